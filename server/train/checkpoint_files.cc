@@ -21,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// The step that a checkpoint's folder is named by; nullopt: it is none. ".damaged-7-2" is a second one of step 7.
+// Returns the step in the name of a checkpoint's folder, or nullopt for any other folder. ".damaged-7-2" is the
+// second damaged checkpoint of step 7.
 std::optional<int64_t> StepOf(std::string_view name, bool& set_aside) {
   set_aside = name.starts_with(kDamagedCheckpointPrefix);
   if (set_aside) name.remove_prefix(kDamagedCheckpointPrefix.size());
@@ -47,7 +48,7 @@ absl::StatusOr<std::string> HashOfFile(const fs::path& path) {
   return HashHex(hash.Digest());
 }
 
-// DataLoss: it is damaged.
+// Errors: DataLoss if the file is damaged.
 absl::Status CheckFile(const fs::path& path, uint64_t bytes, const std::string& hash, bool verify) {
   std::error_code error;
   const uint64_t found = fs::file_size(path, error);
@@ -59,7 +60,7 @@ absl::Status CheckFile(const fs::path& path, uint64_t bytes, const std::string& 
   return now == hash ? absl::OkStatus() : Damage(path, "checksum does not match");
 }
 
-// Puts what the manifest says into `info`, as far as it can be read. DataLoss: the checkpoint is damaged.
+// Fills `info` from the manifest, as far as it can be read. Errors: DataLoss if the checkpoint is damaged.
 absl::Status Inspect(const fs::path& directory, bool verify, CheckpointInfo& info) {
   const fs::path file = directory / kCheckpointManifest;
   const absl::StatusOr<std::string> text = ReadFile(file);
@@ -109,7 +110,7 @@ absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(const fs::path& dire
     if (!step) continue;
     CheckpointInfo info{.step = *step};
     absl::Status whole = Inspect(directory / name, verify, info);
-    // The run removed it meanwhile, since newer ones are there.
+    // The run may have removed it meanwhile, because it has newer ones.
     std::error_code error;
     if (!whole.ok() && !fs::exists(directory / name, error)) continue;
     if (!whole.ok() && !absl::IsDataLoss(whole)) return whole;

@@ -1,6 +1,6 @@
-// Checkpoints as they lie on disk, for code that looks at them without restoring one, and without torch.
-// jobs/ID/checkpoints/STEP/ holds the files that its manifest names, with their sizes and checksums.
-// Threads: safe anywhere, also while the job's run writes and removes checkpoints.
+// Checkpoints on disk, for code that inspects them without restoring one and without torch. jobs/ID/checkpoints/STEP/
+// holds a manifest and the files that it names, with their sizes and checksums.
+// Threads: thread-safe, even while the job's run writes and removes checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +22,22 @@ inline constexpr std::string_view kDamagedCheckpointPrefix = ".damaged-";
 
 struct CheckpointInfo {
   int64_t step = 0;
-  int64_t epochs_done = 0, batch = 0;  // whole epochs before it, and batches of the next one
-  int64_t best_epoch = 0;              // 0: none yet
+  int64_t epochs_done = 0, batch = 0;  // whole epochs done, and batches done of the next epoch
+  int64_t best_epoch = 0;              // 0 if there is none yet
   absl::Time time = absl::InfinitePast();
   uint64_t bytes = 0;
-  std::string damage;             // one line; empty: it is complete
-  uint64_t dataset_checksum = 0;  // RunState::dataset_checksum
+  std::string damage;             // one line; empty if the checkpoint is complete
+  uint64_t dataset_checksum = 0;  // same as RunState::dataset_checksum
 };
 
-// The weights that a job exports of its checkpoint of `step`: averages of them where the job keeps averages.
+// Returns the file of weights that a job exports from its checkpoint of `step`. They are averages if the job keeps
+// averages.
 std::filesystem::path ExportedWeightsFile(const std::filesystem::path& directory, int64_t step);
 
-// Returns the checkpoints of the directory, newest first, those that were set aside among them; none if there is no
-// directory. `verify`: their bytes are read and compared with the checksums, not only their sizes. Errors: those of
-// reading, but for a file that is missing, which is damage.
+// Returns the checkpoints of the directory, newest first, including those that were set aside. Returns none if there
+// is no directory. If `verify` is true, it also reads their bytes and compares the checksums; otherwise it compares
+// only the sizes.
+// Errors: those of reading. A missing file is not an error, but damage.
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(const std::filesystem::path& directory, bool verify);
 
 }  // namespace permafrost::train

@@ -1,5 +1,5 @@
-// The other daemons that train a job with this one, as a run sees them: whom it asks, and where a rank stands.
-// No torch, no wire: the runner uses it, and the room that calls other servers implements it.
+// The interface through which a run finds other daemons that train a job with it. It uses neither torch nor wire
+// types: the runner calls it, and the room that calls other servers implements it.
 // Threads: as each class says.
 #pragma once
 
@@ -19,32 +19,32 @@
 
 namespace permafrost::train {
 
-// The place of a run among those that train one job. The leader is rank 0.
+// The place of a run among the ranks of a job. The leader is rank 0.
 struct RankPlace {
   int64_t rank = 0;
-  // Where the leader waits for the others: its address, as this machine reaches it, and a port.
+  // The host at which this machine reaches the leader, and the port at which the leader waits for the others.
   std::string leader_host;
   int rendezvous_port = 0;
-  std::string rendezvous_token;  // which shows that it was asked
+  std::string rendezvous_token;  // shows the leader that it asked this rank to join
 };
 
-// The reason of an error that says that too few daemons are free; the job waits.
+// The error reason if too few daemons are free. The job then waits.
 inline constexpr std::string_view kTooFewPeersReason = "TOO_FEW_PEERS";
-// The reason with which a daemon refuses a rank of a job whose dataset it does not hold.
+// The error reason with which a daemon refuses a rank because it does not hold the job's dataset.
 inline constexpr std::string_view kDatasetMissingReason = "DATASET_MISSING";
-// The reason of an error that says that a rank has gone, or has not come. Another team may take its place.
+// The error reason if a rank is lost or never came. Another team may take over.
 inline constexpr std::string_view kRankLostReason = "RANK_LOST";
-// The reason of a rank that could not connect to the others.
+// The error reason of a rank that could not connect to the others.
 inline constexpr std::string_view kNotConnectedReason = "RANK_NOT_CONNECTED";
-// The reason with which a rank ends by an error of the job, which another try would meet again.
+// The error reason of a rank that ends because of the job itself. Another attempt would fail in the same way.
 inline constexpr std::string_view kRankFailedReason = "RANK_FAILED";
 
 // The training steps of one rank since its team was formed.
 struct RankProgress {
-  std::string address;  // host:port of its daemon; empty: the leader's
+  std::string address;  // host:port of the rank's daemon; empty for the leader
   int64_t steps = 0;
-  double seconds = 0;           // of these steps
-  double exchange_seconds = 0;  // the part in which it exchanged values, waiting included
+  double seconds = 0;           // seconds spent on these steps
+  double exchange_seconds = 0;  // the part of `seconds` spent on exchanges, including waiting
 };
 
 template <class F>
@@ -57,58 +57,60 @@ void VisitFields(spec::Options<RankProgress>, F&& f) {
 }
 
 struct RecruitRequest {
-  std::string job;               // its id, for the others' logs
-  spec::TrainOptions options;    // of the job; options.replicas - 1 daemons are wanted
-  int64_t least = 0;             // the fewest of them with which the job begins
+  std::string job;               // id of the job, for the logs of other daemons
+  spec::TrainOptions options;    // the job's options; options.replicas - 1 peers are wanted
+  int64_t least = 0;             // the fewest peers with which the job begins
   std::string dataset_checksum;  // data::ContentChecksumOf, as hex digits
-  // The dataset's file, which is sent to a daemon that lacks it. Empty: none is sent.
+  // The dataset's file, which is sent to a daemon that lacks the dataset. If empty, no file is sent.
   std::filesystem::path dataset_file;
-  // As RankPlace's.
+  // Same as in RankPlace.
   int rendezvous_port = 0;
   std::string rendezvous_token;
-  // How long Recruit goes on asking. While fewer than `least` have joined, it asks again every peer that refused and
-  // has the dataset. Then it asks only busy ones, which may just be leaving another team.
+  // How long Recruit goes on asking. While fewer than `least` peers have joined, it asks again every peer that
+  // refused and has the dataset. After that it asks only busy peers, which may be about to leave another team.
   absl::Duration patience = absl::ZeroDuration();
-  // Asked now and then; false: nobody wants them any more.
+  // Called now and then. False means that the recruits are no longer wanted.
   std::function<bool()> keep_going = [] { return true; };
-  // Hears lines for the job's log, on the thread that calls Recruit.
+  // Takes lines for the job's log, on the thread that calls Recruit.
   std::function<void(std::string_view line)> log = [](std::string_view /*line*/) {};
 };
 
-// The daemons that train with this one, ranks 1, 2, ... The destructor lets them go.
-// Threads: all methods are safe anywhere.
+// The daemons that train with this one, as ranks 1, 2 and so on. The destructor releases them.
+// Threads: all methods are thread-safe.
 class Recruits {
  public:
   virtual ~Recruits() = default;
-  // host:port of each, as this daemon was told them.
+  // Returns host:port of each recruit, as configured on this daemon.
   virtual const std::vector<std::string>& addresses() const = 0;
-  // Returns what each told last; steps 0: nothing yet.
+  // Returns the newest report of each recruit; `steps` is 0 for one that has not reported.
   virtual std::vector<RankProgress> progress() const = 0;
-  // Why one of them has ended, with its address: Unavailable, or FailedPrecondition with kRankFailedReason. Ok: all go
-  // on.
+  // Returns why a recruit has ended, with its address; OK while all run. Errors: Unavailable, or FailedPrecondition
+  // with kRankFailedReason.
   virtual absl::Status failure() const = 0;
-  // The same, after a moment in which the news may come.
+  // Waits a moment in which such news may come, and returns failure().
   virtual absl::Status WaitForFailure() = 0;
-  // Waits until all have ended, for at most `timeout`: ranks that train to a job's end tell of their last steps then.
+  // Waits until all recruits have ended, but at most `timeout`. Ranks that train to the job's end report their last
+  // steps in that time.
   virtual void AwaitEnd(absl::Duration timeout) = 0;
-  // Marks the daemon of this rank, which took the rank and did not come: for a while it is asked only if too few others
-  // join.
+  // Marks the daemon of this rank as one that accepted the rank and never came. For a while the daemon is asked only
+  // if too few others join.
   virtual void Avoid(int64_t rank) = 0;
 };
 
-// Threads: all methods are safe anywhere.
+// The daemons that this one may ask for ranks.
+// Threads: all methods are thread-safe.
 class Peers {
  public:
   virtual ~Peers() = default;
-  // The daemons that may be asked.
+  // Returns the number of daemons that may be asked.
   virtual int64_t count() const = 0;
-  // Asks the peers in turn and returns those that joined, at most as many as wanted. If fewer than `least` join, sends
-  // the dataset to peers that lack it and asks them again, and then asks avoided peers. Errors: Unavailable with
-  // kTooFewPeersReason if still fewer than `least` joined (the message quotes each refusal); FailedPrecondition if one
-  // says that the job cannot be trained; Cancelled.
+  // Asks the peers in turn and returns those that joined, at most as many as wanted. If fewer than `least` join, it
+  // sends the dataset to peers that lack it and asks them again, and then asks avoided peers.
+  // Errors: Unavailable with kTooFewPeersReason if fewer than `least` joined in the end; the message quotes each
+  // refusal. FailedPrecondition if a peer says that the job cannot be trained. Cancelled.
   virtual absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) = 0;
-  // Returns whether another peer would join now; no rank begins. A peer that lacks the dataset is sent a copy. The
-  // request's rendezvous must be valid, though nobody connects to it.
+  // Returns whether another peer would join now, without starting a rank. Sends the dataset to a peer that lacks it.
+  // The request's rendezvous must be valid, although nobody connects to it.
   virtual bool CanRecruit(const RecruitRequest& request) = 0;
 };
 

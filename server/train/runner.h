@@ -1,4 +1,4 @@
-// The interface through which jobs/ runs training: no torch, no wire types.
+// The interface through which jobs/ runs training. It uses neither torch nor wire types.
 #pragma once
 
 #include <cstdint>
@@ -41,15 +41,15 @@ void VisitFields(spec::Options<PhaseSeconds>, F&& f) {
   f({.name = "optimizer"}, &P::optimizer);
 }
 
-// The look-ahead of this run.
+// Counters of the sampler that runs ahead of the steps of this run.
 using LookAhead = data::LookAhead;
 
 // Counts what this rank exchanged with the others since its team was formed.
 struct Exchange {
   int64_t replicas = 0, exchanges = 0;
-  double seconds = 0;  // waiting included; the start and evaluation count too
+  double seconds = 0;  // includes waiting, the start and evaluation
   int64_t sent_bytes = 0;
-  std::vector<RankProgress> ranks;  // by rank, as far as this one knows: the leader has all, another only its own
+  std::vector<RankProgress> ranks;  // by rank; the leader knows all, any other rank only itself
 };
 
 template <class F>
@@ -62,26 +62,27 @@ void VisitFields(spec::Options<Exchange>, F&& f) {
   f({.name = "ranks"}, &E::ranks);
 }
 
-// Counters begin at the job's first step and survive resumes, but for those of this run alone: phase_seconds,
-// look_ahead and exchange.
+// Counters begin at the job's first step and survive resumes, except that phase_seconds, look_ahead and exchange
+// count this run alone.
 struct Progress {
-  int64_t epoch = 0;  // from 1; 0 before the first step
+  int64_t epoch = 0;  // counted from 1; 0 before the first step
   int64_t step_in_epoch = 0;
   int64_t steps_per_epoch = 0;
   int64_t step = 0;
-  double loss = 0;               // mean over this epoch's graphs so far
-  double graphs_per_second = 0;  // "graphs" are the seed nodes of a node-level job, here and below
+  double loss = 0;               // mean over the graphs of this epoch so far
+  double graphs_per_second = 0;  // here and below, "graphs" are the seed nodes in a node-level job
   absl::Duration eta = absl::ZeroDuration();
-  int64_t graphs = 0, nodes = 0, edges = 0;  // real rows
+  int64_t graphs = 0, nodes = 0, edges = 0;  // without padding
   int64_t padding_nodes = 0, padding_edges = 0;
   PhaseSeconds phase_seconds;
-  // Executables that are captured before the next step, and how many of them are already. 0 of 0: none. Not stored.
+  // Captures before the next step: how many are done, and how many there are. Both are 0 if there are none. Not
+  // stored.
   int64_t warm_up_done = 0, warm_up_total = 0;
-  int64_t checkpoint_step = 0;  // newest complete checkpoint
-  // Batches whose steps were taken back, since they made something that is not finite; they count as steps.
+  int64_t checkpoint_step = 0;  // step of the newest complete checkpoint
+  // Batches whose steps were undone because they made a value that is not finite. They count as steps.
   int64_t skipped_batches = 0;
-  std::optional<LookAhead> look_ahead;  // of jobs that sample one large graph
-  std::optional<Exchange> exchange;     // of jobs of several replicas
+  std::optional<LookAhead> look_ahead;  // set for jobs that sample one large graph
+  std::optional<Exchange> exchange;     // set for jobs with several replicas
 };
 
 template <class F>
@@ -109,20 +110,20 @@ void VisitFields(spec::Options<Progress>, F&& f) {
 }
 
 struct EpochMetrics {
-  int64_t epoch = 0;  // from 1
+  int64_t epoch = 0;  // counted from 1
   double train_loss = 0, valid_loss = 0;
-  double valid_metric = 0;  // the first of MetricsOf the job
+  double valid_metric = 0;  // the first of the job's metrics (MetricsOf)
   double learning_rate = 0;
   double train_seconds = 0, valid_seconds = 0;
   double graphs_per_second = 0;
-  // MetricsOf the job, the first one too; empty in epochs that an older version ran.
+  // All metrics of the job, in the order of MetricsOf. Empty in epochs that an older version ran.
   std::vector<double> valid_metrics;
-  // Counts of the graph cache in all training steps of the job up to here, from ModeStats; all 0 in epochs that an
-  // older version ran. A resumed run captures again, so that `captures` may be more than an undisturbed run's.
+  // Counts of the graph cache over all training steps of the job so far, from ModeStats. All are 0 in epochs that an
+  // older version ran. A resumed run captures again, so `captures` may be higher than in an undisturbed run.
   int64_t steps = 0;
   int64_t exact_hits = 0, padded_hits = 0, eager_steps = 0, captures = 0;
   int64_t nodes = 0, edges = 0, padding_nodes = 0, padding_edges = 0;
-  // Held after the epoch's evaluation: the executables of both modes, and their arena.
+  // Bytes held after the epoch's evaluation: the executables of both modes, and their arena.
   int64_t cache_bytes = 0;
 };
 
@@ -155,12 +156,12 @@ struct RunResult {
   double best_valid_metric = 0;
   double best_test_metric = 0, best_test_loss = 0;
   double final_test_metric = 0, final_test_loss = 0;
-  double train_seconds = 0;           // all runs of the job
-  double mean_step_milliseconds = 0;  // this run, evaluation apart
+  double train_seconds = 0;           // over all runs of the job
+  double mean_step_milliseconds = 0;  // over this run, without evaluation
   int64_t num_parameters = 0;
-  // MetricsOf the job, as valid_metrics of an epoch.
+  // All metrics of the job, in the order of MetricsOf, like EpochMetrics::valid_metrics.
   std::vector<double> best_valid_metrics, best_test_metrics, final_test_metrics;
-  // Links of these splits that were not ranked, since they have no negatives; the metrics are of the others.
+  // Links of these splits that were not ranked, because they have no negatives. The metrics cover the other links.
   int64_t unranked_valid_links = 0, unranked_test_links = 0;
 };
 
@@ -186,32 +187,35 @@ void VisitFields(spec::Options<RunResult>, F&& f) {
 enum class StopRequest { kNone, kCancel, kDrain };
 enum class LogLevel { kInfo, kWarning, kError };
 
-// A run reports to the job that it belongs to through this interface, and asks the job what to do. Every method is
-// called on the thread that called Run.
+// A run reports to its job through this interface, and asks the job what to do.
+// Threads: every method is called on the thread that called Run.
 class RunContext {
  public:
   virtual ~RunContext() = default;
-  // Asked at each step boundary (training and evaluation).
+  // Called at each step boundary of training and evaluation.
   virtual StopRequest stop_requested() const = 0;
-  // After each step; cheap.
+  // Called after each step; must be cheap.
   virtual void OnProgress(const Progress& progress) = 0;
-  // After each step of training and evaluation; cheap. `entries`: nullptr leaves those reported before, whose
-  // statistics are then a moment old; never nullptr after a command or at a run's end.
+  // Called after each step of training and evaluation; must be cheap. If `entries` is null, the entries reported
+  // before stay valid, with slightly old statistics. It is never null after a command or at a run's end.
   virtual void OnGraphCache(const graphcache::Snapshot& snapshot,
                             std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries) = 0;
-  // Asked at each boundary of a training step. Returns the commands after `after_sequence` that take effect now, in
-  // order: those stamped with `step` (optimizer steps done); and those without a stamp or with an earlier one, if none
-  // with a later stamp is ahead of them. The latter get the stamp `step`, which is on disk when this returns.
+  // Called at each boundary of a training step. Returns, in order, the commands after `after_sequence` that take
+  // effect now. These are the commands stamped with `step` (optimizer steps done), and those without a stamp or with
+  // an earlier one, if no command with a later stamp precedes them. The latter get the stamp `step`, which is on disk
+  // when this returns.
   virtual std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) = 0;
-  // A resumed run reports an epoch again that its checkpoint does not have, with equal metrics.
+  // Takes an epoch's metrics. A resumed run reports an epoch again, with equal metrics, if its checkpoint does not
+  // have it.
   virtual void OnEpoch(const EpochMetrics& metrics) = 0;
-  // Asked before a checkpoint is written: a run that resumes from it does not report the epochs before it again. Ok:
-  // those reported so far survive the process. Otherwise the checkpoint is not written. `is_last`: no step of this run
-  // comes after it, and the run cannot do without it, so it may wait for the store.
+  // Called before a checkpoint is written. Makes the epochs reported so far survive the process, because a run that
+  // resumes from the checkpoint does not report them again. On an error the checkpoint is not written.
+  // `is_last` is true if no step of this run follows and the run needs the checkpoint, so the call may wait for the
+  // store.
   virtual absl::Status StoreEpochs(bool is_last) = 0;
-  // A checkpoint is complete on disk, and the progress reported last says so.
+  // Called when a checkpoint is complete on disk. The newest reported progress includes it.
   virtual void OnCheckpoint(int64_t step, absl::Duration duration) = 0;
-  // A checkpoint could not be written. The run goes on and tries again later.
+  // Called when a checkpoint could not be written. The run goes on and tries again later.
   virtual void OnCheckpointFailed(const absl::Status& error) = 0;
   virtual void Log(LogLevel level, std::string_view line) = 0;
 };
@@ -219,16 +223,17 @@ class RunContext {
 struct RunRequest {
   spec::TrainOptions options;
   data::OpenedDataset dataset;
-  // jobs/ID: checkpoints/STEP/ and artifacts/ are written under it. A complete checkpoint there is resumed from.
+  // The folder jobs/ID, under which checkpoints/STEP/ and artifacts/ are written. If it has a complete checkpoint,
+  // the run resumes from it.
   std::filesystem::path job_directory;
-  // Set for a rank of a job that another daemon leads: it has no directory, and keeps nothing.
+  // Set for a rank of a job that another daemon leads. Such a rank has no directory, and keeps nothing.
   std::optional<RankPlace> place = std::nullopt;
 };
 
 struct PlanRequest {
   spec::TrainOptions options;
   data::OpenedDataset dataset;
-  // Runs steps on the device, so that the plan tells bytes and times.
+  // If true, runs steps on the device, so that the plan has bytes and times.
   bool measure = false;
 };
 
@@ -238,12 +243,12 @@ struct CensusRequest {
   graphcache::TorchRelease release = graphcache::TorchRelease::k2_13;
 };
 
-// Weights that a job of these options is to begin with.
+// A request to fit weights with rows of nodes to the dataset of a job that begins with them.
 struct NodeRowsRequest {
   spec::TrainOptions options;
-  data::OpenedDataset dataset;                 // of the job
-  std::optional<data::OpenedDataset> trained;  // that the weights were trained on, where that is known
-  std::string weights;                         // a safetensors file
+  data::OpenedDataset dataset;                 // the job's dataset
+  std::optional<data::OpenedDataset> trained;  // dataset that the weights were trained on, if known
+  std::string weights;                         // bytes of a safetensors file
 };
 
 // Selects the rows of an evaluation: graphs, nodes or links of a split, or all graphs or nodes.
@@ -254,33 +259,36 @@ inline constexpr EnumNames<EvaluatedRows, 4> kEvaluatedRowsNames{{{{EvaluatedRow
                                                                    {EvaluatedRows::kAll, "all"}}}};
 
 struct EvaluateRequest {
-  spec::TrainOptions options;  // of the job that made the weights, but for its metrics: those that are wanted
+  // The options of the job that made the weights, except for the metrics, which are those wanted here.
+  spec::TrainOptions options;
   data::OpenedDataset dataset;
   // Describes the dataset that the weights were trained on, if that is another one and still known.
   std::optional<data::ImportedSummary> trained_on;
-  // The dataset is another one than that, known or not. Its categories are then read by their source's values.
+  // True if the weights were trained on another dataset, known or not. Categories are then read by their values in
+  // the source.
   bool other_dataset = false;
-  // A value that the weights do not know contributes nothing, rather than to be refused.
+  // If true, a value that the weights do not know contributes nothing. Otherwise it is refused.
   bool allow_unknown_categories = false;
-  std::optional<uint64_t> trained_names;  // data::Graph::names_checksum of it, where it is one large graph
+  // data::Graph::names_checksum of the dataset that the weights were trained on, if that is one large graph.
+  std::optional<uint64_t> trained_names;
   EvaluatedRows rows = EvaluatedRows::kTest;
-  std::string weights;  // a safetensors file
-  std::string source;   // whose they are, for errors
+  std::string weights;  // bytes of a safetensors file
+  std::string source;   // owner of the weights, for errors
   bool predictions = false;
 };
 
 struct RowsEvaluation {
   int64_t rows = 0;
-  int64_t unranked = 0;         // links of these that have no negatives, and count in no metric
-  double loss = 0;              // mean over present labels; NaN where there are none
-  std::vector<double> metrics;  // MetricsOf the options; empty where no row has a label
-  std::string predictions;      // CSV as of kTestPredictionsFile; empty unless asked for
-  // Each line tells, for one column, which values contributed nothing since the weights do not know them.
+  int64_t unranked = 0;         // links among them without negatives; no metric counts them
+  double loss = 0;              // mean over present labels; NaN if there are none
+  std::vector<double> metrics;  // in the order of MetricsOf; empty if no row has a label
+  std::string predictions;      // CSV like kTestPredictionsFile; empty unless requested
+  // One line for each column with values that contributed nothing, because the weights do not know them.
   std::vector<std::string> notes;
 };
 
-// Describes the dataset of a job that begins with weights. `categories` tell what its categories stand for, where that
-// is known. `other_dataset`: the weights are known to have been trained on another dataset.
+// Describes the dataset of a job that begins with given weights. `categories` says what the dataset's categories
+// stand for, if known. `other_dataset` is true if the weights are known to come from another dataset.
 struct WeightsTarget {
   std::optional<data::Categories> categories;
   bool other_dataset = false;
@@ -289,75 +297,86 @@ struct WeightsTarget {
 enum class RunEnd { kSucceeded, kCancelled, kDrained };
 struct RunOutcome {
   RunEnd end = RunEnd::kSucceeded;
-  std::optional<RunResult> result;  // when kSucceeded
+  std::optional<RunResult> result;  // set if kSucceeded
 };
 
 // Files that a run leaves in job_directory / "artifacts", each replaced atomically.
 inline constexpr std::string_view kBestWeightsFile = "best.safetensors";
 inline constexpr std::string_view kLastWeightsFile = "last.safetensors";
 inline constexpr std::string_view kTestPredictionsFile = "test_predictions.csv";
-// In job_directory, there before the run where its options say init_from: the weights that it begins with
-// (safetensors).
+// The weights that the job begins with (safetensors), in job_directory. The file is there before the run if the job's
+// options say init_from.
 inline constexpr std::string_view kInitialWeightsFile = "initial.safetensors";
 // The program's archive, in the same folder, if the job trains a program.
 inline constexpr std::string_view kProgramFile = "program.pt2";
 
-// Runs one job at a time on the device. Threads: Run from the device's one thread only; the rest is safe anywhere.
+// Runs one job at a time on the device.
+// Threads: Run is called from the device's one thread only. The other methods are thread-safe, unless they say
+// otherwise.
 class Runner {
  public:
   virtual ~Runner() = default;
-  // Trains to the end or to a stop at a step boundary, where a checkpoint is written first (cancel and drain alike).
-  // Any exception of the math library becomes a Status here. A transient error (status.h) is the machine's: the same
-  // request, run again later, goes on from the newest checkpoint.
+  // Trains to the end, or to a stop at a step boundary. For a stop it first writes a checkpoint, for cancel and drain
+  // alike. Turns any exception of the math library into a Status.
+  // Errors: a transient error (status.h) comes from the machine. If the same request runs again later, it goes on
+  // from the newest checkpoint.
   virtual absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) = 0;
-  // Returns what each cache policy would cost a job of these options. Leaves nothing behind but a set's shape plan.
-  // With `measure`, it may be called from the device's one thread only; else it is safe anywhere and leaves the device
-  // alone. `keep_going` is asked now and then; false ends with Cancelled. Errors: as CheckCompatible; DataLoss.
+  // Returns what each cache policy would cost a job with these options. Leaves nothing behind, except a set's shape
+  // plan. Calls `keep_going` now and then; false ends it with Cancelled.
+  // Threads: with `measure`, only the device's one thread may call it. Otherwise it is thread-safe and does not use
+  // the device.
+  // Errors: those of CheckCompatible; DataLoss.
   virtual absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request,
                                                           const std::function<bool()>& keep_going) = 0;
-  // Returns the entries that a job of these options would add to the graph cache of MPS. Runs a few of its steps, on
-  // the host if there is no MPS. If device() is kMps, it may be called from the device's one thread only; else it is
-  // safe anywhere. Errors: as PlanCache; FailedPrecondition for a step whose keys do not follow from the sizes of its
-  // batch, and where this libtorch is for another accelerator than MPS.
+  // Returns the entries that a job with these options would add to the graph cache of MPS. Runs a few of the job's
+  // steps, on the host if there is no MPS.
+  // Threads: if device() is kMps, only the device's one thread may call it. Otherwise it is thread-safe.
+  // Errors: those of PlanCache. FailedPrecondition for a step whose keys do not follow from the sizes of its batch,
+  // and if this libtorch is for an accelerator other than MPS.
   virtual absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
                                                         const std::function<bool()>& keep_going) = 0;
-  // One pass of weights over rows of a dataset; nothing is trained or left behind. From the device's one thread only
-  // where device() is not kCpu; else safe anywhere. `on_progress` hears of rows done and in all (0: not known yet), and
-  // returns whether to go on; Cancelled when not. Errors: as CheckCompatible, under "" and "dataset"; InvalidArgument
-  // with violations of "rows" where there are none, and of "dataset" where the weights do not fit it or where, without
-  // predictions, none of its rows has a label; ResourceExhausted where what this process holds leaves no room;
-  // DataLoss.
+  // Passes weights once over rows of a dataset. Trains nothing and leaves nothing behind. Calls `on_progress` with
+  // the rows done and the rows in total (0 if not known yet); false ends it with Cancelled.
+  // Threads: if device() is not kCpu, only the device's one thread may call it. Otherwise it is thread-safe.
+  // Errors: those of CheckCompatible, under "" and "dataset". InvalidArgument with violations of "rows" if there are
+  // no such rows. InvalidArgument with violations of "dataset" if the weights do not fit it, or if, without
+  // predictions, none of its rows has a label. ResourceExhausted if the memory that this process holds leaves no
+  // room. DataLoss.
   virtual absl::StatusOr<RowsEvaluation> EvaluateWeights(
       const EvaluateRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) = 0;
-  // Ok if a model of these options can be built for this set; else InvalidArgument with violations under `prefix`.
+  // Checks that a model with these options can be built for this dataset.
+  // Errors: InvalidArgument with violations under `prefix`.
   virtual absl::Status CheckCompatible(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;
-  // The request's weights, in which each row of a node is given to the node of the same name in the dataset of a job of
-  // these options, where the names tell that rows differ; as they are where the model has no rows of nodes, or none is
-  // among the weights. Such a file is for this job alone. Errors: InvalidArgument with a violation under `prefix`: no
-  // node has the name of one that was trained; it cannot be told whose the rows are; not a safetensors file. DataLoss.
+  // Returns the request's weights as a file for this job alone, in which each node of the job's dataset gets the row
+  // of the node with the same name, if the names show that rows differ. Returns the weights unchanged if the model or
+  // the file has no rows of nodes. A file that is not a safetensors file is returned unchanged, too;
+  // CheckInitialWeights refuses it.
+  // Errors: InvalidArgument with a violation under `prefix` if no node has the name of a trained one, or if it is
+  // unknown which nodes the rows belong to. DataLoss.
   virtual absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix) const = 0;
-  // Ok if a job of these options, compatible ones, can begin with the weights of this safetensors file; else
-  // InvalidArgument with a violation under `prefix`.
+  // Checks that a job with these compatible options can begin with the weights of this safetensors file.
+  // Errors: InvalidArgument with a violation under `prefix`.
   virtual absl::Status CheckInitialWeights(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                            std::string_view file, std::string_view prefix,
                                            const WeightsTarget& target = {}) const = 0;
-  // Checks that there is memory to run a compatible job, as far as its plan tells, and that it has something to learn
-  // from. A set's plan is kept for the run. The request's `measure` is not read. Returns what the job's user should
-  // know, a line each. Errors: InvalidArgument with violations under `prefix`; Cancelled where `keep_going`, asked now
-  // and then, says so; DataLoss.
+  // Checks that a compatible job has enough memory, as far as its plan tells, and has something to learn from. Keeps
+  // a set's plan for the run. Ignores `measure`. Returns what the job's user should know, one line each. Calls
+  // `keep_going` now and then.
+  // Errors: InvalidArgument with violations under `prefix`. Cancelled if `keep_going` returns false. DataLoss.
   virtual absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,
                                                              const std::function<bool()>& keep_going) = 0;
-  // Reads the archive of a program and checks it whole, as a run of it would, and tells what it is. The device is not
-  // used. Errors: as program::LoadProgram (server/program/load.h), in one line; ResourceExhausted if the archive is
-  // larger than the memory this process may use, transient if other work holds that memory.
+  // Reads and checks the whole archive of a program, as a run would, and describes the program. Does not use the
+  // device.
+  // Errors: those of program::LoadProgram (server/program/load.h), in one line. ResourceExhausted if the archive is
+  // larger than the memory that this process may use; it is transient if other work holds that memory.
   virtual absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive) const = 0;
   virtual DeviceKind device() const = 0;  // never kAuto
   virtual int threads() const = 0;
   virtual std::string_view torch_version() const = 0;
-  // The peak begins anew with each run.
+  // Returns the storage that tensors use. The peak starts again with each run.
   virtual StorageUse storage_use() const { return {}; }
-  // The state now. Values that only the device's thread may read are as it published them last.
+  // Returns the present state. Values that only the device's thread may read are those that it last published.
   virtual DeviceState device_state() const { return {}; }
 };
 

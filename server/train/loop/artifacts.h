@@ -1,4 +1,4 @@
-// The files that a job's users take away: jobs/ID/artifacts/NAME, each replaced whole.
+// The files that a job's users take away: jobs/ID/artifacts/NAME. Each is replaced as a whole.
 // Threads: the device thread.
 #pragma once
 
@@ -17,29 +17,30 @@
 
 namespace permafrost::train {
 
-// Gives `source`, a file of a checkpoint, a second name among the artifacts: no copy, and it outlives the checkpoint.
-// A file or folder that went meanwhile is a transient error, here and in WritePredictions.
+// Links `source`, a file of a checkpoint, into the artifacts as `name`. The link is not a copy, and outlives the
+// checkpoint.
+// Errors: transient if a file or folder disappeared meanwhile, here and in WritePredictions.
 absl::Status LinkArtifact(const std::filesystem::path& source, const std::filesystem::path& job_directory,
                           std::string_view name);
 
-// Names the rows of a table of predictions: values of `names` stand in front of those predicted.
+// The columns and the rows' names of a table of predictions. In each row the names stand before the predicted values.
 struct NamedRows {
-  std::vector<std::string> columns;  // "graph", or "node", or "source", "target" and their "time"
+  std::vector<std::string> columns;  // "graph"; or "node"; or "source", "target" and their "time"
   std::vector<std::string> names;    // [rows * columns]
   std::vector<std::string> values;   // "prediction_0", ...
-  // From this value on a cell of NaN is left empty: there is none.
+  // In value columns from this index on, a NaN becomes an empty cell, because there is no value.
   size_t empty_nan = std::numeric_limits<size_t>::max();
 };
 
-// CSV of columns and values, quoted where they need it (RFC 4180); floats with the digits that give them back exactly.
-// predictions: [rows * values].
+// Returns a CSV of columns and values, quoted where needed (RFC 4180). Floats have the digits that restore them
+// exactly. `predictions` is [rows * values].
 std::string PredictionsCsv(const NamedRows& rows, std::span<const float> predictions);
 
-// The names of some of the rows that are written. Errors: end the writing.
+// Returns the names of the rows with these ids. An error ends the writing.
 using NameRows = std::function<absl::StatusOr<NamedRows>(std::span<const uint32_t> ids)>;
-// This many rows have names in memory at once.
+// The number of rows whose names are in memory at once.
 inline constexpr size_t kNamedAtOnce = 1024;
-// Writes the same for all `ids`, in their order, piece by piece into the file. predictions: [ids * values].
+// Writes such a CSV for all `ids`, in their order, piece by piece into the file. `predictions` is [ids * values].
 absl::Status WritePredictions(const std::filesystem::path& job_directory, const NameRows& name,
                               std::span<const uint32_t> ids, std::span<const float> predictions);
 

@@ -1,6 +1,7 @@
-// Checkpoints of a run: jobs/ID/checkpoints/STEP/, complete or absent.
-// A checkpoint holds weights, optimizer, the best weights so far, and everything else that the rest of the run depends
-// on, so that a run resumed from it ends bit-equal to one that was never interrupted (CPU, equal thread count).
+// Checkpoints of a run: the folders jobs/ID/checkpoints/STEP/, each complete or absent.
+// A checkpoint holds weights, optimizer, the best weights so far, and everything else that the rest of the run
+// depends on. So a run that resumes from it ends bit-equal to one that was never interrupted (on a CPU, with an equal
+// thread count).
 // Threads: the device thread.
 #pragma once
 
@@ -25,39 +26,40 @@
 
 namespace permafrost::train {
 
-// Lowers a learning rate when validation gets no better: schedule kPlateau, as
+// State of schedule kPlateau, which lowers the learning rate when validation stops improving. It works like
 // torch.optim.lr_scheduler.ReduceLROnPlateau with threshold_mode "rel" and no cooldown.
 struct PlateauState {
-  double learning_rate = 0;  // what it has fallen to
-  // The best value of the deciding metric so far; NaN: none yet. It is not that of the job's best epoch: a value that
-  // is better by less than the threshold is none here.
+  double learning_rate = 0;  // the present learning rate
+  // The best value of the deciding metric so far; NaN if there is none yet. The job's best epoch may have a better
+  // one, because an improvement below the threshold does not count here.
   double best = std::numeric_limits<double>::quiet_NaN();
-  int64_t bad_epochs = 0;  // in a row
+  int64_t bad_epochs = 0;  // epochs without improvement, in a row
   bool operator==(const PlateauState&) const = default;
 };
 
-// Takes an epoch's value of the deciding metric. Returns whether the learning rate fell. NaN changes nothing.
+// Takes an epoch's value of the deciding metric. Returns true if the learning rate fell. A NaN changes nothing.
 bool TakeEpoch(const spec::OptimizerOptions& options, spec::Metric metric, double value, PlateauState& state);
 
 // The numbers of a checkpoint.
 struct RunState {
-  int64_t step = 0;              // optimizer steps done
-  data::EpochPosition position;  // batches consumed; batch == batches of the epoch: only its evaluation is left
-  int64_t best_epoch = 0;        // from 1; 0: none yet
-  // NaN before the first evaluation, and where there is nothing to evaluate on.
+  int64_t step = 0;  // optimizer steps done
+  // Epochs and batches done. If `batch` equals the batches of the epoch, only the epoch's evaluation is left.
+  data::EpochPosition position;
+  int64_t best_epoch = 0;  // counted from 1; 0 if there is none yet
+  // NaN before the first evaluation, and if there is nothing to evaluate on.
   double best_valid_metric = std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> best_valid_metrics;  // MetricsOf the job, of the best epoch
-  double train_seconds = 0;                // all runs, evaluation included
-  double epoch_seconds = 0;                // training time of the epoch so far
-  uint64_t seed = 0;                       // with `step` the whole state of the counter-based generators
-  int threads = 0;                         // what the weights were computed with
-  uint64_t dataset_checksum = 0;           // data::ContentChecksumOf what they were trained on; 0: not known
-  PlateauState plateau;                    // of schedule kPlateau
-  int64_t rewinds = 0;                     // of NonFinite::kRewind, as far as this checkpoint knows
+  std::vector<double> best_valid_metrics;  // of the best epoch, in the order of MetricsOf
+  double train_seconds = 0;                // over all runs, including evaluation
+  double epoch_seconds = 0;                // training time in the present epoch so far
+  uint64_t seed = 0;                       // with `step`, the whole state of the counter-based generators
+  int threads = 0;                         // number of threads that computed the weights
+  uint64_t dataset_checksum = 0;           // data::ContentChecksumOf the training data; 0 if unknown
+  PlateauState plateau;                    // for schedule kPlateau
+  int64_t rewinds = 0;                     // rewinds of NonFinite::kRewind, as far as this checkpoint knows
   std::vector<int64_t> skipped_steps;      // steps whose batches were skipped, rising
 };
 
-// The numbers as JSON, and back; NaN and all digits survive. Errors: DataLoss.
+// Convert the numbers to and from JSON. NaN and all digits survive. Errors: DataLoss.
 std::string RunStateToJson(const RunState& state);
 absl::StatusOr<RunState> RunStateFromJson(const std::string& text);
 
@@ -65,11 +67,12 @@ struct Checkpoint {
   RunState state;
   std::vector<nn::NamedTensor> model;  // parameters and buffers
   std::vector<nn::NamedTensor> optimizer;
-  std::vector<nn::NamedTensor> accumulators;  // sums over the epoch so far
-  std::vector<nn::NamedTensor> best;          // empty until the first evaluation
+  std::vector<nn::NamedTensor> accumulators;  // sums of losses over the epoch so far
+  std::vector<nn::NamedTensor> best;          // empty before the first evaluation
   // The tensors that the job exports as its last weights, if these are not `model`. A resumed run does not need them.
   std::vector<nn::NamedTensor> averaged;
-  // The graph cache with its executables in order. nullopt: a version without a graph cache wrote the checkpoint.
+  // The graph cache, with its executables in order. It is nullopt if a version without a graph cache wrote the
+  // checkpoint.
   std::optional<graphcache::Snapshot> cache;
   std::vector<graphcache::EntryInfo> cache_entries;
 };
@@ -77,44 +80,46 @@ struct Checkpoint {
 // One of the lists of tensors of a checkpoint.
 using CheckpointPart = std::vector<nn::NamedTensor> Checkpoint::*;
 
-// The bytes of all tensors in it, which is about what its files take.
+// Returns the bytes of all tensors of the checkpoint, which is about the size of its files.
 uint64_t TensorBytes(const Checkpoint& checkpoint);
 
 class CheckpointStore {
  public:
-  // `directory`: jobs/ID/checkpoints, made when needed. `metadata` goes into the weights' files.
-  // `warn` hears of each damaged checkpoint that is set aside.
+  // `directory` is jobs/ID/checkpoints, made when needed. `metadata` goes into the files of weights. `warn` takes a
+  // line for each damaged checkpoint that is set aside.
   CheckpointStore(std::filesystem::path directory, int64_t keep, std::map<std::string, std::string> metadata,
                   std::function<void(std::string_view)> warn);
 
-  // Durable when Ok; older ones beyond `keep` are removed after. On an error nothing of it stays on disk, and those
-  // before it are as they were. It is transient (status.h) where the machine is at fault, or whoever removed its
-  // folder.
+  // Writes the checkpoint durably, and then removes older ones, so that `keep` remain.
+  // Errors: on an error nothing of the checkpoint stays on disk, and earlier ones are unchanged. The error is
+  // transient (status.h) if the machine is at fault, or if someone removed the folder.
   absl::Status Save(const Checkpoint& checkpoint);
-  // The newest that is whole, without its tensors; nullopt: there are none. Newer ones that are proven damaged (a file
-  // is missing, a checksum or the structure does not add up) are renamed to `.damaged-STEP`, never deleted. Errors:
-  // DataLoss if there are some and all are damaged, which then keep their names; FailedPrecondition (transient) for one
-  // that a newer build wrote; any other, all transient (status.h), where one cannot be read just now. Nothing is set
-  // aside then.
+  // Returns the newest complete checkpoint without its tensors, or nullopt if there are no checkpoints. Newer ones
+  // that are proven damaged (a file is missing, or a checksum or the structure is wrong) are renamed to
+  // `.damaged-STEP`, never deleted.
+  // Errors: DataLoss if there are checkpoints and all are damaged; they keep their names. FailedPrecondition
+  // (transient) for a checkpoint that a newer build wrote. Any other error, always transient (status.h), if a
+  // checkpoint cannot be read at the moment. After an error nothing is set aside.
   absl::StatusOr<std::optional<Checkpoint>> FindNewest() const;
-  // Hands `take` the tensors of the checkpoint of `step`, part by part, of which memory holds one at a time; none of a
-  // part that it lacks. Not `averaged`, which nobody goes on from. Errors: those of `take`; DataLoss where it is
-  // damaged, or not there; any other, all transient, where it cannot be read just now.
+  // Passes the tensors of the checkpoint of `step` to `take`, one part at a time, so that memory holds only one part.
+  // A part that the checkpoint lacks has no tensors. `averaged` is left out, because no run goes on from it.
+  // Errors: those of `take`. DataLoss if the checkpoint is damaged or missing. Any other error, always transient, if
+  // it cannot be read at the moment.
   using TakePart = std::function<absl::Status(CheckpointPart part, const std::vector<nn::NamedTensor>& tensors)>;
   absl::Status LoadTensors(int64_t step, const TakePart& take) const;
-  // Files of the checkpoint of `step`.
+  // Return paths of files of the checkpoint of `step`.
   std::filesystem::path WeightsFile(int64_t step) const;
   std::filesystem::path BestFile(int64_t step) const;
   std::filesystem::path AveragedFile(int64_t step) const;
 
  private:
   absl::StatusOr<std::vector<int64_t>> Steps() const;  // newest first
-  // Returns everything but the tensors, which `take` gets.
+  // Returns everything except the tensors, which go to `take`.
   absl::StatusOr<Checkpoint> Load(int64_t step, const TakePart& take) const;
   absl::Status Write(const Checkpoint& checkpoint);
   absl::Status WriteFiles(const Checkpoint& checkpoint, const std::filesystem::path& directory) const;
   absl::Status SetAside(int64_t step) const;
-  // Removes what a crash during Save left, and puts a checkpoint back that it had set aside.
+  // Removes what a crash during Save left, and restores a checkpoint that Save had moved aside.
   absl::Status RepairAfterCrash() const;
 
   std::filesystem::path directory_;
@@ -123,28 +128,31 @@ class CheckpointStore {
   std::function<void(std::string_view)> warn_;
 };
 
-// Decides when a run writes its checkpoints. Threads: one thread. Its only clock is the time that callers pass in: the
-// time since this run's first step began. It must never fall.
+// Decides when a run writes its checkpoints. It reads no clock: callers pass the time since this run's first step
+// began, which must never fall.
+// Threads: one thread.
 class CheckpointSchedule {
  public:
   // A run's first checkpoint by time comes this early, so that a job that is killed again and again gets further each
-  // time. The intervals after it double until they are CheckpointOptions::every_seconds.
+  // time. Later intervals double until they reach CheckpointOptions::every_seconds.
   static constexpr absl::Duration kFirst = absl::Seconds(1);
-  // Checkpoints by time take at most this part of a run: where one takes long, the next comes later. The first one
-  // excepted, whose cost nobody knows before.
+  // Checkpoints by time take at most this fraction of a run: if one takes long, the next comes later. The first one
+  // is an exception, because its cost is unknown.
   static constexpr double kMaxPart = 0.02;
 
   explicit CheckpointSchedule(const spec::CheckpointOptions& options);
 
-  // Asked at each boundary of a training step; `step`: optimizer steps done.
+  // Returns true if a checkpoint is due. Called at each boundary of a training step; `step` is the number of
+  // optimizer steps done.
   bool Due(int64_t step, absl::Duration now) const;
   void OnSaved(absl::Duration begin, absl::Duration end);
-  // One could not be written: the next try comes after a second, after two, four ... up to a minute, whatever is due.
+  // Called if a checkpoint could not be written. The next attempt comes after a second, then after two, four and so
+  // on up to a minute, whatever is due.
   void OnFailed(absl::Duration now);
 
  private:
   const int64_t every_steps_;
-  const absl::Duration every_;  // infinite: not by time
+  const absl::Duration every_;  // infinite if no checkpoint comes by time
   absl::Duration interval_;
   absl::Duration next_;
   absl::Duration retry_interval_ = absl::ZeroDuration();  // > 0: the newest try failed

@@ -1,5 +1,6 @@
-// Tests that a device keeps Permafrost's promise: runs jobs of one model under several cache policies, and holds each
-// of their steps to the CPU's. Threads: the device's one thread.
+// Tests that a device keeps Permafrost's promise: runs jobs with one model under several cache policies, and compares
+// each of their steps with the CPU's.
+// Threads: the device's one thread.
 #pragma once
 
 #include <cstdint>
@@ -17,49 +18,55 @@ namespace permafrost::train {
 
 struct SelfTestOptions {
   DeviceChoice device;
-  int threads = 0;  // as RunnerOptions
+  int threads = 0;  // same as RunnerOptions::threads
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
-  // Steps of the sealed job, >= 20; the others have a tenth of it, at least 50.
+  // Steps of the sealed job, at least 20. The other jobs have a tenth of it, but at least 50.
   int64_t steps = 1'000;
 };
 
-// A job under one policy. Entries are the device's compiled graphs, where it keeps such, else the cache's executables.
+// The outcome of a job under one policy. Entries are the device's compiled graphs if it keeps such graphs, and
+// otherwise the cache's executables.
 struct SelfTestArm {
   std::string policy;
   int64_t steps = 0;
-  double milliseconds = 0;        // a step, without captures ahead of it
+  double milliseconds = 0;        // mean time of a step, without captures ahead
   std::optional<int64_t> sealed;  // entries after the first step
   std::optional<int64_t> end;     // entries after the last one
-  int64_t emptied = 0;            // how often the device's caches were emptied
-  double growth_mb = 0;           // from the first step to the last: of the driver, or of the process
+  int64_t emptied = 0;            // the number of times that the device's caches were emptied
+  // Memory growth from the first step to the last: the driver's if it tells, or else the process's.
+  double growth_mb = 0;
   std::optional<int64_t> driver_bytes;
-  int64_t compared = 0;       // steps that the CPU did as well
-  double difference = 0;      // of losses and running statistics: the largest of any step
-  std::string differs;        // what it was
-  double gradients = 0;       // of gradients: the median over the steps
-  double gradients_most = 0;  // and the largest
+  int64_t compared = 0;       // steps that were also run on the CPU
+  double difference = 0;      // largest difference of a loss or running statistic in any step
+  std::string differs;        // name of the value with that difference, and its step
+  double gradients = 0;       // difference of gradients, median over the steps
+  double gradients_most = 0;  // difference of gradients, the largest
 };
 
 struct SelfTestReport {
   std::string device;
-  std::string entries_are;  // "compiled graphs of mps", "executables"
+  std::string entries_are;  // "compiled graphs that mps keeps" or "executables"
   std::vector<SelfTestArm> arms;
-  std::vector<std::string> failures;  // one line each; empty: passed
+  std::vector<std::string> failures;  // one line each; empty if the test passed
 };
 
-// From this on a step differs from the CPU's, as a part of the largest value of what is compared. Gradients jump where
-// a ReLU's input, or an error of the L1 loss, is next to 0, and of a hundred thousand such inputs one is in many a
-// step: half the steps have to keep to it, and all to the second. A kernel that is wrong is so in every step.
+// Largest differences from the CPU that pass, as a fraction of the largest compared value. Losses and running
+// statistics must stay within kSelfTestTolerance in every step. Gradients jump if the input of a ReLU, or an error of
+// the L1 loss, is next to 0, which happens to one of a hundred thousand inputs, and so in many steps. So their median
+// over the steps must stay within kSelfTestTolerance, and all steps within kSelfTestJump. A wrong kernel differs in
+// every step.
 inline constexpr double kSelfTestTolerance = 1e-4, kSelfTestJump = 5e-2;
 
-// Trains GINE on a set of small graphs: sealed; `always`, which must grow; `always`, cleared every few steps; and the
-// policies that keep nothing. A step is compared from equal state on the same batch: its loss, running statistics, and
-// the optimizer's moments, which hold the gradients. Not the weights: Adam makes a whole step of the sign of a gradient
-// that is noise. `progress` is told a line before each job. Errors: those of OpenBackend, and of jobs.
+// Trains GINE on a set of small graphs in these jobs: sealed; `always`, which must grow; `always`, cleared every few
+// steps; and one for each policy that keeps nothing. Each compared step starts from equal state on the same batch. It
+// compares the loss, running statistics, and the optimizer's moments, which hold the gradients. It does not compare
+// the weights, because Adam makes a whole step from the sign of a gradient that is only noise. Calls `progress` with
+// a line before each job.
+// Errors: those of OpenBackend and of the jobs.
 absl::StatusOr<SelfTestReport> RunSelfTest(const SelfTestOptions& options, const data::OpenedDataset& dataset,
                                            const std::function<void(std::string_view line)>& progress);
 
-// A table of the arms, one row each, and a line for each failure.
+// Returns a table with one row for each arm, and a line for each failure.
 std::string Show(const SelfTestReport& report);
 
 }  // namespace permafrost::train

@@ -1,5 +1,6 @@
-// Evaluates without training: a run's model on a split, or a job's weights on rows of a dataset, beside or after the
-// run that made them. Threads: the device thread, where the device has one.
+// Evaluates without training: a run's model on a split, or a job's weights on rows of a dataset, during or after the
+// run that made them.
+// Threads: the device thread, if the device has one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,11 +19,11 @@
 
 namespace permafrost::train {
 
-// Returns the options of a job, made for the dataset `trained`, as a task of an evaluation needs them: there is nothing
-// to train, resume or keep.
+// Turns the options of a job, which was trained on a dataset described by `trained`, into options for an evaluation:
+// nothing is trained, resumed or kept.
 spec::TrainOptions OptionsOfEvaluation(spec::TrainOptions options, const data::ImportedSummary& trained);
 
-// Does what Runner::EvaluateWeights says.
+// Implements Runner::EvaluateWeights, with its contract.
 absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, const device::Backend& backend,
                                                int threads, const PlanContext& context,
                                                const std::function<bool(int64_t done, int64_t total)>& on_progress);
@@ -32,21 +33,21 @@ struct EvaluationOptions {
   std::vector<spec::Metric> metrics = {spec::Metric::kMae};
   int64_t step = 0;  // optimizer steps done
   bool keep_predictions = false;
-  // The ranks that share the evaluation, each a part of its batches; all come to the same result. nullptr: there are no
-  // others.
+  // The ranks that share the evaluation, each a part of its batches. All get the same result. Null if there is only
+  // this one.
   collective::Group* group = nullptr;
-  // After each batch of those that are streamed; none: nobody asks.
+  // Called after each batch of a stream; may be empty.
   std::function<void(const BatchStream&)> on_batch = nullptr;
 };
 
-// Runs a batch of an evaluation, and holds the sums of its steps.
+// Runs the batches of an evaluation, and holds the sums over its steps.
 struct EvaluationSteps {
-  std::function<absl::StatusOr<at::Tensor>(HostBatch& batch)> run;  // its prediction, padded
+  std::function<absl::StatusOr<at::Tensor>(HostBatch& batch)> run;  // returns the batch's padded prediction
   ErrorSums& losses;
-  ErrorSums& errors;  // absolute ones
+  ErrorSums& errors;  // absolute errors
 };
 
-// Passes once over a split. `keep_going` is asked before each batch; false ends with Cancelled.
+// Evaluates a split in one pass. Calls `keep_going` before each batch; false ends it with Cancelled.
 absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, data::Split split,
                                     const EvaluationOptions& options, const std::function<bool()>& keep_going);
 // Evaluates with the engine of a run.

@@ -1,5 +1,5 @@
-// Gives a job weights to begin with in place of drawn ones, and fixes those of its weights that are not trained.
-// Threads: any, each with a model of its own.
+// Gives a job initial weights from a file instead of drawn ones, and fixes the weights that are not trained.
+// Threads: any, each with its own model.
 #pragma once
 
 #include <map>
@@ -18,52 +18,55 @@
 
 namespace permafrost::train {
 
-// Copies tensors of `file`, a safetensors file, into the model's. Returns what was taken and left, one line. Errors:
-// InvalidArgument: not a safetensors file; strict: the first tensor that differs, and how many do; by name: none fits.
-// Nothing is copied then.
-// The file's categories are compared with `own`, the categories that the model reads: a row of weights goes where its
-// value is. Rows for values that the file does not have stay as they are, and the line counts them. Where one of the
-// two is not known, rows are taken as they stand.
+// Copies tensors of `file`, a safetensors file, into the model. Returns one line about the tensors that were taken
+// and left.
+// Compares the file's categories with `own`, the categories that the model reads, and moves each row of weights to
+// the category with the same value. Rows for values that the file lacks stay as they are, and the line counts them.
+// If the categories of either side are unknown, rows keep their places.
+// Errors: InvalidArgument if it is not a safetensors file. In strict mode also if a tensor differs, naming the first
+// one and how many differ; by name, if no tensor fits. After an error nothing is copied.
 absl::StatusOr<std::string> TakeWeights(std::string_view file, const spec::InitialWeights& how, nn::TensorSet& tensors,
                                         const std::optional<data::Categories>& own = std::nullopt);
 
-// Copies all tensors of `file`, which are all the model's by name and shape, but that those of zero_rows have one row
-// more in the model, which becomes zeros. source: whose they are, for errors.
-// Errors: InvalidArgument: not a safetensors file; the first tensor that differs, and how many do.
+// Copies all tensors of `file`, which must match the model's tensors by name and shape. A tensor in `zero_rows` has
+// one row more in the model, which becomes zeros. `source` names the owner of the weights, for errors.
+// Errors: InvalidArgument if it is not a safetensors file, or if tensors differ, naming the first one and how many
+// differ.
 absl::Status TakeAllWeights(std::string_view file, std::string_view source, nn::TensorSet& tensors,
                             const std::vector<std::string>& zero_rows = {});
 
-// Reads from a file of weights which categories they were trained on; nullopt: an older version wrote it. Errors:
-// InvalidArgument where that does not add up.
+// Reads from a file of weights the categories on which they were trained; nullopt if an older version wrote it.
+// Errors: InvalidArgument if the categories in the file are malformed.
 absl::StatusOr<std::optional<data::Categories>> CategoriesOfWeights(std::string_view file, std::string_view source);
 
-// Ok if TakeWeights has no error for a job of these options, which are compatible; else InvalidArgument with a
-// violation of PREFIXinit_from. Refuses weights of another dataset whose categories, or those of this one, are not
-// known.
+// Checks that TakeWeights succeeds for a job with these compatible options. Refuses weights from another dataset if
+// the categories of either dataset are unknown.
+// Errors: InvalidArgument with a violation of PREFIXinit_from.
 absl::Status CheckInitialWeights(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                  std::string_view file, std::string_view prefix, const WeightsTarget& target = {});
 
-// TensorSet::Fix for options.fixed_parameters. Errors: InvalidArgument with a violation of PREFIXfixed_parameters.
+// Calls TensorSet::Fix for options.fixed_parameters.
+// Errors: InvalidArgument with a violation of PREFIXfixed_parameters.
 absl::Status FixParameters(const spec::TrainOptions& options, std::string_view prefix, nn::TensorSet& tensors);
-// Ok if it has no error for a job of these options, which are compatible.
+// Checks that FixParameters succeeds for a job with these compatible options.
 absl::Status CheckFixedParameters(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                   std::string_view prefix);
 
-// Each node may have weights for itself: rows of node2vec's table, or of learned inputs. They say something of the
-// nodes that they were trained on alone, which another dataset may number otherwise.
+// The rest of this file handles weights of single nodes: rows of node2vec's table, or of learned inputs. Such rows
+// are about the nodes that they were trained on, and another dataset may number its nodes differently.
 
-// True where a job with these options on this dataset has a row of weights for each node.
+// Returns true if a job with these options on this dataset has a row of weights for each node.
 bool HasNodeRows(const spec::TrainOptions& options, const data::OpenedDataset& dataset);
 
-// Returns the metadata by which a file of weights with such rows tells whose the rows are. Empty for other weights.
+// Returns the metadata with which a file of such weights says whose rows it has. Empty for other weights.
 std::map<std::string, std::string> NodeNamesMetadata(const spec::TrainOptions& options,
                                                      const data::OpenedDataset& dataset);
 
-// True where a weights file says in its metadata that its rows belong to other nodes than this graph's, or are in
-// another order. False where it says nothing.
+// Returns true if the metadata of a file of weights say that its rows belong to other nodes than this graph's, or are
+// in another order. Returns false if the metadata say nothing about it.
 bool SaysOtherNodes(const std::map<std::string, std::string>& metadata, const data::Graph& graph);
 
-// As Runner::MapNodeRows.
+// Implements Runner::MapNodeRows, with its contract.
 absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix);
 
 }  // namespace permafrost::train

@@ -1,5 +1,5 @@
-// Tensors of a run that give way for a while: the weights to their averages, state to zeros during a capture, and all
-// that a step changes to what it was before the step.
+// Tensors of a run that are replaced for a while: the weights by their averages, state by zeros during a capture, and
+// everything that a step changes by its values before the step.
 // Threads: the device thread.
 #pragma once
 
@@ -20,18 +20,19 @@
 
 namespace permafrost::train {
 
-// The averages of the weights in their place: what evaluates and is exported where a job keeps some (ema_decay).
+// Puts the averages of the weights in place of the weights. A job that keeps averages (ema_decay) evaluates and
+// exports them.
 class AveragedWeights {
  public:
-  // Borrows both. Allocates the room for the weights that step aside, at once, as the storage of a run does not grow.
+  // Borrows both. Allocates memory for the replaced weights at once, because the memory of a run must not grow.
   AveragedWeights(nn::TensorSet& tensors, const nn::Optimizer& optimizer);
 
   bool exist() const { return !aside_.empty(); }
-  // The model's tensors as a job exports them: averages in place of the parameters, and its buffers. Without averages,
-  // and before the first update: the model's own.
+  // Returns the model's tensors as a job exports them: averages in place of the parameters, and the model's buffers.
+  // Without averages, or before the first update, returns the model's own tensors.
   std::vector<nn::NamedTensor> All() const;
 
-  // While it lives the model's parameters are the averages.
+  // During the lifetime of a Scope, the model's parameters hold the averages.
   class Scope {
    public:
     explicit Scope(AveragedWeights& weights);
@@ -48,17 +49,19 @@ class AveragedWeights {
   std::vector<at::Tensor> aside_;
 };
 
-// Tensors that lie in an unnamed file, and are zero in memory meanwhile: a capture keeps no copy of zeros.
+// Holds tensors in an unnamed file while they are zero in memory, because a capture keeps no copy of zeros.
 class ParkedState {
  public:
-  // Moves large tensors that are not zero and lie in this process's memory, one after the other, to a file in
-  // `directory` that has no name and ends with this process. Returns nullopt if there are none. Errors:
-  // ResourceExhausted below the reserve; those of writing. Every tensor is then as it was.
+  // Moves large tensors, one after the other, to a file in `directory` that has no name and ends with this process.
+  // Skips tensors that are zero or not in this process's memory. Returns nullopt if no tensor is left to move.
+  // Errors: ResourceExhausted if the disk would fall below the reserve; those of writing. After an error every tensor
+  // is unchanged.
   static absl::StatusOr<std::optional<ParkedState>> Park(const std::filesystem::path& directory,
                                                          const DiskReserve& reserve,
                                                          const std::vector<nn::NamedTensor>& tensors);
-  // Puts them back; call it once. Errors, transient: the file cannot be read, or holds other bytes than were written.
-  // The tensors' content is then useless.
+  // Puts the tensors back; call it once.
+  // Errors: transient ones, if the file cannot be read or holds other bytes than were written. The tensors' content
+  // is then useless.
   absl::Status Restore();
 
  private:
@@ -74,44 +77,44 @@ class ParkedState {
   std::vector<Parked> parked_;
 };
 
-// Runs read their loss now and then only, since reading waits for the device. If the loss is not finite, the run begins
-// anew at its newest checkpoint, as after a crash, and takes every step up to there with care: the first step that
-// spoils something is taken back and its batch skipped. The skipped batch follows from the job alone, so that a run
-// that is resumed, from whatever checkpoint, skips the same.
+// The rest of this file handles values that are not finite. A run reads its loss only now and then, because reading
+// waits for the device. If the loss is not finite, the run begins again at its newest checkpoint, as after a crash,
+// and takes every step up to there with care: it undoes the first step that makes such a value, and skips that step's
+// batch. The skipped batch follows from the job alone, so a run that resumes from any checkpoint skips the same one.
 
-// More in one job: something else is wrong with it than a batch.
+// A job that needs more than these has another fault than a bad batch.
 inline constexpr int64_t kMaxRewinds = 100;
 inline constexpr int64_t kMaxSkippedBatches = 100;
 
-// A run that is to begin anew with care.
+// How a run begins again with care.
 struct Rewind {
-  int64_t until_step = 0;  // careful below it
-  int64_t count = 0;       // of the job, this one too
+  int64_t until_step = 0;  // steps below this one are taken with care
+  int64_t count = 0;       // rewinds of the job, including this one
 };
 
-// The name of the first tensor with a value that is not finite; empty: there is none. Looked at on the host, so that no
-// device compiles anything for it.
+// Returns the name of the first tensor with a value that is not finite, or an empty string. Checks on the host, so
+// that no device compiles anything for it.
 std::string FindNotFinite(const std::vector<nn::NamedTensor>& tensors);
 
-// FailedPrecondition, reason NON_FINITE_LOSS.
+// Returns FailedPrecondition with reason NON_FINITE_LOSS.
 absl::Status NonFiniteError(const std::string& message);
 
-// Finds the batch whose step made a loss or a weight that is not finite, and takes that step back.
+// Finds the batch whose step makes a loss or a weight that is not finite, and undoes that step.
 class CarefulSteps {
  public:
-  // `tensors`: all that a step changes. Borrowed: they share storage with the run's.
+  // `tensors` are all tensors that a step changes. They share storage with the run's tensors.
   CarefulSteps(int64_t until_step, std::vector<nn::NamedTensor> tensors)
       : until_step_(until_step), tensors_(std::move(tensors)) {}
 
-  // True if the step after `step` steps is to be taken with care.
+  // Returns true if the step that follows `step` steps is to be taken with care.
   bool Watches(int64_t step) const { return step < until_step_; }
-  // Before a step.
+  // Copies the tensors. Call it before a step.
   void Keep();
-  // After it: whether everything is finite.
+  // Returns true if every tensor is finite. Call it after the step.
   bool AllFinite() const { return FindNotFinite(tensors_).empty(); }
-  // Everything is as it was at Keep.
+  // Restores all tensors to their values at Keep.
   void TakeBack() const { nn::CopyInto(kept_, tensors_); }
-  // Lets go of what Keep copied.
+  // Frees the copies that Keep made.
   void Forget() { kept_.clear(); }
 
  private:

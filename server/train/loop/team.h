@@ -1,5 +1,5 @@
-// The ranks that train one job: alone, led by this daemon, or led by another.
-// Threads: the device thread. A leader's team that may grow has a thread of its own, which asks peers.
+// The ranks that train one job. The team is this daemon alone, or this daemon leads it, or another daemon leads it.
+// Threads: the device thread. A leader's team that may grow has its own thread, which asks peers.
 #pragma once
 
 #include <atomic>
@@ -27,73 +27,76 @@
 
 namespace permafrost::train {
 
-// Returns Ok if a server with this device and `peers` peers can lead a job of `replicas`; else InvalidArgument with a
-// violation under `prefix`.
+// Checks that a server with this device and `peers` peers can lead a job with `replicas` replicas.
+// Errors: InvalidArgument with a violation under `prefix`.
 absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, std::string_view prefix);
 
-// Finds the rank of a job that the others wait for.
-// Threads: not safe; one caller.
+// Finds a rank for which the others wait.
+// Threads: one caller at a time.
 class StragglerWatch {
  public:
-  // Takes what the ranks have done so far, by rank, at the time `now`. Returns one line about a rank that, for half a
-  // minute, computed longer for a step than 1.5 times the median of the others, once for each. Times without steps of
-  // all ranks, such as an evaluation, are left out.
+  // Takes the progress of the ranks, by rank, at the time `now`. Returns one line about a rank whose steps, for half
+  // a minute, took over 1.5 times as long to compute as the median of the others. Reports each rank only once.
+  // Ignores times in which some rank has no steps, such as an evaluation.
   std::optional<std::string> Look(const std::vector<RankProgress>& ranks, absl::Duration now);
 
  private:
   absl::Duration window_begin_ = absl::ZeroDuration();
-  std::vector<RankProgress> before_;  // at the window's begin
-  int64_t slowest_ = -1;              // that stood out last; -1: none yet
-  int windows_ = 0;                   // in a row in which it stood out
+  std::vector<RankProgress> before_;  // progress at the window's begin
+  int64_t slowest_ = -1;              // the rank that last stood out; -1 if there is none yet
+  int windows_ = 0;                   // windows in a row in which slowest_ stood out
   std::set<int64_t> told_;
 };
 
 struct TeamOptions {
-  // The daemons that may be asked, which outlive the team; nullptr: there are none.
+  // The daemons that may be asked for ranks. They outlive the team. Null if there are none.
   Peers* peers = nullptr;
-  // How long a step waits for another rank.
+  // The time that a step waits for another rank.
   absl::Duration step_timeout = absl::Seconds(30);
-  // As RecruitRequest::patience.
+  // Same as RecruitRequest::patience.
   absl::Duration patience = absl::ZeroDuration();
-  // Time between two questions whether another daemon would join a team that is smaller than the job wants.
+  // Interval at which a team that is smaller than the job wants asks whether another daemon would join.
   absl::Duration look_interval = absl::Seconds(5);
 };
 
 class Team {
  public:
-  // Finds up to `replicas` daemons for the request, at least as many as its options ask for, and connects them.
-  // Errors: Unavailable, transient, with kTooFewPeersReason if too few daemons join, and with kRankLostReason if one of
-  // them does not connect; FailedPrecondition, if a peer says that the job cannot be trained; Cancelled, if a stop was
-  // asked for.
+  // Finds up to `replicas` daemons for the request, and at least as many as its options demand, and connects them.
+  // Errors: Unavailable (transient) with kTooFewPeersReason if too few daemons join, and with kRankLostReason if one
+  // of them does not connect. FailedPrecondition if a peer says that the job cannot be trained. Cancelled if a stop
+  // was requested.
   static absl::StatusOr<std::unique_ptr<Team>> Form(const RunRequest& request, const TeamOptions& options,
                                                     RunContext& context);
   ~Team();
 
   int64_t rank() const { return group_ == nullptr ? 0 : group_->rank(); }
   int64_t size() const { return group_ == nullptr ? 1 : group_->size(); }
-  // nullptr: there are no others.
+  // Returns the connected ranks, or null if there is only this one.
   collective::Group* group() const { return group_.get(); }
-  // True if this team has other ranks, or may get some.
+  // Returns true if this team has other ranks, or may get some.
   bool is_shared() const { return group_ != nullptr || recruits_ != nullptr; }
-  // Gives each rank the archive of the leader's program. Errors: those of ReadFile; ResourceExhausted on all ranks
-  // where it is too large for one; throws as the group.
+  // Gives each rank the archive of the leader's program.
+  // Errors: those of ReadFile; ResourceExhausted on all ranks if the archive is too large for one of them. Throws
+  // what the group throws.
   absl::Status ShareProgram(spec::ModelOptions& model) const;
-  // Returns `error`, with which the run ended; where another rank is the cause, a transient error with kRankLostReason
-  // that names it, or Cancelled if a stop was asked for while that rank kept this one waiting.
+  // Returns the cause of `error`, with which the run ended. If another rank is the cause, returns a transient error
+  // with kRankLostReason that names it; or Cancelled, if a stop was requested while that rank kept this one waiting.
+  // Otherwise returns `error`.
   absl::Status Explain(absl::Status error, const RunContext& context) const;
-  // True once another daemon would join a team that is smaller than the job wants it. Cheap.
+  // Returns true once another daemon would join a team that is smaller than the job wants. Cheap.
   bool can_grow() const { return can_grow_.load(std::memory_order_relaxed); }
-  // Lets can_grow() be false until the peers were asked again.
+  // Makes can_grow() false until the peers are asked again.
   void PutOffGrowth() { can_grow_.store(false, std::memory_order_relaxed); }
-  // Waits a moment for what the other ranks tell when they have trained to the job's end. For the leader.
+  // Waits a moment for the other ranks' last reports, after they have trained to the job's end. Only for the leader.
   void AwaitLastReports() const;
-  // Returns what the ranks exchanged and did. `own`: this rank's steps; it has no address.
+  // Returns what the ranks exchanged and did. `own` is this rank's progress, without an address.
   Exchange Report(const RankProgress& own) const;
-  // Writes to the job's log which rank keeps the others waiting, and why peers do not join, each once. For the leader.
+  // Logs which rank keeps the others waiting, and why peers do not join, each once. Only for the leader.
   void TellNews(const std::vector<RankProgress>& ranks, RunContext& context);
 
  private:
-  // The lines of the thread that asks peers, each once. Threads: safe anywhere.
+  // Collects lines from the thread that asks peers, each once.
+  // Threads: thread-safe.
   class News {
    public:
     void Add(std::string_view line);
@@ -107,14 +110,15 @@ class Team {
 
   Team() = default;
   absl::Status ConnectRecruits(collective::TcpOptions options, const std::function<bool()>& asked_to_stop);
-  // Waits until all ranks are connected. Errors: as Explain.
+  // Waits until all ranks are connected. Errors: those of Explain.
   absl::Status Meet(const RunContext& context) const;
-  // Returns the error of a lost rank: what its daemon answered if its call has ended, else `seen`, which this rank met.
+  // Returns the error of a lost rank: the answer of its daemon, if its call has ended, or else `seen`, which is what
+  // this rank met.
   absl::Status WhyLost(const absl::Status& seen) const;
-  // The body of the thread that asks if others would join, until the team ends.
+  // Runs on the thread that asks whether others would join, until the team ends.
   void LookForOthers(Peers& peers, const RecruitRequest& request, absl::Duration interval);
 
-  // Destroyed from the last to the first: the group before its recruits, these before the rendezvous.
+  // Members are destroyed from the last to the first: group_ before recruits_, and recruits_ before rendezvous_.
   std::unique_ptr<collective::Rendezvous> rendezvous_;
   std::unique_ptr<Recruits> recruits_;
   std::unique_ptr<collective::Group> group_;

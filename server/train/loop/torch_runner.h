@@ -1,4 +1,4 @@
-// The Runner on libtorch.
+// The Runner that uses libtorch.
 #pragma once
 
 #include <filesystem>
@@ -19,34 +19,36 @@ namespace permafrost::train {
 
 struct RunnerOptions {
   DeviceChoice device;
-  // Threads of the math library; 0: the cores this process may use.
+  // Threads of the math library; 0 for the number of cores that this process may use.
   int threads = 0;
-  // The folder in which the shape plans of jobs are kept (train/planning/job_schedule.h); empty: they are not.
+  // The folder that keeps the shape plans of jobs (train/planning/job_schedule.h); empty to keep none.
   std::filesystem::path plans;
-  // Hears what becomes of them that is not as it should be, a line each.
+  // Takes warnings, for example about kept plans, one line each.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
-  // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
-  // 0..2; 0: never.
+  // Threshold of MPS driver memory, as a fraction (0..2) of the recommended maximum. Above it, the caches of MPS are
+  // emptied between steps. 0 means never.
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
-  // Options for how features of large graphs are read.
+  // How features of large graphs are read.
   data::RowCaches::Options features;
-  // Kept free on the disk of jobs: checkpoints that are due wait while less is.
+  // Space to keep free on the disk of jobs. Checkpoints that are due wait while less is free.
   DiskReserve reserve;
-  // The daemons that jobs with several replicas are trained with; nullptr: there are none. Outlives the runner.
+  // The daemons with which jobs with several replicas are trained. They outlive the runner. Null if there are none.
   Peers* peers = nullptr;
-  // How long a step waits for one of them.
+  // The time that a step waits for such a daemon.
   absl::Duration peer_timeout = absl::Seconds(30);
-  // Time between two questions whether another daemon is free, of a job that trains with fewer than it wants.
+  // Interval at which a job that trains on fewer daemons than it wants asks whether another one is free.
   absl::Duration look_interval = absl::Seconds(5);
 };
 
-// Errors: FailedPrecondition for a device that is absent, or a libtorch that was not tested or is not the one that this
-// was built with; Internal for one that steps cannot be captured with.
+// Makes the runner.
+// Errors: FailedPrecondition if the device is absent, or if this libtorch was not tested or is not the one that the
+// daemon was built with. Internal if steps cannot be captured with this libtorch.
 absl::StatusOr<std::unique_ptr<Runner>> MakeTorchRunner(const RunnerOptions& options);
 
-// Checks that a model's precision is to be had on a device: refuses bfloat16 on a device that is no CPU, on a CPU that
-// `can_round` says has no instruction for it, and with operators that are free of shapes. prefix: of the field, as
-// "spec.". Threads: any.
+// Checks that a device can compute with the model's precision. Refuses bfloat16 on a device other than a CPU, on a
+// CPU without an instruction for it (`can_round` is false), and with shape-free operators. `prefix` stands before the
+// field's name, for example "spec.".
+// Threads: any.
 absl::Status CheckPrecision(const spec::ModelOptions& model, DeviceKind device, bool can_round,
                             std::string_view prefix);
 

@@ -1,5 +1,5 @@
-// One run of one job: epochs of training and evaluation, checkpoints, artifacts.
-// Threads: the device thread. Lives for one Run.
+// One run of one job: epochs of training and evaluation, checkpoints, and artifacts.
+// Threads: the device thread.
 #pragma once
 
 #include <cstdint>
@@ -29,24 +29,27 @@
 
 namespace permafrost::train {
 
-// True if the weights of an evaluation with the metric `value` replace those chosen by `best` (NaN: none yet). NaN
-// cannot be compared and replaces only NaN: without a validation split the last epoch counts as the best.
+// Returns true if the weights of an evaluation with the metric `value` replace those chosen by `best`; `best` is NaN
+// if there are none yet. A NaN `value` replaces only a NaN, so without a validation split the last epoch counts as
+// the best.
 bool IsBetter(spec::Metric metric, double value, double best);
 
-// Tells the throughput over the last seconds and the time that is left.
-// Threads: the device thread. Pure but for the times it is given: time since the run began, which never falls.
+// Measures the throughput over the last seconds, and estimates the time that is left. It reads no clock: callers pass
+// the time since the run began, which must never fall.
+// Threads: the device thread.
 class ProgressMeter {
  public:
-  // Samples older than this do not count.
+  // Samples older than this are ignored.
   static constexpr absl::Duration kWindow = absl::Seconds(5);
 
   ProgressMeter() { samples_.push_back({absl::ZeroDuration(), 0, 0}); }
 
-  // `steps` and `graphs`: totals of this run so far.
+  // Adds a sample. `steps` and `graphs` are the totals of this run so far.
   void Add(absl::Duration now, int64_t steps, int64_t graphs);
-  // 0 before the first sample.
+  // Returns 0 before the first sample.
   double graphs_per_second() const;
-  // Estimates at the window's pace, evaluation included. Zero before the first sample.
+  // Estimates the time that `steps_left` steps take at the window's pace, including evaluation. Returns zero before
+  // the first sample.
   absl::Duration Eta(int64_t steps_left) const;
 
  private:
@@ -59,90 +62,93 @@ class ProgressMeter {
 
 class Trainer {
  public:
-  // Builds model and optimizer and resumes from the newest checkpoint, if there is one. `backend` and `context` outlive
-  // the trainer. Cancelled if a stop was asked for meanwhile; the checkpoint is as it was.
-  // team: the ranks that train the job together, of which there may be one; outlives the trainer. All of them do the
-  // same steps from the state that rank 0 has; it alone keeps and publishes anything.
+  // Builds model and optimizer, and resumes from the newest checkpoint, if there is one.
+  // `team` holds the ranks that train the job together, which may be one. All ranks do the same steps from the state
+  // of rank 0. Only rank 0 keeps and publishes anything. `backend`, `context` and `team` outlive the trainer.
+  // Errors: Cancelled if a stop was requested meanwhile; the checkpoint is then unchanged.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, const device::Backend& backend,
                                                          int threads, RunContext& context,
                                                          const PlanContext& plan_context, Team& team,
                                                          const std::optional<Rewind>& rewind = std::nullopt);
-  // Trains to the end, or to a stop. A team that can grow ends it as a drain does, at a step's boundary.
+  // Trains to the end, or to a stop. If the team can grow, ends as for a drain, at a step boundary.
   absl::StatusOr<RunOutcome> Run();
-  // The steps of this run, and the last one's place in the job.
+  // Returns the steps of this run, and the steps of the whole job so far.
   int64_t run_steps() const { return run_steps_; }
   int64_t step() const { return state_.step; }
-  // Set where Run ended with an error that a new trainer gets over, which begins anew with this.
+  // Set if Run ended with an error that a new trainer can recover from, if it is created with this value.
   const std::optional<Rewind>& rewind() const { return rewind_; }
 
  private:
   Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
           DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories, Team& team);
 
-  // Each returns the StopRequest that ended it early; kNone: it came to its end.
-  // True if every epoch is done, or as many epochs without a better validation as the job's patience allows.
+  // Returns true if every epoch is done, or if the job's patience is used up: as many epochs in a row validated no
+  // better.
   bool IsTrained() const;
+  // Each of these returns the StopRequest that ended it early, or kNone if it ran to its end.
   absl::StatusOr<StopRequest> TrainEpoch();
   absl::StatusOr<StopRequest> FinishEpoch();
   absl::StatusOr<StopRequest> Test(RunResult& result);
 
   absl::StatusOr<RunOutcome> RunToEnd();
-  // Errors: those of CheckpointStore::FindNewest; FailedPrecondition, reason DATASET_CHANGED, where the newest
-  // checkpoint is of other data than the job's dataset holds.
+  // Resumes from the newest checkpoint, or begins a new run if there is none.
+  // Errors: those of CheckpointStore::FindNewest. FailedPrecondition with reason DATASET_CHANGED if the checkpoint
+  // was trained on other data than the job's dataset now holds.
   absl::Status Resume();
-  // Begins a run that has no checkpoint, with the weights that the job is to begin with.
+  // Begins a run that has no checkpoint, with the initial weights of the job if its options give some.
   absl::Status Begin();
   bool leads() const { return group_ == nullptr || group_->leads(); }
-  // Gives every rank the state of rank 0. Errors: Internal, where it trains another model.
+  // Gives every rank the state of rank 0. Errors: Internal if rank 0 trains another model.
   absl::Status ShareState();
-  // The same for the weights and the optimizer alone, and for other tensors.
+  // Gives every rank rank 0's weights and optimizer state, or the given tensors.
   void ShareWeights();
   void ShareTensors(const std::vector<nn::NamedTensor>& tensors);
-  // Tells the optimizer the place of the next step in the job: its learning rate, and whether it ends a group of
-  // batches.
+  // Sets the learning rate of the next step, and tells the optimizer whether that step ends a group of batches.
+  // `batches` is the number of batches in an epoch.
   void SetLearningRate(int64_t batches);
   void TakePlateau(double value);
   absl::Status RestoreCache(const Checkpoint& checkpoint);
-  // Takes weights, moments and sums, and the best weights so far, from the checkpoint of this step.
+  // Loads weights, moments, sums and the best weights so far from the checkpoint of the present step.
   absl::Status TakeTensors();
-  // Writes a checkpoint that the run cannot do without: that of its end, or of a stop.
+  // Writes a checkpoint that the run needs: at its end, or for a stop.
   absl::Status SaveLastCheckpoint() { return SaveCheckpoint(/*is_last=*/true); }
-  // `is_last`: as RunContext::StoreEpochs.
+  // `is_last` has the meaning that it has in RunContext::StoreEpochs.
   absl::Status SaveCheckpoint(bool is_last);
-  // Writes a checkpoint that is due. If the machine cannot take it, or not without the space that is reserved for
-  // others, the run goes on, since memory holds all that the checkpoint would: stopping would lose what came after the
-  // one before. The next try comes later.
+  // Writes a checkpoint that is due. If the machine cannot take it, or only from the space reserved for others, the
+  // run goes on and tries again later. Stopping would lose everything since the previous checkpoint, which memory
+  // still holds.
   absl::Status SaveDueCheckpoint();
-  // Makes a checkpoint of the run as it is now; it shares the tensors.
+  // Makes a checkpoint of the present state, which shares the tensors.
   Checkpoint MakeCheckpoint();
   bool saved() const { return saved_ && saved_->first == state_.step && saved_->second == state_.position; }
-  // Gives the files of the present step's checkpoint their names among the artifacts.
+  // Links the files of the present step's checkpoint into the artifacts.
   absl::Status PublishArtifacts();
-  // After Resume: the steps that the run before took are taken with care.
+  // Makes the run take with care all steps before rewind.until_step. Call it after Resume.
   void TakeCare(const Rewind& rewind);
   absl::Status CheckFinite(double loss);
-  // At an epoch's end: that not all its batches were skipped, of short epochs not the last ten or all of the job.
+  // Fails if every batch of the epoch that ends was skipped. For short epochs it looks at the last ten batches, or at
+  // all of the job.
   absl::Status CheckNotAllSkipped() const;
-  // That the loss of a split with labels is finite. Every weight is: going back would lead here again, so that a job
-  // that is to go back goes on instead, unless this was its last epoch and none before validated.
+  // Fails if the validation loss is not finite although every weight is. A rewind would lead to the same loss again,
+  // so a job that rewinds goes on instead, unless this was its last epoch and no epoch before gave a best one.
   absl::Status CheckValidation(const Evaluation& valid);
-  // Checks that weights and optimizer are finite: a state that is not must never take the place of a checkpoint that
-  // is.
+  // Fails if a weight, the optimizer's state or a sum of losses is not finite: a checkpoint must never hold such a
+  // state.
   absl::Status CheckFiniteState();
-  // The error of a job that fails by it; sets rewind_ where the job is to go on all the same.
+  // Returns the error of a run with a value that is not finite. Sets rewind_ if the job shall go on with a rewind.
   absl::Status NotFinite(const std::string& what);
-  // Runs one step. If a careful step yields a value that is not finite, it is undone: only the step counter advances.
-  // If that step ends a group, the group's other batches make the update.
+  // Runs one step. If a careful step makes a value that is not finite, undoes it: then only the step counter
+  // advances. If that step ends a group, the update uses the group's other batches.
   absl::Status TakeStep(HostBatch& host);
   absl::Status TakeCarefulStep(HostBatch& host);
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
-  // Does what comes before a step: the graph cache commands that take effect at this boundary, and the captures that
-  // the cache is to have ahead of the step.
+  // Prepares a step: applies the graph cache commands that take effect at this boundary, and makes the captures that
+  // the cache needs before the step.
   absl::StatusOr<StopRequest> PrepareStep();
   absl::StatusOr<StopRequest> WarmUp();
-  // The captures alone; WarmUp has the optimizer's state out of their way.
+  // Makes the captures. WarmUp calls it after it has parked the optimizer's state.
   absl::StatusOr<StopRequest> CaptureAhead();
-  // The rows of all training steps of the job.
+  // Returns the counters of the job's training steps, with their rows.
   const graphcache::ModeStats& rows() const { return engine_.cache().of(Mode::kTrain); }
   absl::Duration Worked() const { return work_.Elapsed() - warm_up_; }
   void ReportLookAhead(const BatchStream& stream);
@@ -154,37 +160,37 @@ class Trainer {
   const std::filesystem::path job_directory_;
   const device::Backend& backend_;
   const DiskReserve reserve_;
-  const uint64_t store_checksum_;  // data::ChecksumOf the dataset
+  const uint64_t store_checksum_;  // data::ChecksumOf the job's dataset
   RunContext& context_;
   Team& team_;
-  collective::Group* const group_;  // the team's
+  collective::Group* const group_;  // owned by team_; null if this rank trains alone
   const std::vector<spec::Metric> metrics_;
   const std::unique_ptr<Task> task_;
-  const std::optional<data::Categories> categories_;  // that the model reads; nullopt: its dataset does not tell
+  const std::optional<data::Categories> categories_;  // that the model reads; nullopt if the dataset does not say
   nn::Optimizer optimizer_;
   AveragedWeights averaged_;
   StepEngine engine_;
   CheckpointStore checkpoints_;
-  // Weights of the best epoch; meaningless before the first evaluation. They are allocated with the model, so that a
-  // run's storage does not grow at its first evaluation.
+  // Weights of the best epoch; meaningless before the first evaluation. They are allocated with the model, so that
+  // the run's memory does not grow at its first evaluation.
   const std::vector<nn::NamedTensor> best_;
   RunState state_;
 
-  // Counts the time of this run only.
+  // Time since this trainer was created.
   const Stopwatch run_;
   double seconds_before_ = 0;                      // train_seconds of earlier runs
-  Stopwatch work_;                                 // since Run began: what comes before is not training
-  absl::Duration warm_up_ = absl::ZeroDuration();  // nor are captures between steps
+  Stopwatch work_;                                 // time since Run began
+  absl::Duration warm_up_ = absl::ZeroDuration();  // time of captures between steps, which is not training
   CheckpointSchedule schedule_;
-  int64_t run_steps_ = 0, run_graphs_ = 0;  // the graphs of all ranks
+  int64_t run_steps_ = 0, run_graphs_ = 0;  // run_graphs_ counts the graphs of all ranks
   double step_seconds_ = 0, step_exchange_seconds_ = 0;
   absl::Duration next_team_report_ = absl::ZeroDuration();
   std::optional<CarefulSteps> careful_;
-  bool save_soon_ = false;  // a batch was skipped: what was found must not be looked for again
+  bool save_soon_ = false;  // a batch was skipped, and a checkpoint should record this
   std::optional<Rewind> rewind_;
   std::optional<std::pair<int64_t, data::EpochPosition>> saved_;  // step and position of the newest checkpoint
   Progress progress_;
-  LookAhead look_ahead_before_;  // of earlier epochs
+  LookAhead look_ahead_before_;  // totals of earlier epochs and evaluations
   ProgressMeter meter_;
   absl::Duration next_loss_read_ = absl::ZeroDuration();
 };
