@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A folder that someone removes meanwhile is no fault of the work: the next checkpoint makes it anew.
+// If someone removes the folder meanwhile, the work is not at fault: the next checkpoint makes it again.
 absl::Status TransientIfNotFound(absl::Status status) {
   return absl::IsNotFound(status) ? AsTransient(std::move(status)) : status;
 }
@@ -34,13 +34,13 @@ absl::Status Link(const fs::path& source, const fs::path& job_directory, std::st
   fs::remove(temporary, error);
   fs::create_hard_link(source, temporary, error);
   if (!error) fs::rename(temporary, target, error);
-  // A rename onto another name of the same file does nothing and leaves both.
+  // A rename onto another name of the same file does nothing and keeps both names.
   if (!error) fs::remove(temporary, error);
   if (error) return SystemError(error.value(), target, absl::StrCat("link ", source.string(), " to it"));
   return SyncDirectory(directory);
 }
 
-// Writes a cell as RFC 4180 does.
+// Returns a cell, quoted as RFC 4180 demands.
 std::string CsvCell(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
@@ -53,7 +53,7 @@ std::string CsvHeader(const NamedRows& rows) {
   return csv;
 }
 
-// Row i of the rows.
+// Appends row `i` of `rows`. Its values are row `i` of `predictions`.
 void AppendCsvRow(const NamedRows& rows, size_t i, std::span<const float> predictions, std::string& csv) {
   const size_t columns = rows.columns.size(), width = rows.values.size();
   std::array<char, 32> digits;
@@ -84,7 +84,7 @@ absl::Status WriteCsv(const fs::path& file, const NameRows& name, std::span<cons
     }
     done += some.size();
   } while (done < ids.size());
-  // The header alone, where there is no row.
+  // Without rows, only the header is left to write.
   PF_RETURN_IF_ERROR(writer.Append(text.data(), text.size()));
   return writer.SyncAndClose();
 }
@@ -95,7 +95,7 @@ absl::Status ReplaceCsv(const fs::path& target, const NameRows& name, std::span<
   const fs::path temporary = target.parent_path() / absl::StrCat(".tmp-", target.filename().string());
   absl::Status written = WriteCsv(temporary, name, ids, predictions);
   if (written.ok()) written = Rename(temporary, target);
-  // At once: on a full disk its bytes are what the next try needs.
+  // The temporary file goes at once, because on a full disk the next attempt needs its bytes.
   if (!written.ok()) RemoveAll(temporary).IgnoreError();
   return written;
 }

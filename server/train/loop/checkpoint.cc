@@ -25,7 +25,7 @@ constexpr int kVersion = 1;
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kReplacedPrefix = ".old-";
 
-// One table for both directions and for the files' names.
+// One table for writing, for reading and for the files' names.
 struct Part {
   std::string_view file;
   CheckpointPart tensors;
@@ -69,7 +69,7 @@ RunState FromJson(const json& j) {
   s.step = j.at("step");
   s.position = {j.at("epoch"), j.at("batch")};
   s.best_epoch = j.at("best_epoch");
-  // Its name before there were other metrics.
+  // The field had this name before there were other metrics.
   const json& best = j.contains("best_valid_mae") ? j.at("best_valid_mae") : j.at("best_valid_metric");
   if (!best.is_null()) s.best_valid_metric = best;
   if (const auto all = j.find("best_valid_metrics"); all != j.end()) {
@@ -80,9 +80,9 @@ RunState FromJson(const json& j) {
   s.epoch_seconds = j.at("epoch_seconds");
   s.seed = j.at("seed");
   s.threads = j.at("threads");
-  // Versions that did not look at it did not write it.
+  // Older versions wrote no checksum.
   s.dataset_checksum = j.value("dataset_checksum", uint64_t{0});
-  // Versions that rewound nothing did not write them.
+  // Versions without rewinds wrote neither.
   s.rewinds = j.value("rewinds", int64_t{0});
   s.skipped_steps = j.value("skipped_steps", std::vector<int64_t>());
   if (const auto plateau = j.find("plateau"); plateau != j.end()) {
@@ -93,14 +93,15 @@ RunState FromJson(const json& j) {
   return s;
 }
 
-// A file of a complete checkpoint: one that is not there is damage, one that cannot be read is not.
+// Reads a file of a complete checkpoint. A missing file is damage (DataLoss), but one that cannot be read is not.
 absl::StatusOr<std::string> ReadPart(const fs::path& path) {
   absl::StatusOr<std::string> data = ReadFile(path);
   if (absl::IsNotFound(data.status())) return absl::DataLossError(data.status().message());
   return data;
 }
 
-// hash: as the manifest has it. Its bytes are gone on return.
+// Reads the tensors of a file whose checksum in the manifest is `hash`. The file's bytes are freed on return. Returns
+// no tensors unless `wanted`.
 absl::StatusOr<std::vector<nn::NamedTensor>> ReadTensors(const fs::path& file, const std::string& hash, bool wanted) {
   PF_ASSIGN_OR_RETURN(const std::string data, ReadPart(file));
   if (HashHex(Hash64(data)) != hash) {
@@ -115,7 +116,7 @@ absl::StatusOr<std::vector<nn::NamedTensor>> ReadTensors(const fs::path& file, c
 absl::Status CheckVersion(const fs::path& file, const json& version) {
   if (version == kVersion) return absl::OkStatus();
   if (version.is_number_integer() && version > kVersion) {
-    // Whole, and worth all it was: the build that wrote it goes on from it.
+    // The checkpoint is intact: the build that wrote it can resume from it.
     return AsTransient(absl::FailedPreconditionError(
         absl::StrCat(file.string(), ": was written by a newer permafrostd (version ", version.dump(),
                      "); this one reads versions up to ", kVersion, "; start that one again, or a newer one")));
@@ -123,7 +124,7 @@ absl::Status CheckVersion(const fs::path& file, const json& version) {
   return absl::DataLossError(absl::StrCat(file.string(), ": version ", version.dump(), " is not known"));
 }
 
-// A fall by less than this is none, as PyTorch's eps.
+// A decrease of the learning rate by less than this does not count, as with PyTorch's eps.
 constexpr double kLeastFall = 1e-8;
 
 bool IsProgress(const spec::OptimizerOptions& options, spec::Metric metric, double value, double best) {
@@ -174,7 +175,7 @@ absl::StatusOr<std::vector<int64_t>> CheckpointStore::Steps() const {
 
 absl::Status CheckpointStore::Save(const Checkpoint& checkpoint) {
   absl::Status saved = Write(checkpoint);
-  // A folder that someone removes meanwhile is made anew by the next try.
+  // If someone removes the folder meanwhile, the next attempt makes it again.
   return absl::IsNotFound(saved) ? AsTransient(std::move(saved)) : saved;
 }
 
@@ -184,16 +185,16 @@ absl::Status CheckpointStore::Write(const Checkpoint& checkpoint) {
   const fs::path temporary = directory_ / absl::StrCat(AbslView(kTemporaryPrefix), step);
   PF_RETURN_IF_ERROR(RemoveAll(temporary));
   PF_RETURN_IF_ERROR(CreateDirectories(temporary));
-  // At once: on a full disk its bytes are what the next try needs.
+  // The half-written folder goes at once, because on a full disk the next attempt needs its bytes.
   absl::Cleanup remove_half_written = [&temporary] { RemoveAll(temporary).IgnoreError(); };
   PF_RETURN_IF_ERROR(WriteFiles(checkpoint, temporary));
-  // The same step again (a stop came before the epoch's evaluation): the newer one says more. The older one steps aside
-  // rather than go, so that a crash between the two renames loses neither.
+  // If a stop came before the epoch's evaluation, the same step is saved twice, and the newer checkpoint has more.
+  // The older one is renamed rather than removed, so that a crash between the two renames loses neither.
   const fs::path replaced = directory_ / absl::StrCat(AbslView(kReplacedPrefix), step);
   absl::Status stepped_aside = Rename(target, replaced);
   if (!stepped_aside.ok() && !absl::IsNotFound(stepped_aside)) return stepped_aside;
   if (const absl::Status published = PublishDirectory(temporary, target); !published.ok()) {
-    // A resume would do this first; until then the weights under this name must be there.
+    // A resume would restore the older one anyway, but the weights must have this name before that, too.
     if (stepped_aside.ok()) Rename(replaced, target).IgnoreError();
     return published;
   }
@@ -220,8 +221,8 @@ absl::Status CheckpointStore::WriteFiles(const Checkpoint& checkpoint, const fs:
     state["graph_cache"] = {{"snapshot", json::parse(graphcache::ToJson(*checkpoint.cache))},
                             {"entries", json::parse(graphcache::ToJson(checkpoint.cache_entries))}};
   }
-  // The manifest checks itself, too: its hash is over the dump of what it wraps, and it is written as it is dumped, so
-  // that no changed byte is read as the same value.
+  // The manifest also has a hash of its own content. It is written exactly as it is dumped, so that a changed byte is
+  // never read as the same value.
   const json manifest = {{"checkpoint", state}, {"xxh3", HashHex(Hash64(state.dump()))}};
   return WriteFileSynced(directory / kCheckpointManifest, manifest.dump(1));
 }
@@ -236,7 +237,8 @@ absl::StatusOr<Checkpoint> CheckpointStore::Load(int64_t step, const TakePart& t
   }
   const json& body = manifest["checkpoint"];
   Checkpoint checkpoint;
-  std::vector<std::pair<const Part*, std::string>> parts;  // with their hashes; empty: it has no such file
+  // With their hashes; the hash is empty if there is no such file.
+  std::vector<std::pair<const Part*, std::string>> parts;
   try {
     PF_RETURN_IF_ERROR(CheckVersion(directory / kCheckpointManifest, body.at("version")));
     checkpoint.state = FromJson(body.at("state"));
@@ -285,7 +287,7 @@ absl::Status CheckpointStore::RepairAfterCrash() const {
 absl::Status CheckpointStore::SetAside(int64_t step) const {
   const std::string name = absl::StrCat(AbslView(kDamagedCheckpointPrefix), step);
   absl::Status renamed = Rename(directory_ / absl::StrCat(step), directory_ / name);
-  // One of that step was damaged before. A directory is never renamed over one that holds something.
+  // A damaged checkpoint of this step was set aside before. A directory is never renamed over a nonempty one.
   for (int n = 2; !renamed.ok() && fs::exists(directory_ / name) && n < 1000; ++n) {
     renamed = Rename(directory_ / absl::StrCat(step), directory_ / absl::StrCat(name, "-", n));
   }
@@ -300,7 +302,8 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointStore::FindNewest() const {
     absl::StatusOr<Checkpoint> checkpoint =
         Load(step, [](CheckpointPart, const std::vector<nn::NamedTensor>&) { return absl::OkStatus(); });
     if (checkpoint.ok()) {
-      // A damaged one that is newer would count among those kept, in place of what the resumed run saves.
+      // Newer damaged ones are set aside, or they would count towards `keep` in place of checkpoints that the resumed
+      // run saves.
       for (const int64_t newer : damaged) PF_RETURN_IF_ERROR(SetAside(newer));
       return *std::move(checkpoint);
     }

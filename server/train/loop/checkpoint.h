@@ -155,7 +155,7 @@ class CheckpointSchedule {
   const absl::Duration every_;  // infinite if no checkpoint comes by time
   absl::Duration interval_;
   absl::Duration next_;
-  absl::Duration retry_interval_ = absl::ZeroDuration();  // > 0: the newest try failed
+  absl::Duration retry_interval_ = absl::ZeroDuration();  // above 0 if the newest attempt failed
 };
 
 }  // namespace permafrost::train

@@ -29,7 +29,7 @@ constexpr int64_t kHidden = 64, kLayers = 4, kBatchSize = 32;
 constexpr int64_t kLeastSteps = 20, kLeastOtherSteps = 50, kClearEvery = 20;
 constexpr double kMegabyte = 1e6;
 
-// Nobody stops these jobs, and nobody reads of them.
+// A context for jobs that nobody stops or watches.
 class Unwatched final : public RunContext {
  public:
   StopRequest stop_requested() const override { return StopRequest::kNone; }
@@ -44,7 +44,7 @@ class Unwatched final : public RunContext {
   void Log(LogLevel /*level*/, std::string_view /*line*/) override {}
 };
 
-// A model with all that its steps need.
+// A model and everything that its steps need.
 struct Rig {
   Rig(const spec::TrainOptions& train_options, std::unique_ptr<Task> its_task, const device::Backend& its_backend)
       : options(train_options),
@@ -62,7 +62,8 @@ struct Rig {
     while (!engine.cache().ready()) PF_RETURN_IF_ERROR(engine.CaptureNext(step));
     return absl::OkStatus();
   }
-  // Everything that a step changes and that means the same on every device: the learning rate is of another type.
+  // Returns everything that a step changes and that is comparable between devices. The learning rate is left out,
+  // because its type differs.
   std::vector<nn::NamedTensor> State() const {
     std::vector<nn::NamedTensor> state = task->tensors().All();
     for (const nn::NamedTensor& t : optimizer.state()) {
@@ -87,11 +88,11 @@ struct Difference {
 double Largest(const at::Tensor& tensor) { return tensor.numel() == 0 ? 0 : tensor.abs().max().item().toDouble(); }
 
 struct Differences {
-  Difference values;  // loss and running statistics
+  Difference values;  // largest difference of the loss or a running statistic
   double gradients = 0;
 };
 
-// NaN is as far apart as can be.
+// Returns the largest absolute difference. NaN counts as very far apart.
 double Apart(const at::Tensor& one, const at::Tensor& other) {
   const double apart = Largest(one - other);
   return std::isnan(apart) ? 1e30 : apart;
@@ -103,7 +104,7 @@ Differences Compare(const Rig& got, const Rig& want) {
   out.values = {std::abs(loss - want_loss) / std::max(1.0, std::abs(want_loss)), "loss"};
   if (std::isnan(loss) != std::isnan(want_loss)) out.values.part = 1e30;
   const std::vector<nn::NamedTensor> ours = got.State(), theirs = want.State();
-  // Gradients of all layers are of one scale.
+  // Gradients of all layers are compared on one scale.
   double gradients = 0, scale = 0;
   for (size_t i = 0; i < ours.size(); ++i) {
     if (theirs[i].value.requires_grad() || !theirs[i].value.is_floating_point()) continue;
@@ -125,7 +126,7 @@ struct Plan {
   std::string name;
   spec::PolicyOptions cache;
   int64_t steps = 0;
-  int64_t clear_every = 0;    // 0: never
+  int64_t clear_every = 0;    // 0 for never
   int64_t compare_every = 1;  // steps
 };
 
@@ -137,13 +138,13 @@ class SelfTest {
 
  private:
   std::optional<int64_t> Entries(const Rig& rig) const;
-  // The memory that grows: the driver's bytes if it tells them, else the process's.
+  // Returns the memory that may grow: the driver's bytes if it tells them, or else the process's.
   double Memory() const;
   int64_t Emptied() const;
   absl::Status Step(const Plan& plan, Rig& rig, Rig& reference, HostBatch& batch, HostBatch& same, int64_t step,
                     SelfTestArm& arm);
 
-  std::vector<double> gradients_;  // of the steps that were compared
+  std::vector<double> gradients_;  // differences of gradients in the compared steps
   const device::Backend& backend_;
   const device::Backend& cpu_;
   const data::OpenedDataset& dataset_;
@@ -235,7 +236,7 @@ absl::StatusOr<SelfTestArm> SelfTest::Run(const Plan& plan) {
       memory = Memory();
     }
   }
-  // A job evaluates in the same way at its end.
+  // A job also evaluates at its end.
   PF_RETURN_IF_ERROR(
       Evaluate(rig->engine, *rig->task, data::Split::kTest, {.step = plan.steps, .keep_predictions = true}, [] {
         return true;

@@ -30,7 +30,7 @@
 namespace permafrost::train {
 namespace {
 
-// Links are divided by the job itself.
+// Refuses rows other than the held-out links, because the job itself divides the links into splits.
 absl::Status CheckRowsOfLinks(EvaluatedRows rows) {
   if (rows == EvaluatedRows::kValid || rows == EvaluatedRows::kTest) return absl::OkStatus();
   Violations violations;
@@ -39,7 +39,8 @@ absl::Status CheckRowsOfLinks(EvaluatedRows rows) {
   return violations.ToStatus();
 }
 
-// Rows that were learned for the nodes of one graph say nothing of others.
+// Checks that the dataset has as many nodes as the embeddings, because embeddings of one graph's nodes say nothing
+// about other nodes.
 absl::Status CheckSameNodes(const data::ImportedSummary& trained, const data::ImportedSummary& own) {
   const auto *const from = std::get_if<data::GraphSummary>(&trained), *const to = std::get_if<data::GraphSummary>(&own);
   if (from == nullptr || (to != nullptr && from->nodes == to->nodes)) return absl::OkStatus();
@@ -54,8 +55,8 @@ absl::Status CheckSameNodes(const data::ImportedSummary& trained, const data::Im
   return violations.ToStatus();
 }
 
-// Refuses a dataset with as many nodes in another order, since an import may have renumbered them. Without names the
-// ids are the rows.
+// Refuses a dataset that has the same number of nodes in another order, because its import may have renumbered them.
+// Without names, the ids are the rows.
 absl::Status CheckSameOrder(const EvaluateRequest& request, const data::ImportedSummary& trained) {
   const auto* const from = std::get_if<data::GraphSummary>(&trained);
   const auto* const graph = std::get_if<std::shared_ptr<const data::Graph>>(&request.dataset);
@@ -73,8 +74,8 @@ absl::Status CheckSameOrder(const EvaluateRequest& request, const data::Imported
   return violations.ToStatus();
 }
 
-// Refuses weights whose file says that their rows are other nodes'. This serves when the dataset that they were trained
-// on is this one, or is not known any more.
+// Refuses weights whose file says that their rows belong to other nodes. Called if the weights were trained on this
+// dataset, or on one that is no longer known.
 absl::Status CheckSaidOrder(const EvaluateRequest& request) {
   if (!HasNodeRows(request.options, request.dataset)) return absl::OkStatus();
   const std::map<std::string, std::string> metadata = nn::ReadSafetensorsMetadata(request.weights);
@@ -88,7 +89,8 @@ absl::Status CheckSaidOrder(const EvaluateRequest& request) {
   return violations.ToStatus();
 }
 
-// Padded as little as it can be, or to a shape that the device has met where each costs it a compilation.
+// Pads the batch as little as possible, or, unless `any_shape` is true, to the first planned rung that holds it.
+// Rungs serve devices that compile for each new shape.
 absl::StatusOr<const graphcache::StepInputs*> InputsOf(HostBatch& batch, const Task& task, bool any_shape) {
   BatchShape shape = batch.least_padded();
   if (!any_shape && task.pads()) {
@@ -101,13 +103,13 @@ absl::StatusOr<const graphcache::StepInputs*> InputsOf(HostBatch& batch, const T
   return batch.PadTo(shape, /*step=*/0);
 }
 
-// Bytes that this process holds, except the dataset's pages, which the kernel takes back.
+// Returns the bytes that this process holds, except for the dataset's pages, which the kernel can reclaim.
 uint64_t HeldBeside(const data::OpenedDataset& dataset) {
   const uint64_t resident = ResidentBytes();
   return resident - std::min(resident, std::visit([](const auto& mapped) { return mapped->mapped_bytes(); }, dataset));
 }
 
-// Checks that an evaluation fits the memory. For a set of graphs its batches are planned.
+// Checks that an evaluation fits in memory. For a set of graphs it plans the batches.
 absl::Status CheckWithin(const spec::TrainOptions& options, const data::OpenedDataset& dataset,
                          const PlanContext& context, const std::function<bool()>& keep_going) {
   PF_RETURN_IF_ERROR(Task::Check(options, data::SummaryOf(dataset), context.limits, ""));
@@ -118,7 +120,7 @@ absl::Status CheckWithin(const spec::TrainOptions& options, const data::OpenedDa
   return PlanJob(options, model, graphs, context, "", keep_going, !spec::IsProgram(options)).status();
 }
 
-// Checks that an evaluation that fits alone also fits beside what a running job holds.
+// Checks that an evaluation also fits in memory beside what a running job holds.
 absl::Status CheckBeside(const spec::TrainOptions& options, const data::OpenedDataset& dataset,
                          const PlanContext& context, const std::function<bool()>& keep_going) {
   PlanContext left = context;
@@ -127,14 +129,15 @@ absl::Status CheckBeside(const spec::TrainOptions& options, const data::OpenedDa
   absl::Status fits = CheckWithin(options, dataset, left, keep_going);
   const std::vector<FieldViolation> violations = GetViolations(fits);
   if (violations.empty()) return fits;
-  // If it fails with all memory too, that error is the one to tell.
+  // If it does not fit in all memory either, that error is returned instead.
   PF_RETURN_IF_ERROR(CheckWithin(options, dataset, context, keep_going));
   return absl::ResourceExhaustedError(
       absl::StrFormat("the evaluation %s beside the %.0f MB that the server holds; accepted: when it holds less",
                       violations.front().description, static_cast<double>(held) / 1e6));
 }
 
-// Predictions and labels as numbers, and the text that is made of them, beside what the process holds already.
+// Checks that predictions and labels as numbers, and with `text` also the CSV made of them, fit beside what the
+// process already holds.
 absl::Status CheckRoom(const data::OpenedDataset& dataset, int64_t rows, int64_t values, bool text,
                        const MemoryLimits& limits) {
   constexpr double kNumberBytes = 8, kTextBytes = 14, kNameBytes = 24;
@@ -151,7 +154,8 @@ absl::Status CheckRoom(const data::OpenedDataset& dataset, int64_t rows, int64_t
                       rows, values, wanted / 1e6, text ? " with their text" : "", held / 1e6, limit / 1e6));
 }
 
-// Fixes the inputs to those that the weights were trained to read of nodes and edges, whatever the evaluated ones have.
+// Fixes the model's node and edge inputs to those that the weights were trained with, whatever the evaluated dataset
+// has.
 void FixInputs(const data::ImportedSummary& trained, spec::ModelOptions& model) {
   const auto* graph = std::get_if<data::GraphSummary>(&trained);
   if (graph == nullptr || spec::TraitsOf(model.architecture).walks) return;
@@ -162,7 +166,7 @@ void FixInputs(const data::ImportedSummary& trained, spec::ModelOptions& model) 
                                                                                   : spec::EdgeInputs::kNone;
 }
 
-// Returns the dataset with the weights' categories, and checks that the weights can be given it.
+// Returns the dataset translated to the weights' categories, and checks that the weights can read it.
 absl::StatusOr<TranslatedDataset> ReadAsTrained(const EvaluateRequest& request, const spec::TrainOptions& options,
                                                 const MemoryLimits& limits) {
   const auto known = CategoriesOfWeights(request.weights, request.source);
@@ -172,7 +176,7 @@ absl::StatusOr<TranslatedDataset> ReadAsTrained(const EvaluateRequest& request, 
     return violations.ToStatus();
   }
   spec::TrainOptions own = options;
-  // The weights tell whether they read features of edges where the dataset that they were trained on is gone.
+  // If the dataset that the weights were trained on is gone, the weights tell whether they read edge features.
   if (*known && (*known)->edge.width > 0 && own.model.edge_inputs != spec::EdgeInputs::kFeatures &&
       std::holds_alternative<std::shared_ptr<const data::Graph>>(request.dataset)) {
     own.model.edge_inputs = spec::EdgeInputs::kFeatures;
@@ -194,7 +198,8 @@ absl::StatusOr<TranslatedDataset> ReadAsTrained(const EvaluateRequest& request, 
   return translated;
 }
 
-// Rows without a label can be predicted for, and not evaluated.
+// Checks that the dataset has labels, unless predictions are requested. Rows without a label can be predicted, but
+// not evaluated.
 absl::Status CheckHasLabels(const EvaluateRequest& request, const data::ImportedSummary& own) {
   if (HasLabels(own)) return absl::OkStatus();
   Violations violations;
@@ -213,8 +218,9 @@ absl::Status CheckHasLabels(const EvaluateRequest& request, const data::Imported
 }  // namespace
 
 spec::TrainOptions OptionsOfEvaluation(spec::TrainOptions options, const data::ImportedSummary& trained) {
-  // For one large graph a budget is part of how a block is drawn, in evaluation too. For a set it says with batch_size,
-  // which may be as large as can be, how many graphs a batch has; another set may have graphs beyond it.
+  // For one large graph, a budget is part of how a block is drawn, in evaluation too. For a set of graphs, the budget
+  // and batch_size, which may be as large as possible, only say how many graphs a batch has. Another set may have
+  // graphs larger than the budget.
   if (const auto* set = std::get_if<data::GraphSetSummary>(&trained)) {
     options.batch_size = GraphsPerBatch(options, SizesOf(*set));
     options.batching = {};
@@ -258,7 +264,7 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   if (!request.trained_on) PF_RETURN_IF_ERROR(CheckSaidOrder(request));
   if (links) {
     PF_RETURN_IF_ERROR(CheckRowsOfLinks(request.rows));
-    // Categories that this graph has fewer of have rows of weights all the same.
+    // If this graph has fewer categories than the weights, the missing ones still have rows of weights.
     if (is_other) dataset = AsTrained(dataset, trained);
   } else {
     if (!Walks(options)) PF_RETURN_IF_ERROR(CheckHasLabels(request, own));
@@ -297,7 +303,7 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
                                         "node; accepted: a dataset with other links"));
     return violations.ToStatus();
   }
-  // Few rows of embeddings are evaluated, and all are kept only if they are asked for.
+  // Embeddings are evaluated on few rows, and all rows are kept only for predictions.
   if (request.predictions || !Walks(options)) {
     PF_RETURN_IF_ERROR(CheckRoom(dataset, total, links ? 2 : task->num_outputs(), request.predictions, context.limits));
   }
@@ -339,7 +345,7 @@ namespace {
 void Keep(const at::Tensor& prediction, const HostBatch& batch, std::vector<float>& out) {
   const auto rows = batch.prediction_rows();
   const auto ids = static_cast<int64_t>(batch.ids().size());
-  // All of it first: a part would be another shape on the device, for each number of ids.
+  // Copies the whole tensor first: on the device, a part would be a new shape for each number of ids.
   const at::Tensor all = prediction.to(at::kCPU);
   const at::Tensor host = (rows.empty() ? all.narrow(0, 0, ids) : all).contiguous();
   const float* values = host.const_data_ptr<float>();
@@ -351,7 +357,7 @@ void Keep(const at::Tensor& prediction, const HostBatch& batch, std::vector<floa
   for (const int64_t row : rows) out.insert(out.end(), values + row * width, values + (row + 1) * width);
 }
 
-// Replaces a rank's values by those of all ranks, in their order.
+// Replaces a rank's values by the values of all ranks, in rank order.
 template <class T>
 void GatherAll(collective::Group& group, c10::ScalarType type, std::vector<T>& values) {
   static_assert(sizeof(T) == 4);
@@ -361,7 +367,8 @@ void GatherAll(collective::Group& group, c10::ScalarType type, std::vector<T>& v
   values.assign(from, from + all.numel());
 }
 
-// Ranks on other machines may round a metric otherwise, and what follows from it must be the same.
+// Broadcasts the leader's figures. Ranks on other machines may round a metric differently, but all ranks must act on
+// the same figures.
 void ShareFigures(collective::Group& group, Evaluation& evaluation) {
   std::vector<double> figures = evaluation.metrics;
   figures.push_back(evaluation.loss);
@@ -430,7 +437,7 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, da
                                                                               labels, task.num_outputs()));
   }
   if (options.group != nullptr) ShareFigures(*options.group, result);
-  // They were kept for the metrics alone.
+  // Ids and predictions were kept only for the metrics.
   if (!options.keep_predictions) {
     result.ids = std::vector<uint32_t>();
     result.predictions = std::vector<float>();

@@ -54,9 +54,9 @@ std::string FirstOf(const std::vector<std::string>& names) {
 
 struct Matches {
   std::vector<std::pair<at::Tensor, at::Tensor>> taken;  // from, to
-  std::vector<std::string> left, missing;                // of the file; of the model
-  // For strict loading: one entry for each tensor that is left or missing, saying why. A tensor whose shape differs has
-  // one entry.
+  std::vector<std::string> left, missing;                // names of tensors in the file; in the model
+  // For strict loading: one entry for each tensor that is left or missing, with the reason. A tensor whose shape
+  // differs has only one entry.
   std::vector<std::string> differences;
 };
 
@@ -101,7 +101,7 @@ void Copy(const Matches& matches) {
   for (const auto& [from, to] : matches.taken) to.copy_(from);
 }
 
-// hint: what ends the error of tensors that differ.
+// Copies all tensors, or fails if any differ. `hint` is appended to that error.
 absl::Status CopyAll(const Matches& matches, std::string_view source, std::string_view hint) {
   const size_t count = matches.differences.size();
   if (count > 0) {
@@ -113,7 +113,7 @@ absl::Status CopyAll(const Matches& matches, std::string_view source, std::strin
   return absl::OkStatus();
 }
 
-// The model of a job, for its names and shapes: its tensors have no values, and take no memory.
+// Calls `use` with the tensors of a job's model, for their names and shapes. They have no values, and take no memory.
 absl::Status WithModel(const spec::TrainOptions& options, const data::ImportedSummary& summary, std::string_view prefix,
                        const std::function<absl::Status(nn::TensorSet&)>& use) {
   if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
@@ -152,8 +152,8 @@ bool HasEmbeddings(const nn::TensorSet& tensors) {
   });
 }
 
-// Where weights are known to be of another dataset, they and the job's dataset must both say what their categories
-// stand for.
+// Checks that, if the weights are known to come from another dataset, both they and the job's dataset say what their
+// categories stand for.
 absl::Status CheckTables(const spec::TrainOptions& options, const data::ImportedSummary& summary, std::string_view file,
                          const WeightsTarget& target) {
   if (!target.other_dataset || !ReadsCategories(options, summary)) return absl::OkStatus();
@@ -174,9 +174,10 @@ absl::Status AsViolation(const absl::Status& status, std::string_view prefix, st
   return violations.ToStatus();
 }
 
-// The table of rows, of node2vec and of learned inputs alike.
+// The table of node rows, for node2vec and for learned inputs.
 constexpr std::string_view kRowsTensor = "embedding.weight";
-// Beside it in a file for one job: for each node of its dataset the row of the table, or kNoRow. [nodes] int64.
+// A tensor beside the table, in a file for one job. For each node of the job's dataset it holds the row of the table,
+// or kNoRow. [nodes] int64.
 constexpr std::string_view kPlacesTensor = "permafrost.node_rows";
 constexpr const char* kNamesKey = "permafrost.node_names";
 
@@ -200,7 +201,8 @@ std::string SourceOf(const spec::TrainOptions& options) {
   return from.job.empty() ? from.file : absl::StrCat("jobs/", from.job.value());
 }
 
-// Checks, for weights whose dataset is not known any more, that their rows are those of the graph.
+// Checks that the rows of weights belong to the nodes of the graph, if the dataset that they were trained on is no
+// longer known.
 absl::Status CheckSaidNodes(const spec::TrainOptions& options, const std::map<std::string, std::string>& metadata,
                             const data::Graph& graph, std::string_view prefix) {
   const bool is_file = options.init_from.job.empty();
@@ -219,9 +221,9 @@ absl::Status CheckSaidNodes(const spec::TrainOptions& options, const std::map<st
                            "weights (init_from.file), whose rows are taken in the order of the dataset's nodes"));
 }
 
-// Puts each node's row in its place in a file that MapNodeRows made. Nodes without a row in the file get theirs from
-// `tensors`, the model's. Returns what was done, as the end of a line; empty for any other file. Errors:
-// InvalidArgument for rows that the file does not have.
+// Moves each node's row to the node's place, in a file that MapNodeRows made. Nodes without a row in the file get
+// their row from `tensors`, the model's. Returns the end of a line about what was done; empty for any other file.
+// Errors: InvalidArgument if the file lacks a row that it refers to.
 absl::StatusOr<std::string> PlaceNodeRows(const nn::TensorSet& tensors, nn::SafetensorsFile& file) {
   const auto found = Find(file.tensors, kPlacesTensor);
   if (found == file.tensors.end()) return "";
@@ -230,7 +232,7 @@ absl::StatusOr<std::string> PlaceNodeRows(const nn::TensorSet& tensors, nn::Safe
   const auto table = Find(file.tensors, kRowsTensor);
   std::vector<NamedTensor> model = tensors.All();
   const auto own = Find(model, kRowsTensor);
-  // The caller's check of the shapes reports weights that do not fit.
+  // If the weights do not fit, the caller's check of the shapes reports it.
   if (table == file.tensors.end() || own == model.end() || table->value.dim() != 2 ||
       own->value.size(1) != table->value.size(1) || own->value.scalar_type() != table->value.scalar_type() ||
       places.sizes() != at::IntArrayRef{own->value.size(0)}) {
@@ -349,7 +351,7 @@ bool SaysOtherNodes(const std::map<std::string, std::string>& metadata, const da
 absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix) {
   if (!HasNodeRows(request.options, request.dataset)) return std::move(request.weights);
   absl::StatusOr<nn::SafetensorsFile> file = nn::DecodeSafetensors(request.weights);
-  // CheckInitialWeights says what is wrong with it.
+  // CheckInitialWeights reports what is wrong with the file.
   if (!file.ok()) return std::move(request.weights);
   const auto table = Find(file->tensors, kRowsTensor);
   if (table == file->tensors.end() || table->value.dim() != 2) return std::move(request.weights);
@@ -360,7 +362,7 @@ absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_vie
   if (trained == nullptr) {
     PF_RETURN_IF_ERROR(CheckSaidNodes(request.options, file->metadata, graph, prefix));
     if (!is_mapped) return std::move(request.weights);
-    // They were mapped for a dataset that has been replaced since, and its places are not this one's.
+    // The weights were mapped for a dataset that has since been replaced, so their places are wrong for this one.
     file->tensors.erase(places);
     return nn::EncodeSafetensors(file->tensors, file->metadata);
   }
@@ -369,7 +371,7 @@ absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_vie
       trained->names_checksum() == graph.names_checksum()) {
     return std::move(request.weights);
   }
-  // Weights of a job that has no rows of nodes itself.
+  // The weights come from a job without rows of nodes.
   if (std::cmp_not_equal(rows, trained->view().nodes)) return std::move(request.weights);
   PF_ASSIGN_OR_RETURN(const std::vector<int64_t> matched, data::MatchNames(*trained, graph));
   const auto known = std::ranges::count_if(matched, [](int64_t row) { return row != data::kNoRow; });

@@ -55,7 +55,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A copy of a smaller tensor costs less than its place in a file.
+// A smaller tensor costs less as a copy in memory than as a part of the file.
 constexpr size_t kLeastBytes = size_t{64} << 10;
 
 bool IsWorthParking(const at::Tensor& tensor) {
@@ -63,7 +63,7 @@ bool IsWorthParking(const at::Tensor& tensor) {
   return !AreZero({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
 }
 
-// Opens a file that has no name from here on.
+// Opens a new file that has no name.
 absl::StatusOr<Descriptor> OpenUnnamed(const fs::path& directory) {
 #ifdef O_TMPFILE
   if (Descriptor file = OpenRetrying(directory, O_TMPFILE | O_RDWR, 0600); file.valid()) return file;

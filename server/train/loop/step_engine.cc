@@ -27,14 +27,14 @@
 namespace permafrost::train {
 namespace {
 
-// Parameters and buffers.
+// Declares parameters, buffers and constants.
 void Declare(const nn::TensorSet& tensors, std::vector<device::StateTensor>& state) {
   for (const nn::NamedTensor& t : tensors.parameters()) state.push_back({t.name, t.value, "parameter"});
   for (const nn::NamedTensor& t : tensors.buffers()) state.push_back({t.name, t.value, "buffer"});
   for (const nn::NamedTensor& t : tensors.constants()) state.push_back({t.name, t.value, "constant"});
 }
 
-// Declares other tensors, whose names begin with their kind: "exp_avg.NAME".
+// Declares other tensors, whose names begin with their kind, for example "exp_avg.NAME".
 void Declare(const std::string& prefix, const std::vector<nn::NamedTensor>& tensors,
              std::vector<device::StateTensor>& state) {
   for (const nn::NamedTensor& t : tensors) {
@@ -42,8 +42,9 @@ void Declare(const std::string& prefix, const std::vector<nn::NamedTensor>& tens
   }
 }
 
-// While it lives, a backward runs on the thread that calls it. Autograd would run that of another device than the CPU
-// on a thread of its own: MPS has to be called from one thread only, and a recording sees its own thread's operators.
+// During its lifetime, a backward pass runs on the thread that calls it. Otherwise Autograd would run a pass on a
+// device other than the CPU on a thread of its own. But MPS must be called from one thread only, and a recording sees
+// only the operators of its own thread.
 class SingleThreadedBackward {
  public:
   SingleThreadedBackward() : before_(State().get_multithreading_enabled()) {
@@ -57,38 +58,38 @@ class SingleThreadedBackward {
   const bool before_;
 };
 
-// A step only reads them, but they outlive it.
+// Declares tensors that a step only reads, but that outlive the step.
 void Declare(const LossOptions& loss, std::vector<device::StateTensor>& state) {
   if (loss.class_weights.defined()) state.push_back({"loss.class_weights", loss.class_weights, "loss"});
 }
 
-// Returns the program's own loss if there is one, else the job's. The former is taken for a mean over the labelled
-// rows.
+// Returns the program's own loss if there is one, or else the job's loss. The program's own loss counts as a mean
+// over the labelled rows.
 nn::LossTerms LossOfStep(const LossOptions& options, const Task::Output& output) {
   if (!output.loss.defined()) {
     return nn::ComputeLoss(options.loss, output.prediction, output.labels, options.class_weights);
   }
   const at::Tensor count = output.labels.isnan().logical_not().any(/*dim=*/1).sum().to(at::kFloat);
-  // If no row has a label, the mean is usually NaN; it counts as 0.
+  // If no row has a label, the mean is usually NaN, and counts as 0.
   const at::Tensor mean = at::where(count > 0, output.loss, at::zeros_like(output.loss));
   return {.mean = mean, .sum = mean.detach() * count, .count = count};
 }
 
-// The terms of all ranks together where a step is shared: the gradients of their means add up to that of the whole
-// batch's.
+// Returns the terms over all ranks if the step is shared. The mean is scaled so that the sum of the ranks' gradients
+// is the gradient of the whole batch's mean.
 nn::LossTerms ShareTerms(const nn::LossTerms& own) {
   if (!collective::IsShared()) return own;
   const at::Tensor all = collective::AllReduceSum(at::stack({own.sum.detach(), own.count}));
   const at::Tensor count = all[1];
-  // Where no rank has a label, each mean is 0.
+  // If no rank has a label, each mean is 0.
   const at::Tensor part = own.count / at::where(count > 0, count, at::ones_like(count));
   return {.mean = own.mean * part, .sum = all[0], .count = count};
 }
 
-// Other threads see entries that are at most so old: copying them costs with their number.
+// The greatest age of the entries that other threads see. The cost of copying entries rises with their number.
 constexpr std::chrono::milliseconds kEntriesInterval(500);
 
-// Emptied caches that the log tells of; more of them are counted only.
+// The number of times that the log reports emptied caches. Further ones are only counted.
 constexpr int64_t kLoggedThresholds = 3;
 
 graphcache::GraphCacheSetup SetupOf(const spec::TrainOptions& options, const Task& task, RunContext& context) {
@@ -157,10 +158,11 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
     const SingleThreadedBackward on_this_thread;
     std::optional<collective::Part> part;
     if (output.loss.defined() && collective::IsShared()) part.emplace(own.count);
-    // Not backward(): its accumulation into .grad copies whatever someone else, such as a recording, still holds.
+    // This is not backward(), which accumulates into .grad and so copies what someone else, such as a recording,
+    // still holds.
     std::vector<at::Tensor> gradients = torch::autograd::grad({terms.mean}, optimizer.parameters());
     if (output.loss.defined()) {
-      // The program may divide by the number of labels, and the gradient of 0 / 0 is NaN.
+      // The program's loss may divide by the number of labels, and the gradient of 0 / 0 is NaN.
       for (at::Tensor& gradient : gradients) gradient = at::where(own.count > 0, gradient, 0.0);
     }
     if (collective::IsShared()) gradients = collective::AllReduceSum(gradients, loss.on_wire);
@@ -222,7 +224,7 @@ void ErrorSums::Add(size_t place, const at::Tensor& term) {
 }
 
 std::array<double, 2> ErrorSums::Read() const {
-  // One tensor is read: each reading waits for the device.
+  // Stacks all values and reads them at once, because each read waits for the device.
   std::vector<at::Tensor> values;
   values.reserve(tensors_.size());
   for (const nn::NamedTensor& t : tensors_) values.push_back(t.value);
@@ -239,11 +241,12 @@ double ErrorSums::Mean() const {
 
 namespace {
 
-// Step numbers of the first two probes, and so on. They catch a step that keeps the number on the host.
+// Step numbers of the probes, in their order. They differ, so that a step that keeps the number on the host is
+// detected.
 constexpr std::array<int64_t, device::kDynamicProbes> kProbeSteps{0, 1, 5, 2};
 constexpr int64_t kRungStep = 3;
 
-// The steps that a capture takes are those of this rank alone.
+// During its lifetime, the steps that a capture runs belong to this rank alone.
 struct CaptureScope {
   explicit CaptureScope(collective::Group* group) : shared(group) {}
   const collective::Scope shared;
@@ -349,7 +352,7 @@ absl::StatusOr<at::Tensor> StepEngine::Evaluate(HostBatch& batch, int64_t step) 
 }
 
 void StepEngine::OnPhase(int phase) {
-  if (phase_seconds_ == nullptr) return;  // a warm-up, which is no step
+  if (phase_seconds_ == nullptr) return;  // a warm-up, which does not count as a step
   const Clock::time_point now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - std::exchange(phase_begin_, now)).count();
   switch (phase) {
@@ -378,8 +381,8 @@ void StepEngine::Report(bool with_entries) {
   context_.OnGraphCache(cache_.snapshot(), std::move(entries));
 }
 
-// The functions below work between steps for a device that compiles by shape and keeps what it compiled (MPS): the
-// graph cache bounds the shapes that reach it, and policies that keep nothing have to empty the device itself.
+// The functions below work between steps for a device that compiles by shape and keeps what it compiled (MPS). The
+// graph cache bounds the shapes that reach the device, and policies that keep nothing empty the device itself.
 
 absl::StatusOr<graphcache::StepResult> StepEngine::Run(Mode mode, HostBatch& batch, int64_t step) {
   graphcache::StepResult result;
@@ -432,7 +435,7 @@ absl::Status StepEngine::EndStepOnDevice() {
   return absl::OkStatus();
 }
 
-// Frozen graphs could not be compiled again after it.
+// Unfreezes the device's graphs first: otherwise they could not be compiled again after the caches are emptied.
 absl::Status StepEngine::EmptyDevice(EmptyReason reason) {
   if (std::exchange(told_sealed_, false)) backend_.SetGraphsFrozen(false);
   return backend_.EmptyCaches(reason);

@@ -24,19 +24,20 @@
 namespace permafrost::train {
 namespace {
 
-// Part of the memory that a program's archive may take here: it is there twice while it comes, and then its tensors
-// are.
+// A program's archive may take this fraction (1 / kProgramShare) of the memory: while it arrives it is held twice,
+// and after that its tensors are held, too.
 constexpr uint64_t kProgramShare = 4;
-// Time for the ranks to end, which have nothing more to do.
+// Time for ranks to end when they have finished their work.
 constexpr absl::Duration kLastReports = absl::Seconds(2);
-// Lines that a thread may tell the job's log.
+// The most lines that a thread may add to the job's log.
 constexpr size_t kMostNews = 100;
 
 constexpr absl::Duration kStragglerWindow = absl::Seconds(10);
 constexpr int kStragglerWindows = 3;
 constexpr double kStragglerSlow = 1.5;
 
-// Returns the seconds that a rank computed for a step between two reports; nullopt: it did no step, or began anew.
+// Returns the seconds that a rank computed for a step between two reports, or nullopt if it did no step or started
+// again.
 std::optional<double> ComputeSeconds(const RankProgress& before, const RankProgress& now) {
   const int64_t steps = now.steps - before.steps;
   if (steps <= 0) return std::nullopt;
@@ -44,14 +45,14 @@ std::optional<double> ComputeSeconds(const RankProgress& before, const RankProgr
   return std::max(0.0, seconds) / static_cast<double>(steps);
 }
 
-// The lower one of two in the middle.
+// Returns the median; of two middle values, the lower one.
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
   std::ranges::nth_element(values, middle);
   return *middle;
 }
 
-// The fewest daemons with which a job of these options trains.
+// Returns the fewest daemons with which a job with these options trains.
 int64_t FewestReplicas(const spec::TrainOptions& options) {
   return options.min_replicas > 0 ? options.min_replicas : options.replicas;
 }
@@ -87,7 +88,7 @@ std::optional<std::string> StragglerWatch::Look(const std::vector<RankProgress>&
     const std::optional<double> of_rank = ComputeSeconds(before_[r], ranks[r]);
     if (of_rank) seconds.push_back(*of_rank);
   }
-  // Steps may take longer than a window, and evaluation has none.
+  // A step may take longer than a window, and an evaluation has no steps.
   if (seconds.size() != ranks.size() || seconds.size() < 2) return std::nullopt;
   before_ = ranks;
   window_begin_ = now;
@@ -119,7 +120,7 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, cons
     tcp.rank = place->rank;
     tcp.token = place->rendezvous_token;
     tcp.keep_connecting = tcp.keep_going;
-    // The leader bounds how long an error of another lasts, and what it waits for itself may take longer than a step.
+    // The leader bounds how long an error of another rank may last, and its own waiting may take longer than a step.
     tcp.step_timeout = tcp.connect_timeout = tcp.meet_timeout;
     auto joined = collective::JoinTcp(place->leader_host, place->rendezvous_port, tcp);
     if (asked_to_stop()) return absl::CancelledError("stopped while the other ranks were awaited");
@@ -164,7 +165,8 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, cons
     PF_RETURN_IF_ERROR(team->Meet(context));
   }
   if (tcp.size == wanted) return team;
-  // The device's thread alone may ask the context, and write to the job's log.
+  // Only the device's thread may call the context and write to the job's log, so the thread that asks peers uses
+  // these instead.
   recruit.keep_going = [&ends = team->ends_] { return !ends.is_set(); };
   recruit.log = [&news = team->news_](std::string_view line) { news.Add(line); };
   try {
@@ -178,7 +180,7 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, cons
 }
 
 absl::Status Team::ConnectRecruits(collective::TcpOptions options, const std::function<bool()>& asked_to_stop) {
-  // Nobody waits for one whose call has ended.
+  // A recruit whose call has ended will not connect, so the connecting stops.
   options.keep_going = [asked_to_stop, recruits = recruits_.get()] {
     return !asked_to_stop() && recruits->failure().ok();
   };
@@ -192,7 +194,7 @@ absl::Status Team::ConnectRecruits(collective::TcpOptions options, const std::fu
   const ErrorReason reason = GetReason(led.status());
   const auto rank = reason.metadata.find("rank");
   int64_t missing = 0;
-  // Where another rank's call has ended, nobody waited for this one.
+  // If another rank's call has ended, the connecting stopped early, and the missing rank is not at fault.
   const bool waited = recruits_->failure().ok();
   if (waited && rank != reason.metadata.end() && absl::SimpleAtoi(rank->second, &missing)) recruits_->Avoid(missing);
   return WhyLost(led.status());
@@ -214,7 +216,7 @@ Team::~Team() {
 void Team::LookForOthers(Peers& peers, const RecruitRequest& request, absl::Duration interval) {
   while (!ends_.WaitFor(interval)) {
     if (can_grow()) continue;
-    // If an allocation fails, the next interval asks again.
+    // If an allocation fails, the peers are asked again after the next interval.
     WithoutThrowing("the question if others would join", [&] {
       if (peers.CanRecruit(request)) can_grow_.store(true, std::memory_order_relaxed);
       return absl::OkStatus();
@@ -238,7 +240,7 @@ absl::Status Team::ShareProgram(spec::ModelOptions& model) const {
   if (group_->leads()) {
     PF_ASSIGN_OR_RETURN(archive, ReadFile(model.program_file));
   }
-  // All ranks know what fits, so that none waits for a text that another refuses.
+  // All ranks learn what fits, so that none waits for a text that another rank refuses.
   const uint64_t share = MemoryLimit() / kProgramShare;
   const auto most = static_cast<double>(share);
   const std::vector<double> sizes = group_->AllGather(std::array{static_cast<double>(archive.size())});

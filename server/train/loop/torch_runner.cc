@@ -46,21 +46,21 @@
 namespace permafrost::train {
 namespace {
 
-// How long daemons that leave a team may take until they can join the next one.
+// The time that daemons that leave a team may take until they can join the next one.
 constexpr absl::Duration kPatience = absl::Seconds(3);
 constexpr int kMostVain = 3;
 constexpr absl::Duration kLongestLook = absl::Minutes(10);
 
-// Returns the outcome of a run that a stop ended before its first step, or within one.
+// Returns the outcome of a run that a stop ended before its first step, or within a step.
 RunOutcome StoppedOutcome(const RunContext& context) {
   const bool cancel = context.stop_requested() == StopRequest::kCancel;
   return {.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
 }
 
-// Describes a program's archive for people, from the program itself.
+// The functions below describe a program's archive to people, from the program itself.
 // Threads: pure functions of the file.
 
-// The expression of a size, with the letters of a batch in place of the symbols of an export.
+// Returns the expression of a size, with the letters N, E and G of a batch instead of the export's symbols.
 std::string SizeText(const program::Size& size, const program::BatchSymbols& symbols) {
   if (size.expression.empty()) return absl::StrCat(size.number);
   const auto is_part = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_'; };
@@ -91,7 +91,7 @@ std::string TypeText(program::ValueKind kind, const program::TensorType& type, c
   return std::string(program::kValueKindNames.Name(kind));
 }
 
-// Counts the nodes of the graph and its regions, and collects their operators of ATen.
+// Counts the nodes of the graph and its regions, and collects their ATen operators.
 int64_t CountNodes(const program::Graph& graph, std::set<std::string>& operators) {
   int64_t nodes = std::ssize(graph.nodes);
   for (const program::Node& node : graph.nodes) {
@@ -161,8 +161,8 @@ spec::ProgramDescription Describe(const program::LoadedProgram& loaded) {
   return description;
 }
 
-// Loads the archive and describes it: Runner::DescribeProgram, with its contract. Tensors take no more memory than
-// their file has bytes. So a file larger than `limit`, or than the memory left, is refused unread.
+// Loads the archive and describes it, by the contract of Runner::DescribeProgram. Tensors take at most as much memory
+// as their file has bytes, so a file larger than `limit`, or than the memory left, is refused unread.
 absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive, uint64_t limit,
                                                          const std::optional<MemoryLeft>& memory) {
   std::error_code error;
@@ -198,22 +198,22 @@ class TorchRunner final : public Runner {
   absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) override {
     return OnDevice<RunOutcome>([&]() -> absl::StatusOr<RunOutcome> {
       TeamOptions options{.peers = peers_, .step_timeout = peer_timeout_, .look_interval = look_interval_};
-      int64_t grown_from = 0;  // the size of the last team if it ended in order to grow
-      int64_t farthest = 0;    // the last step of any team
-      int vain = 0;            // teams in a row that came no further
+      int64_t grown_from = 0;  // the size of the last team if it ended in order to grow; otherwise 0
+      int64_t farthest = 0;    // the highest step that any team reached
+      int vain = 0;            // teams in a row that reached no higher step
       while (true) {
-        // A rank of another daemon's job gets the program once the ranks have connected.
-        // Again: what there is may be less than when the job came.
+        // The model is checked again, because less memory may be free than when the job came. A rank of another
+        // daemon's job gets its program only after the ranks have connected, and is checked then.
         if (!request.place || !spec::IsProgram(request.options)) {
           PF_RETURN_IF_ERROR(CheckModel(request.options, data::SummaryOf(request.dataset), "spec."));
         }
-        // The device may be another than when the job came. The team finds out whether there are enough peers.
+        // The device may have changed since the job came. The team finds out whether there are enough peers.
         PF_RETURN_IF_ERROR(
             CheckReplicas(request.options.replicas, backend_->kind(), /*peers=*/request.options.replicas, "spec."));
         int64_t reached = 0, size = 0;
         bool grows = false;
         const absl::StatusOr<RunOutcome> outcome = TrainOnce(request, options, context, reached, size, grows);
-        // Where one team after the other comes no further than those before, the job waits in the queue.
+        // After several teams that got no further, the job waits in the queue.
         vain = reached > farthest ? 0 : vain + 1;
         farthest = std::max(farthest, reached);
         const bool goes_on = GetReason(outcome.status()).reason == kRankLostReason && vain < kMostVain;
@@ -226,7 +226,7 @@ class TorchRunner final : public Runner {
           context.Log(LogLevel::kInfo, "another daemon is free: the job goes on with it");
         }
         options.patience = kPatience;
-        // If the last attempt to grow brought no daemon, doubles the time until all peers are asked again.
+        // If the last attempt to grow brought no daemon, twice the time passes until all peers are asked again.
         options.look_interval =
             grows && size <= grown_from ? std::min(2 * options.look_interval, kLongestLook) : look_interval_;
         grown_from = grows ? size : 0;
@@ -246,7 +246,7 @@ class TorchRunner final : public Runner {
 
   absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
                                                 const std::function<bool()>& keep_going) override {
-    // The stand-in would also stop a job that trains meanwhile: libtorch takes no two accelerators in one process.
+    // libtorch refuses two accelerators in one process, so the stand-in would also stop a job that trains meanwhile.
     if (backend_->kind() == DeviceKind::kCuda) {
       return absl::FailedPreconditionError(
           "a census is taken on a stand-in for MPS, which libtorch refuses beside CUDA: ask a server that runs with "
@@ -276,7 +276,7 @@ class TorchRunner final : public Runner {
     const auto evaluate = [&]() -> absl::StatusOr<RowsEvaluation> {
       PF_RETURN_IF_ERROR(CheckPrecision(request.options.model, backend_->kind(), nn::CanRoundFactors(), "spec."));
       device::UseThreads(threads_);
-      // Evaluates without kept plans, so that it leaves nothing behind.
+      // The evaluation uses no kept plans, so that it leaves nothing behind.
       return train::EvaluateWeights(request, *backend_, threads_, {.limits = Limits()}, on_progress);
     };
     return backend_->kind() == DeviceKind::kCpu ? device::CatchTorch(evaluate) : OnDevice<RowsEvaluation>(evaluate);
@@ -289,7 +289,7 @@ class TorchRunner final : public Runner {
     return CheckModel(options, summary, prefix);
   }
 
-  // CheckCompatible for a rank of this or another daemon's job.
+  // Checks like CheckCompatible, but for a rank of this or another daemon's job.
   absl::Status CheckModel(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                           std::string_view prefix) const {
     PF_RETURN_IF_ERROR(CheckPrecision(options.model, backend_->kind(), nn::CanRoundFactors(), prefix));
@@ -322,7 +322,7 @@ class TorchRunner final : public Runner {
   DeviceKind device() const override { return backend_->kind(); }
   int threads() const override { return threads_; }
   std::string_view torch_version() const override { return torch_version_; }
-  // These two are asked on threads of others, such as a scrape's, which an exception would end with the process.
+  // Other threads call these two, for example a metrics scrape, and an exception there would end the process.
   StorageUse storage_use() const override {
     const auto asked = device::CatchTorch([&]() -> absl::StatusOr<StorageUse> { return backend_->storage(); });
     const absl::MutexLock lock(&mu_);
@@ -339,8 +339,8 @@ class TorchRunner final : public Runner {
   }
 
  private:
-  // Forms a team and trains with it until the job or the team ends. Sets `size` to the team's, `reached` to its last
-  // step if it did any, and `grows` to true if it ended to make place for a larger team.
+  // Forms a team and trains with it until the job or the team ends. Sets `size` to the team's size, `reached` to its
+  // last step if it did any, and `grows` to true if it ended to make way for a larger team.
   absl::StatusOr<RunOutcome> TrainOnce(const RunRequest& request, const TeamOptions& options, RunContext& context,
                                        int64_t& reached, int64_t& size, bool& grows) {
     const absl::StatusOr<std::unique_ptr<Team>> formed = Team::Form(request, options, context);
@@ -355,7 +355,7 @@ class TorchRunner final : public Runner {
             context.stop_requested() == StopRequest::kNone;
     return outcome;
   }
-  // Trains with a team until the job or the team ends. Sets `reached` to the last step of a team that did one.
+  // Trains with a team until the job or the team ends. Sets `reached` to the team's last step if it did any.
   absl::StatusOr<RunOutcome> TrainWith(Team& team, const RunRequest& asked, RunContext& context, int64_t& reached) {
     RunRequest request = asked;
     request.options.replicas = team.size();
@@ -366,12 +366,12 @@ class TorchRunner final : public Runner {
     if (request.place && spec::IsProgram(request.options)) {
       PF_RETURN_IF_ERROR(CheckModel(request.options, data::SummaryOf(request.dataset), "spec."));
     }
-    device::UseThreads(threads_);  // a setting of the calling thread
+    device::UseThreads(threads_);  // this sets the calling thread only
     PF_RETURN_IF_ERROR(backend_->EmptyCaches(EmptyReason::kJob));
     backend_->RestartStoragePeak();
     PlanContext plan = Context();
     plan.rows = &row_caches_;
-    // Only CUDA gains by it: the CPU and MPS share the host's memory.
+    // Only CUDA gains from this, because the CPU and MPS share the host's memory.
     plan.features_on_device = backend_->kind() == DeviceKind::kCuda;
     if (plan.features_on_device) {
       plan.allocate_pinned = [this](int64_t rows, int64_t width) { return backend_->AllocatePinned(rows, width); };
@@ -381,7 +381,7 @@ class TorchRunner final : public Runner {
     plan.log = [&context](std::string_view line) { context.Log(LogLevel::kInfo, line); };
     std::optional<Rewind> rewind;
     while (true) {
-      // The exceptions of a group whose ranks have gone are caught here, where their reason is known.
+      // Exceptions of a group that has lost ranks are caught here, where the reason is known.
       const auto trainer = device::CatchTorch(
           [&] { return Trainer::Create(request, *backend_, threads_, context, plan, team, rewind); });
       const absl::Status begun = trainer.ok() ? absl::OkStatus() : team.Explain(trainer.status(), context);
@@ -390,19 +390,19 @@ class TorchRunner final : public Runner {
       absl::StatusOr<RunOutcome> outcome = device::CatchTorch([&] { return (*trainer)->Run(); });
       if ((*trainer)->run_steps() > 0) reached = (*trainer)->step();
       if (!outcome.ok()) outcome = team.Explain(outcome.status(), context);
-      // In the middle of a step: the newest checkpoint is what the next run begins with.
+      // The stop came in the middle of a step, so the next run begins with the newest checkpoint.
       if (absl::IsCancelled(outcome.status())) return StoppedOutcome(context);
       rewind = (*trainer)->rewind();
       if (outcome.ok() || !rewind) return outcome;
-      // The run begins as after a crash, but takes its steps with care.
+      // The run begins as after a crash, and takes its steps with care.
       context.Log(LogLevel::kWarning,
                   absl::StrCat(outcome.status().message(), ": back to the newest checkpoint, rewind ", rewind->count,
                                " of ", kMaxRewinds));
     }
   }
-  // The plans and limits as they are now.
+  // Returns the present plans and limits.
   PlanContext Context() { return {.plans = plans_ ? &*plans_ : nullptr, .limits = Limits()}; }
-  // On the device's thread, and with what the device needs around its use.
+  // Runs `body` on the device. The device's thread must call it.
   template <class T>
   absl::StatusOr<T> OnDevice(const std::function<absl::StatusOr<T>()>& body) const {
     absl::StatusOr<T> outcome = device::CatchTorch([&]() -> absl::StatusOr<T> {
@@ -417,8 +417,8 @@ class TorchRunner final : public Runner {
     if (outcome.ok()) return outcome;
     return AskDevice(outcome.status());
   }
-  // After `error` on the device's thread: an accelerator that does not answer any more is the cause, whatever the error
-  // says of itself.
+  // Returns the cause of `error`, which occurred on the device's thread. If an accelerator no longer answers, that is
+  // the cause, whatever the error says.
   absl::Status AskDevice(const absl::Status& error) const {
     if (IsDeviceFault(error) || backend_->kind() == DeviceKind::kCpu) return error;
     const absl::Status answer = device::CatchTorch([&] {
@@ -433,7 +433,7 @@ class TorchRunner final : public Runner {
             .records = backend_->records(),
             .graphs = backend_->captures_graphs()};
   }
-  // nullopt: it has none of its own, or does not tell.
+  // Returns the device's own memory, or nullopt if it has none or does not tell.
   static std::optional<uint64_t> OwnMemory(const device::Backend& backend) {
     const int64_t bytes = backend.memory_bytes();
     if (backend.kind() == DeviceKind::kCpu || bytes <= 0) return std::nullopt;
@@ -441,7 +441,7 @@ class TorchRunner final : public Runner {
   }
 
   const std::unique_ptr<device::Backend> backend_;
-  const std::optional<uint64_t> device_memory_;  // asked once, as jobs are judged on any thread
+  const std::optional<uint64_t> device_memory_;  // read once, because jobs are checked on any thread
   const int threads_;
   const std::string torch_version_;
   std::optional<ScheduleStore> plans_;
@@ -450,7 +450,7 @@ class TorchRunner final : public Runner {
   const absl::Duration peer_timeout_, look_interval_;
   data::RowCaches row_caches_;
   mutable absl::Mutex mu_;
-  mutable StorageUse storage_ ABSL_GUARDED_BY(mu_);  // as it was told last
+  mutable StorageUse storage_ ABSL_GUARDED_BY(mu_);  // the newest value
 };
 
 }  // namespace

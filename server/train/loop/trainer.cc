@@ -21,12 +21,12 @@
 namespace permafrost::train {
 namespace {
 
-// Interval between two reads of the loss from the device, since reading synchronises.
+// Interval between two reads of the loss from the device, because reading waits for the device.
 constexpr absl::Duration kLossInterval = absl::Milliseconds(200);
-// The same between two reports of what the ranks exchange.
+// Interval between two reports of what the ranks exchange.
 constexpr absl::Duration kTeamInterval = absl::Milliseconds(200);
 
-// Finer samples would only cost memory: the window holds about fifty.
+// Samples are at least this far apart, so that the window holds only about fifty.
 constexpr absl::Duration kMeterResolution = absl::Milliseconds(100);
 
 double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
@@ -45,7 +45,7 @@ void TakeCacheTotals(const graphcache::Snapshot& cache, EpochMetrics& metrics) {
   metrics.cache_bytes = train.entry_bytes + cache.of(Mode::kEval).entry_bytes + cache.shared_bytes;
 }
 
-// Returns the metadata in the weights' files, for users who take the files home.
+// Returns the metadata for the files of weights, for users who take the files away.
 std::map<std::string, std::string> MetadataOf(const RunRequest& request, const Task& task,
                                               const std::optional<data::Categories>& categories) {
   std::map<std::string, std::string> metadata = NodeNamesMetadata(request.options, request.dataset);
@@ -64,7 +64,7 @@ bool IsBetter(spec::Metric metric, double value, double best) {
 }
 
 void ProgressMeter::Add(absl::Duration now, int64_t steps, int64_t graphs) {
-  // The last sample is the present one; it becomes history when it is far enough from the one before.
+  // The last sample is the present one. It is replaced until it is far enough from the sample before it.
   const size_t count = samples_.size();
   if (count >= 2 && samples_[count - 1].time - samples_[count - 2].time < kMeterResolution) {
     samples_.back() = {now, steps, graphs};
@@ -146,9 +146,9 @@ absl::StatusOr<StopRequest> Trainer::PrepareStep() {
   for (const graphcache::Command& command : context_.TakeCacheCommands(last, state_.step)) {
     PF_RETURN_IF_ERROR(engine_.Apply(command, state_.step));
     PF_ASSIGN_OR_RETURN(const StopRequest stop, WarmUp());
-    // The commands that are left belong to this step, and a resumed run begins with them.
+    // The remaining commands belong to this step, and a resumed run begins with them.
     if (stop != StopRequest::kNone) return stop;
-    // Tells whoever sent the command of it now, with what it led to.
+    // Reports now, so that the sender of the command sees what it led to.
     engine_.Report(/*with_entries=*/true);
   }
   if (engine_.cache().ready()) return StopRequest::kNone;
@@ -159,7 +159,7 @@ absl::StatusOr<StopRequest> Trainer::PrepareStep() {
 
 absl::StatusOr<StopRequest> Trainer::WarmUp() {
   std::optional<ParkedState> parked;
-  // The warm-up then meets zero moments, as at a job's begin.
+  // The moments are parked, so that the warm-up meets zeros, as at a job's start.
   if (state_.step > 0 && !engine_.cache().ready() && leads()) {
     absl::StatusOr<std::optional<ParkedState>> moved = ParkedState::Park(job_directory_, reserve_, optimizer_.state());
     if (!moved.ok()) {
@@ -171,7 +171,7 @@ absl::StatusOr<StopRequest> Trainer::WarmUp() {
     }
   }
   absl::StatusOr<StopRequest> stop = CaptureAhead();
-  // Without it nothing here is of use any more, and the newest checkpoint is.
+  // If this fails, the run's state is useless, and the newest checkpoint replaces it.
   if (parked) PF_RETURN_IF_ERROR(parked->Restore());
   return stop;
 }
@@ -221,7 +221,8 @@ absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
     PF_ASSIGN_OR_RETURN(stop, Test(result));
   }
   if (stop != StopRequest::kNone) {
-    // A stop is no failure: without this checkpoint the run resumes from the one before, to the same end.
+    // A failed checkpoint is not an error here: the run then resumes from the previous checkpoint, and ends in the
+    // same way.
     if (const absl::Status stored = saved() ? absl::OkStatus() : SaveLastCheckpoint(); !stored.ok()) {
       context_.Log(LogLevel::kWarning,
                    absl::StrFormat("no checkpoint at the stop, at step %d: %s", state_.step, stored.message()));
@@ -274,14 +275,14 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
   while (state_.position.batch < batches) {
     if (const StopRequest asked = context_.stop_requested(); asked != StopRequest::kNone) return asked;
     if (team_.can_grow() && run_steps_ > 0) {
-      // Without a checkpoint of this step, the larger team would repeat steps.
+      // A larger team begins at a checkpoint of this step, or it would repeat steps.
       if (!saved()) PF_RETURN_IF_ERROR(SaveDueCheckpoint());
       if (saved()) return StopRequest::kDrain;
       team_.PutOffGrowth();
     }
     PF_ASSIGN_OR_RETURN(const StopRequest stop, PrepareStep());
     if (stop != StopRequest::kNone) return stop;
-    // Each rank has captured its step in its own time.
+    // Each rank has taken its own time to capture its step, so all ranks meet first.
     if (group_ != nullptr && run_steps_ == 0) group_->Meet();
     const absl::Duration begin = Worked();
     PF_ASSIGN_OR_RETURN(HostBatch * host, stream->Next());
@@ -297,7 +298,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     const absl::Duration end = Worked();
     step_seconds_ += Seconds(end - begin);
     state_.epoch_seconds += Seconds(end - begin);
-    // Another rank may come to it at another step, and would end there alone.
+    // Only the leader reads the loss. Another rank would read it at another step, and might end there alone.
     if (leads() && end >= next_loss_read_) {
       progress_.loss = engine_.losses().Mean();
       PF_RETURN_IF_ERROR(CheckFinite(progress_.loss));
@@ -307,7 +308,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     ReportLookAhead(*stream);
     engine_.Report();
     Report();
-    // After an epoch's last step its evaluation comes first: a checkpoint is worth more with it.
+    // After an epoch's last step the evaluation comes first, so that the checkpoint includes it.
     const bool careful_ends = save_soon_ && !careful_->Watches(state_.step);
     if (state_.position.batch < batches && (careful_ends || schedule_.Due(state_.step, end))) {
       PF_RETURN_IF_ERROR(SaveDueCheckpoint());
@@ -321,7 +322,7 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   const double train_loss = engine_.losses().Mean();
   PF_RETURN_IF_ERROR(CheckFinite(train_loss));
   PF_RETURN_IF_ERROR(CheckNotAllSkipped());
-  // Ranks on processors of different kinds may have come apart by rounding.
+  // Rounding may differ between ranks on different kinds of processors, so the leader's weights replace all others.
   if (group_ != nullptr) ShareWeights();
   const Stopwatch evaluation;
   const absl::StatusOr<Evaluation> valid = [this] {
@@ -344,7 +345,7 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
                        .graphs_per_second = state_.epoch_seconds > 0 ? graphs / state_.epoch_seconds : 0,
                        .valid_metrics = valid->metrics};
   TakeCacheTotals(engine_.cache().snapshot(), metrics);
-  // A metric may be finite where the predictions are not.
+  // A metric may be finite although the predictions are not, so the loss decides.
   const bool diverged = valid->has_labels && !std::isfinite(valid->loss);
   if (!diverged && IsBetter(metrics_.front(), metrics.valid_metric, state_.best_valid_metric)) {
     nn::CopyInto(averaged_.All(), best_);
@@ -357,7 +358,7 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   state_.epoch_seconds = 0;
   engine_.losses().Reset();
   context_.OnEpoch(metrics);
-  // The job's result and its weights are taken from the last checkpoint, so that one must be.
+  // The job's result and weights come from the last checkpoint, so there must be one.
   if (IsTrained()) {
     PF_RETURN_IF_ERROR(SaveLastCheckpoint());
   } else if (schedule_.Due(state_.step, Worked())) {
@@ -378,9 +379,9 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   result.final_test_metrics = last->metrics;
   result.final_test_loss = last->loss;
 
-  // The last weights are in the checkpoint of this step, which a stop does not write again.
+  // This overwrites the last weights. They are in the checkpoint of this step, which a stop does not write again.
   nn::CopyInto(best_, task_->tensors().All());
-  // Weights are tested once, where the last ones are the best.
+  // If the last weights are the best, they are tested only once.
   const absl::StatusOr<Evaluation> best =
       last_is_best ? std::move(last) : EvaluateSplit(data::Split::kTest, /*keep_predictions=*/true);
   if (absl::IsCancelled(best.status())) return context_.stop_requested();
@@ -413,7 +414,7 @@ absl::StatusOr<Evaluation> Trainer::EvaluateSplit(data::Split split, bool keep_p
                   [this] { return context_.stop_requested() == StopRequest::kNone; });
 }
 
-// Each epoch, and each evaluation, has a stream of its own, which counts from nothing.
+// Each epoch and each evaluation has its own stream, whose counters begin at 0.
 void Trainer::ReportLookAhead(const BatchStream& stream) {
   std::optional<LookAhead> now = stream.look_ahead();
   if (!now) return;

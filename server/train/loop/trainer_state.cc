@@ -1,5 +1,5 @@
-// The part of Trainer that keeps the state of a run: it begins or resumes one, writes checkpoints for the next one, and
-// deals with values that are not finite.
+// The part of Trainer that keeps the state of a run. It begins or resumes a run, writes checkpoints, and handles
+// values that are not finite.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -21,11 +21,11 @@
 namespace permafrost::train {
 namespace {
 
-// A job knows its dataset by a name, which other data may have got meanwhile: to go on with those would mix the two.
-// `store_checksum`: data::ChecksumOf it.
+// Checks that the job's dataset still holds the data that the checkpoint was trained on. A job knows its dataset only
+// by name, and the name may belong to other data by now. `store_checksum` is data::ChecksumOf the dataset.
 absl::Status CheckDataset(const DatasetId& dataset, const RunState& now, uint64_t store_checksum,
                           const RunState& found) {
-  // Checkpoints of older versions do not tell, or tell the store's checksum.
+  // Checkpoints of older versions have no checksum, or the store's checksum.
   if (found.dataset_checksum == 0 || found.dataset_checksum == store_checksum) return absl::OkStatus();
   if (found.dataset_checksum == now.dataset_checksum) return absl::OkStatus();
   return WithReason(
@@ -39,7 +39,7 @@ absl::Status CheckDataset(const DatasetId& dataset, const RunState& now, uint64_
 }  // namespace
 
 absl::Status Trainer::Begin() {
-  // Other ranks begin with the weights of rank 0.
+  // Other ranks get the weights of rank 0.
   if (options_.init_from.given() && leads()) {
     PF_ASSIGN_OR_RETURN(const std::string file, ReadFile(job_directory_ / kInitialWeightsFile));
     PF_ASSIGN_OR_RETURN(const std::string line, TakeWeights(file, options_.init_from, task_->tensors(), categories_));
@@ -82,14 +82,14 @@ absl::Status Trainer::Resume() {
   seconds_before_ = state_.train_seconds;
   PF_RETURN_IF_ERROR(RestoreCache(*found));
   if (!IsTrained() && !engine_.cache().ready()) {
-    // This comes before the moments: a capture keeps no copy of zeros.
+    // The warm-up comes before the moments are loaded, because a capture keeps no copy of zeros.
     Report();
-    // A stop is heard again before the first step, which ends the warm-up.
+    // If a stop ends the warm-up, the run sees it again before its first step.
     PF_RETURN_IF_ERROR(WarmUp().status());
     engine_.Report(/*with_entries=*/true);
   }
   PF_RETURN_IF_ERROR(TakeTensors());
-  // The run may have been killed between the checkpoint and its artifacts.
+  // The earlier run may have been killed after the checkpoint and before its artifacts.
   PF_RETURN_IF_ERROR(PublishArtifacts());
   context_.Log(LogLevel::kInfo,
                absl::StrFormat("resumed from the checkpoint of step %d: epoch %d, batch %d of %d", state_.step,
@@ -101,7 +101,7 @@ absl::Status Trainer::TakeTensors() {
   const auto take = [this](CheckpointPart part, const std::vector<nn::NamedTensor>& tensors) -> absl::Status {
     if (part == &Checkpoint::model) return task_->tensors().CopyFrom(tensors);
     if (part == &Checkpoint::best) return tensors.empty() ? absl::OkStatus() : nn::CopyByName(tensors, best_);
-    // Weights are of one type everywhere; the learning rate and the sums are not.
+    // Weights have the same type on every device, but the learning rate and the sums do not.
     absl::Status copied =
         nn::CopyByName(tensors, part == &Checkpoint::optimizer ? optimizer_.state() : engine_.losses().tensors());
     if (copied.ok()) return copied;
@@ -109,15 +109,15 @@ absl::Status Trainer::TakeTensors() {
                                          AbslView(kDeviceNames.Name(backend_.kind())), ", which cannot go on from it"));
   };
   absl::Status taken = checkpoints_.LoadTensors(state_.step, take);
-  // It was whole a moment ago: the next resume sees what became of it.
+  // The checkpoint was complete a moment ago, so the error is transient. The next resume sees what became of it.
   return absl::IsDataLoss(taken) ? AsTransient(std::move(taken)) : taken;
 }
 
-// The entries decide which shape each batch is padded to, and so the last bits of every sum: a resumed run needs the
-// same.
+// A resumed run needs the same entries, because they decide the shape to which each batch is padded, and so the last
+// bits of every sum.
 absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
   if (!checkpoint.cache) return absl::OkStatus();
-  // Reports what earlier runs did, apart from what this one does from here on.
+  // Reports the counts of earlier runs before this run adds its own.
   context_.OnGraphCache(*checkpoint.cache, std::make_shared<const std::vector<graphcache::EntryInfo>>());
   engine_.cache().Restore(*checkpoint.cache, checkpoint.cache_entries);
   engine_.Report(/*with_entries=*/true);
@@ -136,7 +136,7 @@ Checkpoint Trainer::MakeCheckpoint() {
 }
 
 absl::Status Trainer::ShareState() {
-  // The leader may have captured its step before it took its moments, which takes its time.
+  // All ranks meet first: the leader may capture its step before it loads its moments, which takes time.
   group_->Meet();
   const std::string own = task_->Describe(), leaders = group_->BroadcastText(own);
   if (own != leaders) {
@@ -220,11 +220,11 @@ absl::Status Trainer::TakeStep(HostBatch& host) {
 absl::Status Trainer::TakeCarefulStep(HostBatch& host) {
   careful_->Keep();
   PF_RETURN_IF_ERROR(engine_.Train(host, state_.step, progress_.phase_seconds));
-  // The sums of the losses are among the tensors.
+  // The sums of losses are among these tensors.
   if (careful_->AllFinite()) return absl::OkStatus();
   careful_->TakeBack();
   optimizer_.SkipBatch();
-  // If other batches of the group spoil the update, none of the group counts.
+  // If the update is still not finite, other batches of the group are at fault, and the whole group is dropped.
   if (!careful_->AllFinite()) {
     careful_->TakeBack();
     optimizer_.DropGroup();
@@ -247,7 +247,8 @@ absl::Status Trainer::TakeCarefulStep(HostBatch& host) {
 }
 
 absl::Status Trainer::CheckFinite(double loss) {
-  // NaN with nothing counted means an epoch without labels so far; only a count of labels makes it a divergence.
+  // With no labels counted, a NaN only means that the epoch has had no labels so far. With labels, it is a
+  // divergence.
   if (std::isfinite(loss) || engine_.losses().Count() == 0) return absl::OkStatus();
   return NotFinite(absl::StrFormat("the training loss became %g", loss));
 }
@@ -255,13 +256,13 @@ absl::Status Trainer::CheckFinite(double loss) {
 absl::Status Trainer::CheckFiniteState() {
   std::string name = FindNotFinite(task_->tensors().All());
   if (name.empty()) name = FindNotFinite(optimizer_.state());
-  // They are in the checkpoint too, and the loss is read now and then only.
+  // The sums of losses are in the checkpoint too, and the loss is read only now and then.
   if (name.empty()) name = FindNotFinite(engine_.losses().tensors());
   return name.empty() ? absl::OkStatus() : NotFinite(absl::StrCat(name, " became not finite"));
 }
 
 absl::Status Trainer::CheckNotAllSkipped() const {
-  // An epoch of few batches may lose them all to a draw that is not drawn again.
+  // An epoch of few batches may lose all of them by chance, so more batches are looked at.
   constexpr int64_t kLeast = 10;
   const int64_t batches = task_->batches_per_epoch();
   const int64_t last = std::min(std::max(batches, kLeast), batches * options_.epochs), first = state_.step - last;
@@ -275,7 +276,7 @@ absl::Status Trainer::CheckNotAllSkipped() const {
 
 absl::Status Trainer::CheckValidation(const Evaluation& valid) {
   if (!valid.has_labels || std::isfinite(valid.loss)) return absl::OkStatus();
-  // The epoch's last update may have spoiled a weight, which a rewind takes back.
+  // The epoch's last update may have made a weight that is not finite. A rewind undoes that.
   PF_RETURN_IF_ERROR(CheckFiniteState());
   const std::string what =
       absl::StrFormat("the validation loss became %g by epoch %d, step %d, though every weight is finite", valid.loss,
