@@ -46,8 +46,8 @@ struct PlannedSchedule {
   int64_t eval_shapes = 0, valid_shapes = 0;
 };
 
-// Returns the training batches by shape. Some shapes are added with a count of 0: the ceiling, if the schedule was
-// cut, and the rungs that no sampled batch was rounded up to, if it is estimated.
+// Returns the training batches by shape. Adds some shapes with a count of 0: the ceiling if the schedule was cut, and
+// rungs without a sampled batch if the schedule is estimated.
 std::vector<ShapeCount> CountsOf(const PlannedSchedule& schedule);
 // Returns the number of training batches of the schedule.
 int64_t Batches(const PlannedSchedule& schedule);
@@ -100,7 +100,7 @@ struct CachePlan {
   FreezePoint freeze_point;     // the freeze point of #10689, for exact shapes
   std::string no_dynamic_reason;
   bool pads = true;                        // same as GraphCacheSetup::pads
-  std::vector<PlannedSchedule> schedules;  // the job's own batching first
+  std::vector<PlannedSchedule> schedules;  // the first one is the job's own batching
   std::vector<PlanRow> rows;
   std::optional<StepCosts> costs;
   std::string no_costs_reason;  // why no costs were measured, in one line

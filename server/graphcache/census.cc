@@ -21,7 +21,7 @@ struct Rule {
   Adds adds;
 };
 
-// Sorted by name.
+// What a call of each operator adds to the cache, sorted by name.
 constexpr auto kMpsRules = [] {
   using enum Adds;
   std::array rules{

@@ -18,7 +18,7 @@
 
 namespace permafrost::graphcache {
 
-// Returns the mode with its article, as log lines and errors of a graph cache name a step.
+// Returns the mode with its article, for log lines and errors about a step.
 // Threads: pure functions.
 inline std::string_view StepWithArticle(Mode mode) { return mode == Mode::kTrain ? "a training" : "an evaluation"; }
 

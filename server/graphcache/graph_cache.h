@@ -60,7 +60,7 @@ struct Entry {
   Cause recapture_cause = Cause::kResume;
 };
 
-// The entries of a graph cache; finds the entry that serves a shape. Owns every executable.
+// Holds the entries of a graph cache, and finds the entry that serves a shape. Owns every executable.
 // Threads: the device thread only.
 class EntrySet {
  public:
@@ -270,9 +270,9 @@ class GraphCache {
   absl::StatusOr<Captured> Capture(const CaptureOf& of);
   // Captures the step at `shape` and adds its entry. Returns nullptr after a graph break.
   absl::StatusOr<Entry*> Insert(Mode mode, Cause cause, const BatchShape& shape, int64_t step);
-  // Captures the step for every shape and adds its entry. Returns nullptr if the step has no such executable; the
-  // mode is then no longer dynamic. That is logged later, by TellResistance, once it is known whether the step can be
-  // captured at all.
+  // Captures the step for every shape and adds its entry. Returns nullptr if the step cannot be captured for every
+  // shape; the mode is then no longer dynamic. TellResistance logs that later, once it is known whether the step can
+  // be captured at all.
   absl::StatusOr<Entry*> InsertDynamic(Mode mode, Cause cause, int64_t step);
   // Returns the largest batch for which the dynamic executable has storage.
   BatchShape DynamicRoom(Mode mode) const;

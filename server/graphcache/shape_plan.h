@@ -61,7 +61,7 @@ std::vector<ShapeCount> MergeNeighbours(const std::vector<ShapeCount>& shapes);
 // are more than kMaxLadderShapes, they are first merged by MergeNeighbours. A `max_rungs` below 1 counts as 1.
 std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t max_rungs);
 
-// A job's plan.
+// The batch shapes that a job will have.
 struct ShapeSchedule {
   // The least shape that holds every training batch.
   BatchShape train_ceiling;
@@ -186,7 +186,8 @@ int64_t LimitOf(const spec::PolicyOptions& options);
 // Returns the most executables that both modes hold at once, as far as the plan tells. `dynamic` says that one
 // executable may serve every shape of a mode. `freeze_at` is the freeze point of exact shapes (FindFreezePoint).
 int64_t MostExecutables(const spec::PolicyOptions& options, const ShapeSchedule& plan, bool dynamic, int64_t freeze_at);
-// Returns the same without a plan, for a job whose batches are padded to `shapes` shapes in total over both modes.
+// Returns the most executables for a job without a plan, whose batches are padded to `shapes` shapes in total over
+// both modes.
 int64_t MostExecutables(const spec::PolicyOptions& options, int64_t shapes);
 
 }  // namespace permafrost::graphcache

@@ -87,7 +87,7 @@ class Recruits {
   // Returns why a recruit has ended, with its address; OK while all run. Errors: Unavailable, or FailedPrecondition
   // with kRankFailedReason.
   virtual absl::Status failure() const = 0;
-  // Waits a moment in which such news may come, and returns failure().
+  // Waits a moment, so that a failure that is about to be reported counts, and returns failure().
   virtual absl::Status WaitForFailure() = 0;
   // Waits until all recruits have ended, but at most `timeout`. Ranks that train to the job's end report their last
   // steps in that time.

@@ -40,7 +40,8 @@ std::string PredictionsCsv(const NamedRows& rows, std::span<const float> predict
 using NameRows = std::function<absl::StatusOr<NamedRows>(std::span<const uint32_t> ids)>;
 // The number of rows whose names are in memory at once.
 inline constexpr size_t kNamedAtOnce = 1024;
-// Writes such a CSV for all `ids`, in their order, piece by piece into the file. `predictions` is [ids * values].
+// Writes a CSV like that of PredictionsCsv for all `ids`, in their order, piece by piece into the file. `predictions`
+// is [ids * values].
 absl::Status WritePredictions(const std::filesystem::path& job_directory, const NameRows& name,
                               std::span<const uint32_t> ids, std::span<const float> predictions);
 

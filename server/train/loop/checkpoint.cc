@@ -39,7 +39,7 @@ constexpr Part kParts[] = {kWeights,
                            kBest,
                            kAveraged};
 
-// JSON has no NaN.
+// Returns null for NaN, which JSON does not have.
 json NumberOrNull(double value) { return std::isnan(value) ? json() : json(value); }
 
 json ToJson(const RunState& s) {
@@ -237,7 +237,7 @@ absl::StatusOr<Checkpoint> CheckpointStore::Load(int64_t step, const TakePart& t
   }
   const json& body = manifest["checkpoint"];
   Checkpoint checkpoint;
-  // With their hashes; the hash is empty if there is no such file.
+  // Each part with its hash, which is empty if the part has no file.
   std::vector<std::pair<const Part*, std::string>> parts;
   try {
     PF_RETURN_IF_ERROR(CheckVersion(directory / kCheckpointManifest, body.at("version")));

@@ -127,7 +127,7 @@ struct Plan {
   spec::PolicyOptions cache;
   int64_t steps = 0;
   int64_t clear_every = 0;    // 0 for never
-  int64_t compare_every = 1;  // steps
+  int64_t compare_every = 1;  // steps from one comparison to the next
 };
 
 class SelfTest {

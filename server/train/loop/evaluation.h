@@ -33,8 +33,8 @@ struct EvaluationOptions {
   std::vector<spec::Metric> metrics = {spec::Metric::kMae};
   int64_t step = 0;  // optimizer steps done
   bool keep_predictions = false;
-  // The ranks that share the evaluation, each a part of its batches. All get the same result. Null if there is only
-  // this one.
+  // The ranks that share the evaluation. Each evaluates a part of the batches, and all get the same result. Null if
+  // this is the only rank.
   collective::Group* group = nullptr;
   // Called after each batch of a stream; may be empty.
   std::function<void(const BatchStream&)> on_batch = nullptr;

@@ -43,7 +43,7 @@ bool Fits(const at::Tensor& from, const at::Tensor& to) {
   return from.sizes() == to.sizes() && from.scalar_type() == to.scalar_type();
 }
 
-// "head.0.weight, head.0.bias and 3 more"
+// Returns text such as "head.0.weight, head.0.bias and 3 more".
 std::string FirstOf(const std::vector<std::string>& names) {
   constexpr size_t kMost = 3;
   std::string text;
@@ -53,7 +53,7 @@ std::string FirstOf(const std::vector<std::string>& names) {
 }
 
 struct Matches {
-  std::vector<std::pair<at::Tensor, at::Tensor>> taken;  // from, to
+  std::vector<std::pair<at::Tensor, at::Tensor>> taken;  // pairs of source and destination
   std::vector<std::string> left, missing;                // names of tensors in the file; in the model
   // For strict loading: one entry for each tensor that is left or missing, with the reason. A tensor whose shape
   // differs has only one entry.
@@ -221,9 +221,10 @@ absl::Status CheckSaidNodes(const spec::TrainOptions& options, const std::map<st
                            "weights (init_from.file), whose rows are taken in the order of the dataset's nodes"));
 }
 
-// Moves each node's row to the node's place, in a file that MapNodeRows made. Nodes without a row in the file get
-// their row from `tensors`, the model's. Returns the end of a line about what was done; empty for any other file.
-// Errors: InvalidArgument if the file lacks a row that it refers to.
+// Moves each node's row to the node's place, in a file that MapNodeRows made. A node without a row in the file gets
+// its row from the model (`tensors`). Returns the end of a line about what was done, or an empty string for any other
+// file.
+// Errors: InvalidArgument if the file refers to a row that it lacks.
 absl::StatusOr<std::string> PlaceNodeRows(const nn::TensorSet& tensors, nn::SafetensorsFile& file) {
   const auto found = Find(file.tensors, kPlacesTensor);
   if (found == file.tensors.end()) return "";

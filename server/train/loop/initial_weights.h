@@ -58,7 +58,8 @@ absl::Status CheckFixedParameters(const spec::TrainOptions& options, const data:
 // Returns true if a job with these options on this dataset has a row of weights for each node.
 bool HasNodeRows(const spec::TrainOptions& options, const data::OpenedDataset& dataset);
 
-// Returns the metadata with which a file of such weights says whose rows it has. Empty for other weights.
+// Returns the metadata with which a file of weights says to which nodes its rows belong. Empty if the weights have no
+// rows of nodes.
 std::map<std::string, std::string> NodeNamesMetadata(const spec::TrainOptions& options,
                                                      const data::OpenedDataset& dataset);
 

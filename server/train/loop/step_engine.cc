@@ -158,8 +158,8 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
     const SingleThreadedBackward on_this_thread;
     std::optional<collective::Part> part;
     if (output.loss.defined() && collective::IsShared()) part.emplace(own.count);
-    // This is not backward(), which accumulates into .grad and so copies what someone else, such as a recording,
-    // still holds.
+    // Calls grad() instead of backward(): backward() accumulates into .grad, which copies tensors that someone else,
+    // such as a recording, still holds.
     std::vector<at::Tensor> gradients = torch::autograd::grad({terms.mean}, optimizer.parameters());
     if (output.loss.defined()) {
       // The program's loss may divide by the number of labels, and the gradient of 0 / 0 is NaN.
@@ -381,8 +381,9 @@ void StepEngine::Report(bool with_entries) {
   context_.OnGraphCache(cache_.snapshot(), std::move(entries));
 }
 
-// The functions below work between steps for a device that compiles by shape and keeps what it compiled (MPS). The
-// graph cache bounds the shapes that reach the device, and policies that keep nothing empty the device itself.
+// The functions below work between steps, for a device that compiles by shape and keeps what it compiled (MPS). The
+// graph cache bounds the number of shapes that reach the device. Under a policy that keeps nothing, these functions
+// empty the device's caches.
 
 absl::StatusOr<graphcache::StepResult> StepEngine::Run(Mode mode, HostBatch& batch, int64_t step) {
   graphcache::StepResult result;

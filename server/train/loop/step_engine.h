@@ -160,15 +160,16 @@ class StepEngine {
   graphcache::GraphCache& cache() { return cache_; }  // run steps, captures and commands through this engine instead
   const graphcache::GraphCache& cache() const { return cache_; }
 
-  // Reports the cache to the context. Includes the entries if `with_entries` is true, or if they were last reported
-  // some time ago.
+  // Reports the cache to the context. Includes the entries if `with_entries` is true, or if half a second has passed
+  // since they were last reported.
   void Report(bool with_entries = false);
 
  private:
   using Clock = std::chrono::steady_clock;
   void OnPhase(int phase);
   absl::StatusOr<graphcache::StepResult> Run(Mode mode, HostBatch& batch, int64_t step);
-  // These tell a device that keeps graphs about steps and policies, and empty its caches.
+  // These serve a device that keeps graphs: they handle a step's end and a change of policy, and empty the device's
+  // caches.
   absl::Status EndStepOnDevice();
   absl::Status EmptyDevice(EmptyReason reason);
   void AnnouncePolicyOnDevice();

@@ -24,8 +24,8 @@
 namespace permafrost::train {
 namespace {
 
-// A program's archive may take this fraction (1 / kProgramShare) of the memory: while it arrives it is held twice,
-// and after that its tensors are held, too.
+// A program's archive may take 1 / kProgramShare of the memory. While it arrives it is held twice, and after that its
+// tensors are held, too.
 constexpr uint64_t kProgramShare = 4;
 // Time for ranks to end when they have finished their work.
 constexpr absl::Duration kLastReports = absl::Seconds(2);

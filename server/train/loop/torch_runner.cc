@@ -289,7 +289,7 @@ class TorchRunner final : public Runner {
     return CheckModel(options, summary, prefix);
   }
 
-  // Checks like CheckCompatible, but for a rank of this or another daemon's job.
+  // Checks what CheckCompatible checks, except the number of replicas. Serves ranks of this or another daemon's job.
   absl::Status CheckModel(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                           std::string_view prefix) const {
     PF_RETURN_IF_ERROR(CheckPrecision(options.model, backend_->kind(), nn::CanRoundFactors(), prefix));

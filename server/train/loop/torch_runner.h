@@ -34,7 +34,7 @@ struct RunnerOptions {
   DiskReserve reserve;
   // The daemons with which jobs with several replicas are trained. They outlive the runner. Null if there are none.
   Peers* peers = nullptr;
-  // The time that a step waits for such a daemon.
+  // The time that a step waits for one of these daemons.
   absl::Duration peer_timeout = absl::Seconds(30);
   // Interval at which a job that trains on fewer daemons than it wants asks whether another one is free.
   absl::Duration look_interval = absl::Seconds(5);

@@ -82,8 +82,7 @@ class Trainer {
   Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
           DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories, Team& team);
 
-  // Returns true if every epoch is done, or if the job's patience is used up: as many epochs in a row validated no
-  // better.
+  // Returns true if every epoch is done, or if the last `patience` epochs of the job validated no better.
   bool IsTrained() const;
   // Each of these returns the StopRequest that ended it early, or kNone if it ran to its end.
   absl::StatusOr<StopRequest> TrainEpoch();
@@ -100,7 +99,7 @@ class Trainer {
   bool leads() const { return group_ == nullptr || group_->leads(); }
   // Gives every rank the state of rank 0. Errors: Internal if rank 0 trains another model.
   absl::Status ShareState();
-  // Gives every rank rank 0's weights and optimizer state, or the given tensors.
+  // These give every rank the leader's weights and optimizer state, or the leader's values of `tensors`.
   void ShareWeights();
   void ShareTensors(const std::vector<nn::NamedTensor>& tensors);
   // Sets the learning rate of the next step, and tells the optimizer whether that step ends a group of batches.
