@@ -86,8 +86,8 @@ class Tally {
   double eager_rows_ = 0;
 };
 
-// Counts the shapes that only the test split has. A long evaluation's shapes are merged in eval_shapes and not in
-// valid_shapes, so the difference may be negative and then counts as 0.
+// Returns the number of shapes that only the test split has. eval_shapes merges the shapes of a long evaluation and
+// valid_shapes does not, so the difference may be negative; it then counts as 0.
 int64_t TestShapes(const PlannedSchedule& schedule) {
   return std::max<int64_t>(schedule.eval_shapes - schedule.valid_shapes, 0);
 }
@@ -110,7 +110,7 @@ HeldShapes HeldAtEnd(const PlannedSchedule& schedule, int64_t limit) {
 }
 
 // Counts steps with exact shapes under a cache that does not freeze. Shapes are captured in order until the limit is
-// reached; later shapes are padded into executables that are held.
+// reached. Later shapes are padded into executables that are held, or run eager.
 void TallyExact(const spec::PolicyOptions& options, const PlannedSchedule& schedule, bool pads, PlanRow& row,
                 Tally& tally) {
   const auto all = std::span(schedule.train);

@@ -72,9 +72,9 @@ struct SizeSum {
 
 // Returns the sum that gives `values` at the shapes whose sizes are `sizes`, [shapes][sizes]; nullopt if there is
 // none.
-// If several do, returns the plainest kind, in this order: one size, two sizes added or subtracted, a multiple of one
-// size, each with a constant. Use at least three shapes that differ in each size in its own way, so that a sum cannot
-// fit by chance.
+// If several sums do, returns one of the plainest kind, in this order: one size, two sizes added or subtracted, a
+// multiple of one size, each with a constant. Use at least three shapes that differ in each size in its own way, so
+// that a sum cannot fit by chance.
 std::optional<SizeSum> FindSum(std::span<const int64_t> values, std::span<const std::vector<int64_t>> sizes);
 
 // A call of a step whose integers are known at every shape.
@@ -95,7 +95,7 @@ struct SymbolicStep {
 
 // Finds how the calls of a step follow from the sizes of its batch. `streams` holds the calls of one step on several
 // batches, whose sizes are `sizes`, [shapes][sizes]. A job with one shape gives one stream. Any other job gives at
-// least four: the last one checks what the others taught.
+// least four: the sums are found from all but the last stream, and checked on the last.
 // Errors: FailedPrecondition, naming the operator, if calls differ from shape to shape in anything that does not
 // follow from the batch's sizes.
 absl::StatusOr<SymbolicStep> FindCalls(std::span<const std::vector<OpCall>> streams,
@@ -120,8 +120,8 @@ class EntryCounter {
   int64_t total_ = 0;
 };
 
-// A shape at which steps run, given as the sizes that SymbolicStep is a function of, and the number of batches of the
-// run that have this shape.
+// A shape at which steps run, given as the sizes that a SymbolicStep takes, and the number of batches of the run that
+// have this shape.
 struct SizedShape {
   std::vector<int64_t> sizes;
   int64_t batches = 0;

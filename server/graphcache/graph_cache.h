@@ -133,8 +133,8 @@ class GraphCache {
   // it ends. If misses are padded or rejected, evaluation batches are padded to the plan's rungs from the first one
   // on, unless an executable of their own shape is held.
   // Eager steps: a step that cannot be captured runs eager, and its mode is not captured again until a clear or a new
-  // policy. A mode whose planned executables all fell to the limit runs eager once the cache is frozen, whatever
-  // on_miss says.
+  // policy. If the limit left none of a mode's planned executables, the mode runs eager once the cache is frozen,
+  // whatever on_miss says.
   // Audits: a replay is audited if IsAuditDue says so. If the audit finds a difference, the eager step's result and
   // state are kept, and the executable is withdrawn: until a clear, its steps run eager at the same shape.
   // Errors: FailedPrecondition with reason GRAPH_CACHE_MISS, naming the shape, for kReject; the step does not run,

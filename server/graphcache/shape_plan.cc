@@ -30,7 +30,7 @@ std::vector<ShapeCount> InOrder(const std::vector<ShapeCount>& shapes) {
 }
 
 // Splits the shapes into at most `max_groups` groups of neighbours, so that the groups' ceilings have the fewest rows
-// over all batches. The last group's ceiling is `top`. Returns the end of each group, exclusive. It is dynamic
+// over all batches. The last group's ceiling is `top`. Returns the end of each group, exclusive. Uses dynamic
 // programming over (shapes taken, groups made). The rows of the batches themselves are the same for every split, and
 // so left out.
 std::vector<size_t> GroupEnds(const std::vector<ShapeCount>& ordered, const BatchShape& top, size_t max_groups) {

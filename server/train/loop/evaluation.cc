@@ -136,8 +136,8 @@ absl::Status CheckBeside(const spec::TrainOptions& options, const data::OpenedDa
                       violations.front().description, static_cast<double>(held) / 1e6));
 }
 
-// Checks that predictions and labels as numbers, and with `text` also the CSV made of them, fit beside what the
-// process already holds.
+// Checks that predictions and labels fit in memory beside what the process already holds: as numbers, and with `text`
+// also as CSV.
 absl::Status CheckRoom(const data::OpenedDataset& dataset, int64_t rows, int64_t values, bool text,
                        const MemoryLimits& limits) {
   constexpr double kNumberBytes = 8, kTextBytes = 14, kNameBytes = 24;
@@ -198,8 +198,8 @@ absl::StatusOr<TranslatedDataset> ReadAsTrained(const EvaluateRequest& request, 
   return translated;
 }
 
-// Checks that the dataset has labels, unless predictions are requested. Rows without a label can be predicted, but
-// not evaluated.
+// Checks that the dataset has labels. Rows without a label can be predicted, but not evaluated. So if predictions are
+// requested, it is enough that the number of targets is known.
 absl::Status CheckHasLabels(const EvaluateRequest& request, const data::ImportedSummary& own) {
   if (HasLabels(own)) return absl::OkStatus();
   Violations violations;

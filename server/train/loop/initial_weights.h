@@ -23,8 +23,9 @@ namespace permafrost::train {
 // Compares the file's categories with `own`, the categories that the model reads, and moves each row of weights to
 // the category with the same value. Rows for values that the file lacks stay as they are, and the line counts them.
 // If the categories of either side are unknown, rows keep their places.
-// Errors: InvalidArgument if it is not a safetensors file. In strict mode also if a tensor differs, naming the first
-// one and how many differ; by name, if no tensor fits. After an error nothing is copied.
+// Errors: InvalidArgument if it is not a safetensors file. Without how.by_name, InvalidArgument if any tensor
+// differs, naming the first one and how many differ. With how.by_name, InvalidArgument if no tensor fits. After an
+// error nothing is copied.
 absl::StatusOr<std::string> TakeWeights(std::string_view file, const spec::InitialWeights& how, nn::TensorSet& tensors,
                                         const std::optional<data::Categories>& own = std::nullopt);
 

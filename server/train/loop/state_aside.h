@@ -86,7 +86,7 @@ class ParkedState {
 inline constexpr int64_t kMaxRewinds = 100;
 inline constexpr int64_t kMaxSkippedBatches = 100;
 
-// How a run begins again with care.
+// Says that a run shall begin again with care.
 struct Rewind {
   int64_t until_step = 0;  // steps below this one are taken with care
   int64_t count = 0;       // rewinds of the job, including this one

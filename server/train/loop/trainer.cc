@@ -275,7 +275,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
   while (state_.position.batch < batches) {
     if (const StopRequest asked = context_.stop_requested(); asked != StopRequest::kNone) return asked;
     if (team_.can_grow() && run_steps_ > 0) {
-      // A larger team begins at a checkpoint of this step, or it would repeat steps.
+      // The larger team must begin at a checkpoint of this step, or it would repeat steps.
       if (!saved()) PF_RETURN_IF_ERROR(SaveDueCheckpoint());
       if (saved()) return StopRequest::kDrain;
       team_.PutOffGrowth();

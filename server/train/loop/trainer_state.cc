@@ -262,7 +262,8 @@ absl::Status Trainer::CheckFiniteState() {
 }
 
 absl::Status Trainer::CheckNotAllSkipped() const {
-  // An epoch of few batches may lose all of them by chance, so more batches are looked at.
+  // An epoch of few batches may lose all of them to random draws that later epochs do not repeat, so more batches are
+  // looked at.
   constexpr int64_t kLeast = 10;
   const int64_t batches = task_->batches_per_epoch();
   const int64_t last = std::min(std::max(batches, kLeast), batches * options_.epochs), first = state_.step - last;
