@@ -12,7 +12,7 @@ namespace {
 using google::protobuf::EnumDescriptor;
 using google::protobuf::EnumValueDescriptor;
 
-// "LOSS_" of LOSS_UNSPECIFIED, LOSS_L1, ...
+// Returns the common prefix of the names, such as "LOSS_" for LOSS_UNSPECIFIED, LOSS_L1, ...
 absl::string_view Prefix(const EnumDescriptor& type) { return absl::StripSuffix(type.value(0)->name(), "UNSPECIFIED"); }
 
 std::string ShortName(const EnumValueDescriptor& value) {

@@ -1,5 +1,5 @@
-// Short names of the contract's enum values, derived from the contract itself: LOSS_L1 is "l1",
-// ARTIFACT_BEST_WEIGHTS is "best-weights". They are the names of the server's own tables, too.
+// Derives short names of enum values from the contract: LOSS_L1 is "l1", ARTIFACT_BEST_WEIGHTS is "best-weights". The
+// server's own tables use the same names.
 // Threads: everything here is pure.
 #pragma once
 
@@ -12,11 +12,11 @@
 
 namespace permafrost {
 
-// "unspecified" for the zero value, the number for one that this version does not know.
+// Returns the short name of `value`: "unspecified" for the zero value, and the number itself for an unknown value.
 std::string EnumShortName(const google::protobuf::EnumDescriptor& type, int value);
-// Takes the short name (with - or _) and the full one; the zero value has no name to give.
+// Returns the value with this short name (with - or _) or full name, or nullopt. It never finds the zero value.
 std::optional<int> ParseEnum(const google::protobuf::EnumDescriptor& type, std::string_view name);
-// Every short name but the zero value's, in the contract's order.
+// Returns every short name except that of the zero value, in the contract's order.
 std::vector<std::string> EnumShortNames(const google::protobuf::EnumDescriptor& type);
 
 }  // namespace permafrost

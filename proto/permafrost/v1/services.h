@@ -1,4 +1,4 @@
-// The services of the contract, for code that treats all methods alike.
+// Lists the services of the contract, for code that treats all methods alike.
 // Threads: pure.
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace permafrost {
 
-// Every service of proto/permafrost/v1.
+// Returns every service of proto/permafrost/v1.
 std::vector<const google::protobuf::ServiceDescriptor*> ContractServices();
-// Every method of these services.
+// Returns every method of the services that ContractServices returns.
 std::vector<const google::protobuf::MethodDescriptor*> ContractMethods();
 // Returns the path on the wire: "/permafrost.v1.JobService/CreateJob".
 std::string PathOf(const google::protobuf::MethodDescriptor& method);
