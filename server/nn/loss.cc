@@ -24,7 +24,8 @@ namespace {
 
 using at::Tensor;
 
-// Works without the graphs of sgn, log_softmax and log_sigmoid on MPS. At 0 the gradient of the magnitude is 0.
+// Magnitude and ShapeFreeElementwise avoid the graphs that sgn, log_softmax and log_sigmoid compile on MPS. At 0 the
+// gradient of Magnitude is 0.
 Tensor Magnitude(const Tensor& x) { return ReluRows(x) + ReluRows(-x); }
 Tensor ShapeFreeElementwise(spec::Loss loss, const Tensor& prediction, const Tensor& labels) {
   switch (loss) {
@@ -39,8 +40,8 @@ Tensor ShapeFreeElementwise(spec::Loss loss, const Tensor& prediction, const Ten
       return shifted.exp().sum(1, /*keepdim=*/true).log() - shifted.gather(1, labels.to(at::kLong));
     }
     case spec::Loss::kBce: {
-      // log(1 + e^x) as log-sum-exp, whose gradient is the sigmoid at 0 too: that of max(x, 0) + log(1 + e^-|x|) is
-      // not.
+      // Computes log(1 + e^x) as a log-sum-exp, whose gradient is the sigmoid at 0 too. The gradient of max(x, 0) +
+      // log(1 + e^-|x|) is not.
       const Tensor top = ReluRows(prediction.detach());
       return top + ((prediction - top).exp() + (-top).exp()).log() - prediction * labels;
     }
@@ -48,7 +49,7 @@ Tensor ShapeFreeElementwise(spec::Loss loss, const Tensor& prediction, const Ten
   TORCH_CHECK(false, "ComputeLoss: no such loss: ", static_cast<int>(loss));
 }
 
-// The loss of every label by itself, [G, T]. Both tensors are 0 where the label is missing.
+// Returns the loss of each label, [G, T]. Both arguments are 0 where the label is missing.
 Tensor Elementwise(spec::Loss loss, const Tensor& prediction, const Tensor& labels) {
   if (IsShapeFree(prediction)) return ShapeFreeElementwise(loss, prediction, labels);
   switch (loss) {
@@ -79,8 +80,8 @@ LossTerms ComputeLossPlain(spec::Loss loss, const Tensor& prediction, const Tens
                            const Tensor& class_weights) {
   const Tensor present = labels.eq(labels);
   const Tensor zero = at::zeros({}, prediction.options());
-  // `where` before and after: neither a NaN label nor a NaN prediction of a padding row reaches the sum or the
-  // gradient.
+  // `where` is applied before and after the loss. So neither a NaN label nor a NaN prediction in a padding row
+  // reaches the sum or the gradient.
   const Tensor known = at::where(present, labels.to(prediction.scalar_type()), zero);
   Tensor terms = at::where(present, Elementwise(loss, at::where(present, prediction, zero), known), zero);
   Tensor count = present.sum().to(prediction.scalar_type());
@@ -91,29 +92,30 @@ LossTerms ComputeLossPlain(spec::Loss loss, const Tensor& prediction, const Tens
     count = at::where(present, of_label, zero).sum();
   }
   const Tensor sum = terms.sum();
-  // A sum of weights may lie below 1; where it is 0 the sum of the terms is 0 too.
+  // A sum of weights may lie below 1. If it is 0, the sum of the terms is 0 too.
   return {sum / count.clamp_min(std::numeric_limits<float>::min()), sum.detach(), count};
 }
 
 namespace {
 
-// Values whose loss is one sum, which an L1 cache holds with their gradients.
+// The number of values whose loss is computed as one sum. An L1 cache holds them with their gradients.
 constexpr int64_t kLossChunk = 2048;
-// Chunks from which on several threads share them. At half of these, 50 us of work, two threads were as fast as one:
-// `bench/run parallel --filter losses`.
+// From this many chunks on, several threads share them. At half as many, which is 50 us of work, two threads were as
+// fast as one: `bench/run parallel --filter losses`.
 constexpr int64_t kLossGrain = 16;
 
-// mean, sum, count and the mean's gradient.
+// The mean, the sum, the count, and the gradient of the mean.
 using LossResult = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-// The loss of rows of `width` values each. of_rows(begin, end, divisor, gradient) returns the sum of the losses of
-// those rows and writes their gradients over the divisor. Chunks have as many rows whatever padding adds behind them.
+// Computes the loss of rows with `width` values each. of_rows(begin, end, divisor, gradient) returns the sum of the
+// losses of those rows, and writes their gradients divided by `divisor`. The size of a chunk does not depend on the
+// padding behind the rows.
 template <class T, class OfRows>
 LossResult LossOf(const Tensor& prediction, double count, int64_t width, const OfRows& of_rows) {
   Tensor mean = at::empty({}, prediction.options()), sum = at::empty_like(mean), counted = at::empty_like(mean);
   Tensor gradient = at::empty_like(prediction);
   T* const to = gradient.mutable_data_ptr<T>();
-  // A sum of weights may lie below 1; where it is 0 the sum of the losses is 0 too.
+  // A sum of weights may lie below 1. If it is 0, the sum of the losses is 0 too.
   const T divisor = std::max(static_cast<T>(count), static_cast<T>(std::numeric_limits<float>::min()));
   const int64_t rows = prediction.numel() / std::max<int64_t>(1, width);
   const int64_t chunk = std::max<int64_t>(1, kLossChunk / std::max<int64_t>(1, width));
@@ -130,8 +132,8 @@ LossResult LossOf(const Tensor& prediction, double count, int64_t width, const O
   return {mean, sum, counted, gradient};
 }
 
-// Returns how many labels there are, or the sum of their classes' weights. With classes > 0 every label must be one of
-// them.
+// Returns the number of present labels, or the sum of the weights of their classes. Errors: if classes > 0, a label
+// that is not one of them.
 template <class T>
 double CountLabels(const char* op, const Tensor& labels, const T* weights, int64_t classes) {
   const T* const label = labels.const_data_ptr<T>();
@@ -147,7 +149,7 @@ double CountLabels(const char* op, const Tensor& labels, const T* weights, int64
   return weights == nullptr ? static_cast<double>(present) : weight;
 }
 
-// The weights as `like` is typed; undefined where there are none.
+// Returns the weights, converted to the type of `like`; undefined if there are none.
 Tensor WeightsAs(const char* op, const OptionalTensor& weights, int64_t classes, const Tensor& like) {
   if (!weights) return {};
   TORCH_CHECK(weights->numel() == classes, op, ": ", weights->numel(), " class weights for ", classes, " classes");
@@ -257,8 +259,8 @@ class MaskedLossFunction : public torch::autograd::Function<MaskedLossFunction> 
   }
 };
 
-constexpr double kLikelihoodEps = 1e-15;  // as PyG's
-// Walks that a thread should have at least.
+constexpr double kLikelihoodEps = 1e-15;  // same as in PyG
+// A thread should get at least this many walks.
 constexpr int64_t kWalkGrain = 16;
 
 WalkShape WalkShapeOf(const char* name, const Tensor& table, const Tensor& walks, int64_t context) {
@@ -278,12 +280,12 @@ void CheckLayout(const Tensor& walks, const Tensor& seeds, int64_t per_seed, int
   TORCH_CHECK(seeds.numel() == 1 && seeds.scalar_type() == at::kLong, "skip_gram: seeds must be one int64");
 }
 
-// Walks of one kind: [begin, begin + real) count, and those up to `end` are padding.
+// Walks of one kind. The first `real` walks from `begin` count; the rest up to `end` are padding.
 struct WalkKind {
   int64_t begin, end, real;
 };
 
-// Rows lie anywhere: those of the walk after this one are asked for early.
+// Prefetches the rows of the next walk, which are scattered over the table.
 template <class T>
 void AskFor(const WalkShape& shape, const T* table, const int64_t* walk) {
   for (int64_t i = 0; i < shape.length; ++i) {
@@ -337,7 +339,7 @@ std::tuple<Tensor, Tensor, Tensor> SkipGramCpu(const Tensor& table, const Tensor
   return {sum, count, parts};
 }
 
-// [L, L]: whether j and i, j before i, are a pair.
+// Returns [L, L]: whether node j and the later node i of a walk form a pair.
 Tensor BandOf(int64_t length, int64_t context, c10::Device device) {
   const Tensor places = at::arange(length, at::TensorOptions().dtype(at::kLong).device(device));
   const Tensor first = places.view({length, 1}), second = places.view({1, length});
@@ -356,7 +358,7 @@ std::tuple<Tensor, Tensor, Tensor> SkipGramPlain(const Tensor& table, const Tens
   const Tensor seed =
       at::where(negative, (number - positives).floor_divide(per_seed * negatives), number.floor_divide(per_seed));
   const Tensor likelihood = at::where(negative.view({all, 1, 1}), other, sigmoid).add(kLikelihoodEps);
-  // 1 / the pairs of its kind, and 0 in padding.
+  // 1 / the number of pairs of the walk's kind; 0 in padding.
   const Tensor count = seeds.reshape({}).to(table.scalar_type());
   const Tensor each = count * static_cast<double>(per_seed * pairs);
   const Tensor weight = at::where(negative, (each * static_cast<double>(negatives)).reciprocal(), each.reciprocal()) *
@@ -424,7 +426,7 @@ SkipGramStep SkipGram(const Tensor& table, const Tensor& walks, const Tensor& se
 }
 
 double MeanWalkLoss(const Tensor& scores, bool negative) {
-  // One after the other: the same sum for any number of threads.
+  // Sums sequentially, so that the result is the same for any number of threads.
   Tensor host = scores.to(at::kCPU).contiguous().clone();
   double loss = 0;
   AT_DISPATCH_FLOATING_TYPES(host.scalar_type(), "walk_loss",

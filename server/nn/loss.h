@@ -1,5 +1,5 @@
-// Computes losses: over the labels that are there, where padding graphs and missing labels are NaN and take no part;
-// and that of skip-gram over random walks.
+// Computes losses over the labels that are present, and the skip-gram loss over random walks. Padding graphs and
+// missing labels are NaN and take no part in a loss.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,58 +12,62 @@ namespace permafrost::nn {
 
 struct LossTerms {
   at::Tensor mean;   // scalar, differentiable: the loss of this batch (0 where no label is present)
-  at::Tensor sum;    // scalar, detached: sum of the loss over present labels
-  at::Tensor count;  // scalar, detached: labels present
+  at::Tensor sum;    // scalar, detached: sum of the loss over all present labels
+  at::Tensor count;  // scalar, detached: number of present labels
 };
 
-// prediction: [G, T]; labels: [G, T], NaN where missing. kCrossEntropy: prediction [G, classes] logits, labels [G, 1]
-// of whole numbers 0..classes-1. kBce: prediction [G, T] logits, labels 0 or 1. class_weights: undefined, or [classes]
-// ([2] for kBce: of labels 0 and 1), float32: each term is weighted by its label's class, `count` is then the sum of
-// these weights and `mean` is divided by it, as torch.nn.CrossEntropyLoss(weight). On the CPU one operator.
+// Computes the loss of [G, T] predictions and [G, T] labels, which are NaN where missing. kCrossEntropy takes [G,
+// classes] logits and [G, 1] labels, which are whole numbers in 0..classes-1. kBce takes [G, T] logits and labels 0
+// or 1.
+// class_weights: undefined, or [classes] float32; for kBce [2], the weights of labels 0 and 1. With them each term is
+// weighted by its label's class, `count` is the sum of these weights, and `mean` is divided by it, as in
+// torch.nn.CrossEntropyLoss(weight). On the CPU each loss is one operator.
 LossTerms ComputeLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                       const at::Tensor& class_weights = {});
 
-// Computes the same with PyTorch's operators. It is the reference, and runs on devices other than the CPU.
+// Computes the same with PyTorch's operators. It is the reference, and it runs on devices other than the CPU.
 LossTerms ComputeLossPlain(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                            const at::Tensor& class_weights = {});
 
-// Does the same as ComputeLoss, on the CPU: each loss is one operator with its gradient, permafrost::regression_loss,
-// permafrost::cross_entropy_loss or permafrost::binary_cross_entropy_loss. prediction: float32 or float64; labels,
-// class_weights: of any type that becomes its type. The sum is made in float64. Neither missing labels at the end nor
-// the number of threads change a bit of anything. Errors: sizes that do not fit each other, and a label that is no
-// class.
+// Computes the same as ComputeLoss, on the CPU. Each loss is one operator with its gradient:
+// permafrost::regression_loss, permafrost::cross_entropy_loss or permafrost::binary_cross_entropy_loss. prediction:
+// float32 or float64; labels and class_weights are converted to that type. The sum is computed in float64. Missing
+// labels at the end and the number of threads change no bit of the results. Errors: sizes that do not match, and a
+// label that is not a class.
 LossTerms MaskedLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                      const at::Tensor& class_weights);
 
-// The step of skip-gram over random walks: loss and gradient at once, permafrost::skip_gram; and the scores alone,
-// permafrost::walk_scores. On the CPU a walk's rows are read, scored and differentiated while they are in cache, with
-// equal bits for any number of threads; nothing is made for a pair but its score.
+// The skip-gram step over random walks. permafrost::skip_gram computes loss and gradient at once,
+// permafrost::walk_scores the scores alone. On the CPU a walk's rows are read, scored and differentiated while they
+// are in cache. Bits are equal for any number of threads, and a pair takes no memory except for its score.
 
-// The order of the walks of a batch: `per_seed` walks of each seed, then `negatives` as many of random nodes.
+// The order of the walks in a batch: first `per_seed` walks for each seed, then `negatives` times as many walks of
+// random nodes.
 struct WalkLayout {
-  int64_t context = 10;   // nodes of a window, 2..length
-  int64_t per_seed = 10;  // walks
-  int64_t negatives = 1;  // random walks beside each
+  int64_t context = 10;   // nodes in a window, 2..length
+  int64_t per_seed = 10;  // walks from each seed
+  int64_t negatives = 1;  // random walks for each walk
   int64_t all() const { return per_seed * (1 + negatives); }
 };
 
 struct SkipGramStep {
-  // The loss of PyG's Node2Vec.loss: the mean over the pairs of walks of -log(sigmoid(score) + 1e-15), plus the mean
-  // over those of negatives of -log(1 - sigmoid(score) + 1e-15). `sum` and `count` are by seeds; `mean` has no gradient
-  // of autograd's.
+  // The loss of PyG's Node2Vec.loss: the mean of -log(sigmoid(score) + 1e-15) over the pairs of walks, plus the mean
+  // of -log(1 - sigmoid(score) + 1e-15) over the pairs of negative walks. `count` is the number of real seeds, and
+  // `sum` is the loss times `count`. `mean` carries no autograd gradient.
   LossTerms terms;
-  at::Tensor parts;  // [walks * length, D]: the gradient of each node of each walk, 0 in padding
+  at::Tensor parts;  // [walks * length, D]: the gradient of each node in each walk; 0 in padding
 };
 
-// table: [N, D]; walks: [seeds * layout.all(), length] int64, rows of the table, padded seeds last in each kind; seeds:
-// [1] int64, the real ones, >= 1.
+// table: [N, D]. walks: [seeds * layout.all(), length] int64, rows of the table; in each kind of walk those of
+// padding seeds come last. seeds: [1] int64, the number of real seeds, at least 1.
 SkipGramStep SkipGram(const at::Tensor& table, const at::Tensor& walks, const at::Tensor& seeds,
                       const WalkLayout& layout);
 
-// Returns the mean loss of such scores, with the terms of SkipGramStep.
+// Returns the mean loss of WalkScores, with the formulas of SkipGramStep::terms. `negative` tells whether they are
+// scores of negative walks.
 double MeanWalkLoss(const at::Tensor& scores, bool negative);
 
-// [walks, windows * (context - 1)]: the dot products of the pairs of each walk (nn/kernels/losses.h).
+// Returns [walks, windows * (context - 1)], the dot products of the pairs of each walk (nn/kernels/losses.h).
 at::Tensor WalkScores(const at::Tensor& table, const at::Tensor& walks, int64_t context);
 
 }  // namespace permafrost::nn

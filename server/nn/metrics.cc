@@ -12,10 +12,10 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// One target's: (score, positive), in any order. NaN where one kind is missing.
+// Takes (score, positive) of one target's rows, in any order. Returns NaN if one kind of row is missing.
 double AreaUnderCurve(std::vector<std::pair<float, bool>>& rows) {
   std::ranges::sort(rows, {}, &std::pair<float, bool>::first);
-  // In halves, which are whole numbers: pairs of a negative below a positive count 2, tied ones 1.
+  // Counts in halves, which are whole numbers. A negative below a positive counts 2, a tie counts 1.
   double halves = 0, negatives_below = 0, positives = 0;
   for (auto tie = rows.begin(); tie != rows.end();) {
     const auto end = std::find_if(tie, rows.end(), [&](const auto& row) { return row.first > tie->first; });
@@ -29,8 +29,8 @@ double AreaUnderCurve(std::vector<std::pair<float, bool>>& rows) {
   return positives == 0 || negatives_below == 0 ? kNan : halves / (2 * positives * negatives_below);
 }
 
-// Returns the area under the curve of precision over recall as a sum of steps, sum over thresholds of (R_n - R_n-1)
-// P_n. Rows of equal score are one threshold (scikit-learn's average_precision_score).
+// Returns the area under the precision-recall curve as a sum of steps: the sum of (R_n - R_n-1) * P_n over all
+// thresholds. Rows of equal score form one threshold (scikit-learn's average_precision_score).
 double PrecisionArea(std::vector<std::pair<float, bool>>& rows) {
   std::ranges::sort(rows, std::ranges::greater(), &std::pair<float, bool>::first);
   double found = 0, seen = 0, sum = 0;
@@ -49,7 +49,8 @@ using Area = double (*)(std::vector<std::pair<float, bool>>& rows);
 
 Area AreaOf(spec::Metric metric) { return metric == spec::Metric::kRocAuc ? AreaUnderCurve : PrecisionArea; }
 
-// Returns the mean of `area` over the columns for which it has a value. score_of, label_of: of a row's column.
+// Returns the mean of `area` over the columns for which it has a value. score_of(row, column) and label_of(row,
+// column) return the values of a row.
 template <class Score, class Label>
 double MeanOverColumns(size_t count, size_t columns, const Score& score_of, const Label& label_of, Area area) {
   double sum = 0;
@@ -80,8 +81,9 @@ double MeanOverTargets(std::span<const float> scores, std::span<const float> lab
       [&](size_t r, size_t t) { return labels[r * width + t]; }, area);
 }
 
-// Ranks each class against the others by its probability. With two classes, the second is ranked by how far its output
-// is above the first one's. It takes one class at a time: all together would be as many rows as there are classes.
+// Ranks each class against the others by its probability. With two classes, it ranks the second one by the difference
+// between its output and the first one's. It handles one class after the other, since all together would need as many
+// rows as there are classes for each row.
 double MeanAgainstRest(std::span<const float> outputs, std::span<const float> labels, size_t classes, Area area) {
   const auto label_of = [&](size_t r, size_t c) {
     return std::isnan(labels[r]) ? labels[r] : static_cast<float>(labels[r] == static_cast<float>(c));
@@ -107,14 +109,14 @@ double MeanAgainstRest(std::span<const float> outputs, std::span<const float> la
   return MeanOverColumns(labels.size(), classes, probability_of, label_of, area);
 }
 
-// The counts of one class or target: right answers, wrong ones, and labels that were not found.
+// Counts of one class or target: right answers, wrong answers, and labels that were missed.
 struct Counts {
   double right = 0, wrong = 0, missed = 0;
   bool any() const { return right + wrong + missed > 0; }
   double f1() const { return any() ? 2 * right / (2 * right + wrong + missed) : 0; }
 };
 
-// `everyone`: entries for which nothing was counted count as well, as 0.
+// `everyone`: entries without any counts also enter the mean, as 0.
 double F1(const std::vector<Counts>& counts, spec::Metric metric, bool everyone) {
   Counts all;
   double sum = 0;
@@ -129,7 +131,8 @@ double F1(const std::vector<Counts>& counts, spec::Metric metric, bool everyone)
   return counted == 0 ? kNan : sum / static_cast<double>(counted);
 }
 
-// Returns the place of the largest output, the first among equal ones; the row's width if an output is NaN.
+// Returns the position of the largest output, the first one among equals. Returns the row's width if an output is
+// NaN.
 size_t AnswerOf(std::span<const float> row) {
   size_t answer = 0;
   for (size_t c = 0; c < row.size(); ++c) {
@@ -157,7 +160,7 @@ double F1OfClasses(spec::Metric metric, std::span<const float> outputs, std::spa
   return any ? F1(counts, metric, /*everyone=*/false) : kNan;
 }
 
-// Counts each target by itself, label 1 to be found.
+// Counts each target separately; label 1 is the positive class.
 std::vector<Counts> CountTargets(std::span<const float> outputs, std::span<const float> labels, size_t width,
                                  double& right, double& present) {
   std::vector<Counts> counts(width);
@@ -240,7 +243,7 @@ double ComputeMetric(spec::Metric metric, spec::Loss loss, std::span<const float
       if (!classes) return MeanOverTargets(outputs, labels, width, AreaOf(metric));
       return MeanAgainstRest(outputs, labels, columns, AreaOf(metric));
     }
-    // Metrics of links: ComputeLinkMetric.
+    // ComputeLinkMetric handles the metrics of links.
     case spec::Metric::kMrr:
     case spec::Metric::kHitsAt10:
     case spec::Metric::kHitsAt20:
@@ -260,7 +263,7 @@ double Accuracy(std::span<const float> outputs, std::span<const float> labels, i
     if (labels[r] < 0 || labels[r] >= static_cast<float>(classes)) continue;
     const auto label = static_cast<size_t>(labels[r]);
     const std::span<const float> row = outputs.subspan(r * width, width);
-    // The first of equal outputs is the answer, as of argmax; a comparison with NaN is false, so NaN is never right.
+    // The first of equal outputs is the answer, as in argmax. A comparison with NaN is false, so NaN is never right.
     bool largest = true;
     for (size_t c = 0; c < width; ++c) largest &= c < label ? row[c] < row[label] : row[c] <= row[label];
     if (largest) ++right;

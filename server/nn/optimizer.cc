@@ -24,8 +24,8 @@ using at::Tensor;
 
 constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEps = 1e-8;
 
-// Values that are updated at once, and the blocks from which on several threads share them. At half of these, 35 us of
-// work, two threads were as fast as one: `bench/run parallel --filter updates`.
+// kAdamBlock is the number of values that are updated at once. From kAdamGrain blocks on, several threads share them.
+// At half as many, which is 35 us of work, two threads were as fast as one: `bench/run parallel --filter updates`.
 constexpr int64_t kAdamBlock = 4096, kAdamGrain = 32;
 
 struct Block {
@@ -35,7 +35,8 @@ struct Block {
 
 bool Applies(const OptionalTensor& applies) { return !applies || *applies->const_data_ptr<float>() != 0; }
 
-// Returns the blocks of all parameters, each of whose `others` has its shape.
+// Returns the blocks of all parameters. Checks that every list in `others` has a tensor of the same shape for each
+// parameter.
 std::vector<Block> BlocksOf(const char* name, at::TensorList parameters, at::ArrayRef<double> weight_decays,
                             std::initializer_list<at::TensorList> others) {
   TORCH_CHECK(!parameters.empty(), name, ": no parameters");
@@ -57,7 +58,7 @@ std::vector<Block> BlocksOf(const char* name, at::TensorList parameters, at::Arr
   return blocks;
 }
 
-// update(parameter, first value, values)
+// Calls update(parameter, first value, number of values) for each block.
 template <class Update>
 void ForBlocks(const std::vector<Block>& blocks, at::TensorList parameters, const Update& update) {
   ParallelFor(0, std::ssize(blocks), kAdamGrain, [&](int64_t first, int64_t last) {
@@ -73,7 +74,7 @@ void AdamCpu(at::TensorList parameters, at::TensorList gradients, at::TensorList
              const OptionalTensor& applies) {
   const std::vector<Block> blocks = BlocksOf("adam_", parameters, weight_decays, {gradients, exp_avgs, exp_avg_sqs});
   if (!Applies(applies)) return;
-  // Counted once nothing can be wrong any more.
+  // The step is counted only once all checks have passed.
   const float done = ++*step.mutable_data_ptr<float>();
   AdamUpdate update{.learning_rate = *learning_rate.const_data_ptr<double>(), .decoupled = decoupled};
   update.correction1 = 1 - std::pow(update.beta1, static_cast<double>(done));
@@ -125,8 +126,9 @@ struct SgdOptions {
   double momentum = 0;
   bool nesterov = false;
 };
-// Does what AdamStepAll does, for g = gradient + weight_decay * value: m = momentum * m + g, value -= learning_rate *
-// m, or with nesterov learning_rate * (g + momentum * m). momenta: one for each parameter, 0 before the first step.
+// Does what AdamStepAll does, but for SGD. With g = gradient + weight_decay * value, it sets m = momentum * m + g and
+// value -= learning_rate * m; with nesterov, value -= learning_rate * (g + momentum * m). momenta: one for each
+// parameter, 0 before the first step.
 void SgdStepAll(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& momenta, Tensor& step, const Tensor& learning_rate,
                 at::ArrayRef<double> weight_decays, const SgdOptions& options, const Tensor& applies) {
@@ -151,7 +153,7 @@ void AdamStepAll(const std::vector<Tensor>& parameters, const std::vector<Tensor
 
 namespace {
 
-// Values that a thread should have at least.
+// A thread should get at least this many values.
 constexpr int64_t kRowGrain = 1 << 13;
 
 void CheckRows(const char* name, const Tensor& table, const Tensor& rows, const Tensor& offsets, const Tensor& places,
@@ -169,7 +171,7 @@ void CheckRows(const char* name, const Tensor& table, const Tensor& rows, const 
               " rows with ", offsets.size(0), " offsets; ", parts.size(0), " parts with ", places.size(0), " places");
 }
 
-// The parts as the segments that are summed.
+// Returns the parts as the segments to sum.
 template <class T>
 SegmentRows<T> SegmentsOf(const Tensor& offsets, const Tensor& places, const Tensor& parts) {
   return {.x = parts.const_data_ptr<T>(),
@@ -182,7 +184,7 @@ SegmentRows<T> SegmentsOf(const Tensor& offsets, const Tensor& places, const Ten
           .scale = nullptr};
 }
 
-// body(row, segment, its parts) of the segments that are not empty.
+// Calls body(table row, segment) for each segment that is not empty.
 template <class Body>
 void ForRows(const Tensor& rows, const Tensor& offsets, int64_t width, const Body& body) {
   const int64_t *const row = rows.const_data_ptr<int64_t>(), *const begins = offsets.const_data_ptr<int64_t>();
@@ -222,7 +224,7 @@ void SparseAdamCpu(const Tensor& table, const Tensor& exp_avg, const Tensor& exp
                 moment->sizes(), " for a table of ", table.sizes());
   }
   const auto done = static_cast<double>(++*step.mutable_data_ptr<float>());
-  // SparseAdam's eps stands beside the root of the moment as it is.
+  // SparseAdam adds eps to the root of the moment before the bias correction.
   const double root = std::sqrt(1 - std::pow(kBeta2, done));
   const AdamUpdate update{.beta1 = kBeta1,
                           .beta2 = kBeta2,
@@ -244,14 +246,14 @@ void SparseAdamCpu(const Tensor& table, const Tensor& exp_avg, const Tensor& exp
   });
 }
 
-// Its cost grows with the batch, not with the table. Rows that stand again in padding, without a part, get 0 added.
+// The cost grows with the batch, not with the table. Rows repeated in padding have no parts, and get 0 added.
 void SparseAdamPlain(const Tensor& table, const Tensor& exp_avg, const Tensor& exp_avg_sq, const Tensor& step,
                      const Tensor& learning_rate, const Tensor& rows, const Tensor& offsets, const Tensor& places,
                      const Tensor& parts, const Tensor& /*nodes*/) {
   const int64_t count = rows.size(0);
   const Tensor order = at::arange(places.size(0), offsets.options());
-  // Each place belongs to the last range that begins at or before it; places beyond all ranges, which say nothing, to
-  // one more row.
+  // Each place belongs to the last range that begins at or before it. Places beyond all ranges are padding, and go to
+  // one extra row.
   const Tensor owners = at::searchsorted(offsets, order, /*out_int32=*/false, /*right=*/true).sub(1);
   const Tensor used = at::where(owners < count, places, at::zeros({}, places.options()));
   const Tensor gradient = at::zeros({count + 1, parts.size(1)}, parts.options())
@@ -280,9 +282,9 @@ constexpr Operator<SparseAdamCpu> kSparseAdam{
     "sparse_adam_(Tensor(a!) table, Tensor(b!) exp_avg, Tensor(c!) exp_avg_sq, Tensor(d!) step, Tensor learning_rate, "
     "Tensor rows, Tensor offsets, Tensor places, Tensor parts, Tensor nodes) -> ()"};
 
-// One update of the rows that have a gradient, as torch.optim.SparseAdam: the moments of others stay as they are, and
-// all share one count of steps. beta = (0.9, 0.999), eps = 1e-8. table, exp_avg, exp_avg_sq: [N, D], changed; step: []
-// float32, one more after this; learning_rate: [].
+// Makes one update of the rows that have a gradient, as torch.optim.SparseAdam. The moments of other rows stay as
+// they are, and all rows share one count of steps. beta = (0.9, 0.999), eps = 1e-8. table, exp_avg, exp_avg_sq: [N,
+// D], updated. step: [] float32, grows by one. learning_rate: [].
 void SparseAdamStep(const Tensor& table, const Tensor& exp_avg, const Tensor& exp_avg_sq, const Tensor& step,
                     const Tensor& learning_rate, const RowGradient& g) {
   if (IsFused(table)) {
@@ -306,7 +308,7 @@ Tensor DenseGradient(const RowGradient& g, int64_t table_rows) {
 
 namespace {
 
-constexpr double kClipEps = 1e-6;  // as PyTorch's
+constexpr double kClipEps = 1e-6;  // same as in PyTorch
 
 bool IsDecayed(spec::WeightDecayOf decayed, const NamedTensor& parameter) {
   switch (decayed) {
@@ -392,7 +394,7 @@ void Optimizer::CheckGradients(std::vector<at::Tensor>& gradients) const {
   for (size_t i = 0; i < gradients.size(); ++i) {
     TORCH_CHECK(gradients[i].defined() && gradients[i].sizes() == parameters_[i].sizes(),
                 "Optimizer::Step: a parameter of shape ", parameters_[i].sizes(), " has no gradient of its shape");
-    // The kernels walk both by one index.
+    // The kernels walk gradient and parameter with one index.
     if (gradients[i].strides() != parameters_[i].strides()) gradients[i] = gradients[i].contiguous();
   }
 }
@@ -446,7 +448,8 @@ std::vector<at::Tensor> Optimizer::MeanOfGroup() const {
   return at::_foreach_mul(gradient_sums_, group_batches_.reciprocal());
 }
 
-// Nothing in a step is a choice of the host: what begins a group is what the one before leaves times 0.
+// A captured step allows no decision on the host. So a new group starts from the sums of the old one, multiplied by
+// 0.
 void Optimizer::EndGroup() {
   const at::Tensor goes_on = ends_group_.neg().add(1);
   at::_foreach_mul_(gradient_sums_, goes_on);
@@ -475,13 +478,13 @@ void Optimizer::UpdateElsewhere(const std::vector<at::Tensor>& gradients) {
     for (const at::Tensor& tensor : changed) before.push_back(tensor.clone());
   }
   step_.add_(1);
-  // The kernels take one weight decay for all.
+  // The kernels take one weight decay for all parameters.
   std::vector<size_t> decayed, others;
   for (size_t i = 0; i < parameters_.size(); ++i) (weight_decays_[i] > 0 ? decayed : others).push_back(i);
   if (!decayed.empty()) UpdateByTorch(gradients, decayed, options_.weight_decay);
   if (!others.empty()) UpdateByTorch(gradients, others, 0);
   if (!accumulates()) return;
-  // If the group goes on, the whole update is taken back.
+  // If the group goes on, the whole update is undone.
   const at::Tensor goes_on = ends_group_.neg().add(1);
   for (size_t i = 0; i < changed.size(); ++i) changed[i].lerp_(before[i], goes_on);
 }
@@ -497,19 +500,19 @@ void Optimizer::UpdateByTorch(const std::vector<at::Tensor>& gradients, const st
   const std::vector<at::Tensor> values = pick(parameters_), grads = pick(gradients);
   if (options_.algorithm == spec::OptimizerAlgorithm::kSgd) {
     const std::vector<at::Tensor> momenta = options_.momentum > 0 ? pick(momenta_) : std::vector<at::Tensor>();
-    // Momenta begin at 0, which is what a first step leaves of them: it needs no other rule.
+    // Momenta begin at 0, so the first step needs no special case.
     at::_fused_sgd_(values, grads, momenta, weight_decay, options_.momentum, learning_rate_,
                     /*dampening=*/0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
     return;
   }
-  // Both kernels are overloaded, and have one signature.
+  // Both kernels are overloaded, and have the same signature.
   using Kernel = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
                       const at::Tensor&, double, double, double, double, bool, bool, const std::optional<at::Tensor>&,
                       const std::optional<at::Tensor>&);
   Kernel* const update = options_.algorithm == spec::OptimizerAlgorithm::kAdamW
                              ? static_cast<Kernel*>(&at::_fused_adamw_)
                              : static_cast<Kernel*>(&at::_fused_adam_);
-  // The kernels take a step count for each parameter and only read it: one tensor serves all.
+  // The kernels take a step count for each parameter, and only read it. So one tensor serves all.
   const std::vector<at::Tensor> steps(places.size(), step_);
   update(values, grads, pick(exp_avgs_), pick(exp_avg_sqs_), {}, steps, learning_rate_, kBeta1, kBeta2, weight_decay,
          kEps, /*amsgrad=*/false, /*maximize=*/false, std::nullopt, std::nullopt);
@@ -517,7 +520,7 @@ void Optimizer::UpdateByTorch(const std::vector<at::Tensor>& gradients, const st
 
 void Optimizer::Average() {
   const auto as_number = [this](const at::Tensor& condition) { return condition.to(step_.scalar_type()); };
-  // 1 of the first update, whose weights the averages are then.
+  // 1 for the first update, so that the averages start as its weights.
   at::Tensor part = as_number(step_.gt(1.5)) * (1 - options_.ema_decay) + as_number(step_.lt(1.5));
   if (accumulates()) part = part * ends_group_;
   part = part.to(averages_.front().scalar_type());
@@ -529,8 +532,8 @@ void Optimizer::SetEndsGroup(bool ends) {
 }
 
 void Optimizer::MakeUpdatesProportional() {
-  // A gradient of 1e-3 counts as one of the usual size: an update is then learning rate * gradient / 1e-3, up to the
-  // correction of the first steps.
+  // Treats a gradient of 1e-3 as one of the usual size. An update is then learning rate * gradient / 1e-3, up to the
+  // bias correction of the first steps.
   constexpr double kUsualSquare = 1e-6;
   const at::NoGradGuard no_grad;
   for (const at::Tensor& square : exp_avg_sqs_) square.fill_(kUsualSquare);

@@ -1,10 +1,10 @@
-// Adam, AdamW, SGD and SparseAdam: on the CPU by one operator for all parameters, elsewhere by PyTorch's fused kernels.
-// Step count and learning rate are tensors: nothing in a step is a host number that changes, so a captured step stays
-// true. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019; Sutskever et al. 2013 for SGD's momentum, as PyTorch's
-// SGD. beta = (0.9, 0.999), eps = 1e-8, as PyTorch's defaults.
-// Each update is an operator that a capture sees whole: Adam, AdamW and SGD over all parameters (permafrost::adam_,
-// permafrost::sgd_), and sparse Adam over few rows of a table (permafrost::sparse_adam_), whose gradient may be made
-// dense (permafrost::dense_gradient).
+// Adam, AdamW, SGD and SparseAdam. On the CPU one operator updates all parameters; other devices run PyTorch's fused
+// kernels. The step count and the learning rate are tensors. So no number on the host changes from step to step, and
+// a captured step stays valid. beta = (0.9, 0.999) and eps = 1e-8, as PyTorch's defaults.
+// Source: Kingma and Ba 2015; Loshchilov and Hutter 2019; Sutskever et al. 2013 for SGD's momentum, as PyTorch's SGD.
+// Each update is an operator that a capture sees whole. Adam and AdamW (permafrost::adam_) and SGD (permafrost::sgd_)
+// update all parameters. Sparse Adam (permafrost::sparse_adam_) updates a few rows of a table;
+// permafrost::dense_gradient makes the gradient of these rows dense.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,38 +17,41 @@
 
 namespace permafrost::nn {
 
-// One update, in one parallel region for all parameters. CPU; float32 or float64, contiguous, all of one type.
-// gradients, exp_avgs, exp_avg_sqs: one for each parameter, of its shape; step: [] float32, steps done, one more after
-// this; learning_rate: [] float64; weight_decays: one for each parameter. decoupled: AdamW. beta = (0.9, 0.999), eps =
-// 1e-8. applies: undefined, or [] float32: where it is 0 nothing is updated, and no step counted.
+// Makes one Adam update of all parameters, in one parallel region, on the CPU. Parameters are contiguous, float32 or
+// float64, and all of one type. gradients, exp_avgs, exp_avg_sqs: one for each parameter, of the same shape. step: []
+// float32, the number of steps done, which grows by one. learning_rate: [] float64. weight_decays: one for each
+// parameter. decoupled: AdamW. beta = (0.9, 0.999), eps = 1e-8. applies: undefined, or [] float32; if it is 0,
+// nothing is updated and no step is counted.
 void AdamStepAll(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
                  const std::vector<at::Tensor>& exp_avgs, const std::vector<at::Tensor>& exp_avg_sqs, at::Tensor& step,
                  const at::Tensor& learning_rate, at::ArrayRef<double> weight_decays, bool decoupled,
                  const at::Tensor& applies = {});
 
-// A gradient for few rows of a table. Row rows[m] has the sum of parts[places[p]] for p in [offsets[m], offsets[m +
-// 1]); one thread makes each row once, in the order of its places. Other rows have no gradient.
+// A gradient for a few rows of a table. The gradient of table row rows[m] is the sum of parts[places[p]] for p in
+// [offsets[m], offsets[m + 1]). One thread computes each row, in the order of its places. All other rows have no
+// gradient.
 struct RowGradient {
-  at::Tensor rows;     // [M] int64, distinct; padding, whose ranges are empty, repeats one of them
+  at::Tensor rows;     // [M] int64, distinct; padding entries repeat one of the rows and have empty ranges
   at::Tensor offsets;  // [M + 1] int64
-  at::Tensor places;   // [P] int64; beyond the last offset any
-  at::Tensor parts;    // [P, D], as the table
-  at::Tensor nodes;    // [P] int64: the row that each part is of; a part that is in no row's range is 0
+  at::Tensor places;   // [P] int64; any values beyond the last offset
+  at::Tensor parts;    // [P, D], of the table's type
+  at::Tensor nodes;    // [P] int64: the table row that each part belongs to; a part in no row's range is 0
 };
 
-// [rows of the table, D]
+// Returns the gradient as a dense [table_rows, D].
 at::Tensor DenseGradient(const RowGradient& gradient, int64_t table_rows);
 
-// The learning rate of the update after `step` updates of `epochs` with `steps_per_epoch` each: warm-up, then the
-// schedule. Under kPlateau `options.learning_rate` is the rate that it has fallen to.
+// Returns the learning rate for the update that follows `step` updates, in a job of `epochs` with `steps_per_epoch`
+// updates each: first the warm-up, then the schedule. Under kPlateau `options.learning_rate` is the rate after all
+// reductions so far.
 double LearningRateAt(const spec::OptimizerOptions& options, int64_t step, int64_t steps_per_epoch, int64_t epochs);
 
-// Gradients scaled down so that their norm over all of them is at most `max_norm`, as torch.nn.utils.clip_grad_norm_
-// but without reading the norm back to the host. Source: Pascanu et al. 2013.
+// Returns the gradients, scaled down so that the norm over all of them is at most `max_norm`. Does what
+// torch.nn.utils.clip_grad_norm_ does, without reading the norm back to the host. Source: Pascanu et al. 2013.
 std::vector<at::Tensor> ClipGradientNorm(const std::vector<at::Tensor>& gradients, double max_norm);
 
-// The type of the learning rate's tensor, which the device's fused kernel decides. CUDA's kernel reads a float32
-// through a pointer and refuses any other type; MPS has no float64; the CPU's kernel reads a double.
+// Returns the type of the learning rate's tensor, which depends on the device's fused kernel. CUDA's kernel reads a
+// float32 through a pointer and refuses any other type. MPS has no float64. The CPU's kernel reads a double.
 c10::ScalarType LearningRateType(c10::DeviceType device);
 
 // Threads: the device thread. Borrows the parameters' storage.
@@ -56,15 +59,15 @@ class Optimizer {
  public:
   Optimizer(const spec::OptimizerOptions& options, const std::vector<NamedTensor>& parameters);
 
-  // One update. `gradients`: one for each parameter, in their order and of their shapes; scaled down first where
-  // max_grad_norm says so. With accumulate_steps above 1: the update is made where a group ends, by the mean of the
-  // group's gradients.
+  // Makes one update. `gradients` has one tensor for each parameter, in the order of the parameters and of the same
+  // shapes. If max_grad_norm is set, the gradients are clipped first. With accumulate_steps above 1, the update is
+  // made at the end of a group, with the mean of the group's gradients.
   void Step(std::vector<at::Tensor> gradients);
-  // Makes one update from a gradient of few rows of the one parameter. kSparseAdam updates those rows alone; others act
-  // as Step does with 0 elsewhere.
+  // Makes one update from a gradient for a few rows of the only parameter. kSparseAdam updates those rows alone. The
+  // other algorithms act as Step does, with gradient 0 for all other rows.
   void StepRows(const RowGradient& gradient);
-  // Called in place of Step for a batch that is not to count. If the batch ends a group, the update is the mean of the
-  // group's other batches. Waits for the device if accumulate_steps is above 1.
+  // Takes the place of Step for a batch that must not count. If the batch ends a group, the group's other batches
+  // make the update with their mean. Waits for the device if accumulate_steps is above 1.
   void SkipBatch();
   // Ends a group without an update.
   void DropGroup();
@@ -73,21 +76,22 @@ class Optimizer {
   double learning_rate() const;
   // Takes effect at the next Step, captured or not.
   void SetLearningRate(double learning_rate);
-  // Sets whether the next Step is the last one of a group of batches; takes effect as the learning rate does. It means
-  // nothing where accumulate_steps is 1.
+  // Sets whether the next Step is the last one of a group of batches. It takes effect as SetLearningRate does, and
+  // has no effect if accumulate_steps is 1.
   void SetEndsGroup(bool ends);
-  // Puts second moments where an update is in proportion to its gradient, whatever the size of that: a gradient that is
-  // rounding alone then moves no parameter by more than rounding. For a comparison of two runs of a step, not for
-  // training. Does nothing where there are no second moments.
+  // Sets second moments to a value with which each update is proportional to its gradient, however small the
+  // gradient. A gradient that is only rounding error then moves a parameter by no more than rounding error. Meant for
+  // comparing two runs of a step, not for training. Does nothing if there are no second moments.
   void MakeUpdatesProportional();
-  // Running averages of the parameters after each update, in their order. The first update sets them to the parameters;
-  // after that average += (1 - ema_decay) * (parameter - average). Empty if ema_decay is 0.
+  // Running averages of the parameters after each update, in the order of the parameters. The first update sets them
+  // to the parameters; after that, average += (1 - ema_decay) * (parameter - average). Empty if ema_decay is 0.
   const std::vector<at::Tensor>& averages() const { return averages_; }
-  // Returns whether there was an update, before which they have no meaning. Waits for the device.
+  // Returns whether an update was made. Before the first update the averages have no meaning. Waits for the device.
   bool has_averages() const { return !averages_.empty() && step_.item().toDouble() > 0; }
-  // Moments ("exp_avg.NAME", "exp_avg_sq.NAME"), or SGD's "momentum.NAME", the number of updates ("step") and the
-  // learning rate ("learning_rate"). Where there are some: averages ("average.NAME"); for the group so far the sums of
-  // gradients ("gradient_sum.NAME"), the batches ("group_batches"), and whether it ends ("ends_group").
+  // Holds the moments ("exp_avg.NAME" and "exp_avg_sq.NAME", or SGD's "momentum.NAME"), the number of updates
+  // ("step") and the learning rate ("learning_rate"). With ema_decay it also holds the averages ("average.NAME").
+  // With accumulate_steps it holds the current group: the sums of gradients ("gradient_sum.NAME"), the number of
+  // batches ("group_batches") and whether it ends ("ends_group").
   const std::vector<NamedTensor>& state() const { return state_; }
 
  private:
@@ -96,17 +100,17 @@ class Optimizer {
   std::vector<at::Tensor> AddToGroup(const std::vector<at::Tensor>& gradients);
   std::vector<at::Tensor> MeanOfGroup() const;
   void EndGroup();
-  // Does all of a step except adding gradients up.
+  // Does all of a step except accumulating gradients.
   void Apply(std::vector<at::Tensor> gradients);
   void Update(const std::vector<at::Tensor>& gradients);
-  // Updates the parameters at these places with PyTorch's kernels, whether a group ends or not.
+  // Updates the parameters at `places` with PyTorch's kernels, whether or not a group ends.
   void UpdateByTorch(const std::vector<at::Tensor>& gradients, const std::vector<size_t>& places, double weight_decay);
   void UpdateElsewhere(const std::vector<at::Tensor>& gradients);
   void Average();
 
   spec::OptimizerOptions options_;
   std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_, momenta_, averages_, gradient_sums_;
-  std::vector<double> weight_decays_;  // of each parameter
+  std::vector<double> weight_decays_;  // one for each parameter
   at::Tensor step_, learning_rate_, group_batches_, ends_group_;
   std::vector<NamedTensor> state_;
 };

@@ -57,18 +57,18 @@ std::optional<at::ScalarType> ParseType(std::string_view name) {
   return std::nullopt;
 }
 
-// A tensor as the header has it.
+// A tensor as the header describes it.
 struct Entry {
   std::string name;
   at::ScalarType type = at::kFloat;
   std::vector<int64_t> shape;
-  uint64_t begin = 0, end = 0;  // of its bytes in the body
+  uint64_t begin = 0, end = 0;  // range of its bytes in the body
 };
 
 absl::Status Lost(std::string_view what) { return absl::DataLossError(absl::StrCat("safetensors: ", AbslView(what))); }
 
-// " [1,2]" of a short list of numbers, else nothing: dump() calls itself for each level of a nested list, and a file of
-// a million levels would exhaust the stack.
+// Returns a short list of numbers as " [1,2]", and an empty string for anything else. dump() recurses for each level
+// of nesting, and a file with a million levels would exhaust the stack.
 std::string Shown(const json& list) {
   constexpr size_t kMost = 16;
   const bool is_plain =
@@ -76,7 +76,7 @@ std::string Shown(const json& list) {
   return is_plain ? absl::StrCat(" ", list.dump()) : "";
 }
 
-// A text of the file, in one line and not too long.
+// Returns a text from the file in one line, escaped and truncated.
 std::string ShownText(const std::string& text) {
   constexpr size_t kMost = 100;
   return absl::StrCat(absl::CHexEscape(text.substr(0, kMost)), text.size() > kMost ? "..." : "");
@@ -95,7 +95,7 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& entry, size
         absl::StrCat(shown, ": dtype \"", ShownText(entry["dtype"].get<std::string>()), "\"; accepted: ", TypeNames()));
   }
   Entry tensor{.name = name, .type = *type, .shape = {}};
-  // Strides are products of sizes, with 1 in place of 0.
+  // `strides` is the product of the sizes, where a size of 0 counts as 1.
   int64_t values = 1, strides = 1;
   for (const json& size : entry["shape"]) {
     if (!size.is_number_unsigned() || std::cmp_greater(size.get<uint64_t>(), std::numeric_limits<int64_t>::max()) ||
@@ -121,8 +121,9 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& entry, size
   return tensor;
 }
 
-// As the format has it: side by side, from the first byte to the last. Else a header that is off by a byte shows every
-// number shifted, and one of many tensors in one place would take many times the file's memory. Sorted by place.
+// Errors: DataLoss unless the tensors lie side by side from the first byte to the last, as the format demands.
+// Otherwise a header that is off by one byte would show every number shifted. Many tensors in one place would take
+// many times the file's memory. `entries` is sorted by position.
 absl::Status CheckCovered(const std::vector<Entry>& entries, size_t body_bytes) {
   uint64_t covered = 0;
   for (const Entry& e : entries) {
@@ -152,7 +153,7 @@ std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
     offset += bytes;
   }
   std::string json = header.dump();
-  json.resize((json.size() + 7) / 8 * 8, ' ');  // data begins 8-byte aligned
+  json.resize((json.size() + 7) / 8 * 8, ' ');  // aligns the data to 8 bytes
   const uint64_t length = json.size();
   std::string out;
   out.reserve(sizeof(length) + json.size() + offset);
@@ -185,7 +186,7 @@ absl::StatusOr<SafetensorsFile> DecodeSafetensors(std::string_view data) {
   if (data.size() < sizeof(length)) return Lost(absl::StrCat(data.size(), " bytes are no header"));
   std::memcpy(&length, data.data(), sizeof(length));
   if (length > data.size() - sizeof(length)) return Lost(absl::StrCat("header length ", length, " is past the end"));
-  // ordered_json would look through all names before for each one.
+  // ordered_json would search all earlier names for each new one.
   const json header = json::parse(data.substr(sizeof(length), length), nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return Lost("the header is not a JSON object");
   const std::string_view body = data.substr(sizeof(length) + length);

@@ -1,4 +1,4 @@
-// Weights as safetensors: the format that PyTorch's and PyG's users load.
+// Reads and writes weights as safetensors, the format that users of PyTorch and PyG load.
 // Source: the safetensors format description (8-byte little-endian header length, JSON header, row-major data).
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace permafrost::nn {
 
-// A whole file. float32, float64 and int64 tensors on any device; names unique.
+// Returns the bytes of a whole file. Tensors are float32, float64 or int64, on any device; names are unique.
 std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
                               const std::map<std::string, std::string>& metadata);
 
@@ -20,9 +20,9 @@ struct SafetensorsFile {
   std::vector<NamedTensor> tensors;  // on the CPU, in the order of their bytes
   std::map<std::string, std::string> metadata;
 };
-// The metadata alone; empty where the header does not add up.
+// Returns the metadata alone; empty if the header is inconsistent.
 std::map<std::string, std::string> ReadSafetensorsMetadata(std::string_view data);
-// Errors: DataLoss naming the field that does not add up.
+// Errors: DataLoss that names the inconsistent field.
 absl::StatusOr<SafetensorsFile> DecodeSafetensors(std::string_view data);
 
 }  // namespace permafrost::nn

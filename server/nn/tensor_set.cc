@@ -29,7 +29,7 @@ bool IsPrefix(const std::string& prefix, const std::string& name) {
          (name.size() == prefix.size() || prefix.back() == '.' || name[prefix.size()] == '.');
 }
 
-// "convs.0" of "convs.0.lin_l.weight", "head" of "head.weight": what a user would name.
+// Returns the prefix that a user would name: "convs.0" for "convs.0.lin_l.weight", "head" for "head.weight".
 std::string StemOf(const std::string& name) {
   const size_t dot = name.find('.');
   if (dot == std::string::npos) return name;
@@ -37,7 +37,7 @@ std::string StemOf(const std::string& name) {
   return name.substr(0, next != dot + 1 && next != std::string::npos && name[next] == '.' ? next : dot);
 }
 
-// The first ones.
+// Lists the first kMost names, and the number of the others.
 std::string Some(const std::set<std::string>& names) {
   constexpr size_t kMost = 12;
   std::string text;
@@ -151,7 +151,7 @@ Tensor Linear::operator()(const Tensor& x) const { return LinearRows(x, weight, 
 WeightMaker::WeightMaker(uint64_t seed, at::Device device, TensorSet& tensors)
     : device_(device), generator_(at::make_generator<at::CPUGeneratorImpl>(seed)), tensors_(tensors) {}
 
-// draw: fills a tensor on the CPU.
+// draw(tensor) fills a CPU tensor and returns it.
 template <class Draw>
 Tensor WeightMaker::Drawn(std::string name, at::IntArrayRef sizes, const Draw& draw) {
   Tensor value = at::empty(sizes, at::TensorOptions(at::kFloat).device(device_.is_meta() ? device_ : at::kCPU));

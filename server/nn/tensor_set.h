@@ -21,31 +21,31 @@ struct NamedTensor {
 
 class TensorSet {
  public:
-  // Returns the tensor stored. Parameters require gradients, buffers do not.
+  // Returns the stored tensor. Parameters require gradients; buffers do not.
   at::Tensor AddParameter(std::string name, at::Tensor value);
   at::Tensor AddBuffer(std::string name, at::Tensor value);
-  // A parameter that counts as one, and is fixed from the beginning.
+  // Adds a parameter that is fixed from the beginning. It still counts as a parameter.
   at::Tensor AddFixedParameter(std::string name, at::Tensor value);
-  // A tensor that a step reads and that never changes: it is neither saved nor loaded, nor among All().
+  // Adds a tensor that a step reads and that never changes. It is neither saved nor loaded, and All() leaves it out.
   void AddConstant(std::string name, at::Tensor value) { constants_.push_back({std::move(name), std::move(value)}); }
 
-  // Parameters whose names begin with one of `prefixes`, up to a dot or their end, are buffers from now on: they get no
-  // gradient, and are saved and loaded by name as before. Errors: InvalidArgument for a prefix of no parameter, naming
-  // prefixes that there are, and where no parameter is left; nothing is changed then.
+  // Turns parameters into buffers if their names begin with one of `prefixes`, up to a dot or the end of the name.
+  // They get no gradient, and are saved and loaded by name as before. Errors: InvalidArgument if a prefix matches no
+  // parameter (the message names existing prefixes), or if no parameter is left to train; then nothing changes.
   absl::Status Fix(const std::vector<std::string>& prefixes);
 
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
   const std::vector<NamedTensor>& constants() const { return constants_; }
-  // Parameters, then buffers.
+  // Returns parameters first, then buffers.
   std::vector<NamedTensor> All() const;
   // The number of parameters that are fixed.
   int64_t fixed_parameters() const { return fixed_; }
-  // Counts the fixed ones too.
+  // Includes the fixed parameters.
   int64_t num_parameter_values() const;
 
-  // Copies values in by name. Errors: InvalidArgument naming the first tensor that is missing, unknown, or of another
-  // shape or type.
+  // Copies values in by name. Errors: InvalidArgument that names the first tensor that is missing, unknown, or of
+  // another shape or type.
   absl::Status CopyFrom(const std::vector<NamedTensor>& values);
 
  private:
@@ -53,11 +53,11 @@ class TensorSet {
   int64_t fixed_ = 0, fixed_values_ = 0;
 };
 
-// Deep copies on the same device.
+// Returns deep copies on the same device.
 std::vector<NamedTensor> Clone(const std::vector<NamedTensor>& tensors);
-// Copies `from` into `to`, equal in number, order and shape.
+// Copies `from` into `to`; both have the same number, order and shapes.
 void CopyInto(const std::vector<NamedTensor>& from, const std::vector<NamedTensor>& to);
-// Copies values in by name into existing tensors. Errors as TensorSet::CopyFrom.
+// Copies values in by name into existing tensors. Errors: same as TensorSet::CopyFrom.
 absl::Status CopyByName(const std::vector<NamedTensor>& from, const std::vector<NamedTensor>& to);
 
 struct Linear {
@@ -65,21 +65,21 @@ struct Linear {
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-// Makes a model's tensors: drawn on the CPU from one generator in the order of the calls (equal on every device), then
-// moved.
+// Makes the tensors of a model. It draws them on the CPU from one generator, in the order of the calls, and then
+// moves them. So they are equal on every device.
 class WeightMaker {
  public:
-  // `tensors` must outlive the maker. device kMeta: nothing is drawn.
+  // `tensors` must outlive the maker. On device kMeta nothing is drawn.
   WeightMaker(uint64_t seed, at::Device device, TensorSet& tensors);
 
-  // Parameters. Uniform: in -bound..bound.
+  // Each of the following makes a parameter. Uniform draws from -bound..bound.
   at::Tensor Uniform(std::string name, at::IntArrayRef sizes, double bound);
   at::Tensor Filled(std::string name, at::IntArrayRef sizes, double value);
   // Draws uniformly with bound sqrt(6 / (in + out)). Source: Glorot and Bengio 2010, as PyG's `glorot`.
   at::Tensor Glorot(std::string name, at::IntArrayRef sizes, int64_t in, int64_t out);
-  // Draws weights with mean 0 and deviation 1, as torch.nn.Embedding does.
+  // Draws weights with mean 0 and standard deviation 1, as torch.nn.Embedding does.
   at::Tensor Normal(std::string name, at::IntArrayRef sizes);
-  // NAME.weight and NAME.bias with the defaults of torch.nn.Linear.
+  // Makes NAME.weight and NAME.bias with the defaults of torch.nn.Linear.
   Linear MakeLinear(const std::string& name, int64_t in, int64_t out);
   at::Tensor Buffer(std::string name, at::IntArrayRef sizes, double value, at::ScalarType type = at::kFloat);
 

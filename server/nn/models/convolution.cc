@@ -1,5 +1,5 @@
-// The kinds of convolutions, what they share, and those that are a sum, a mean or a largest value over neighbours: GCN,
-// GraphSAGE, GIN and GINE. Attention has a file of its own, gatv2.cc.
+// The kinds of convolutions, what they share, and those that take a sum, a mean or a maximum over neighbours: GCN,
+// GraphSAGE, GIN and GINE. Attention is in gatv2.cc.
 #include "nn/models/convolution.h"
 
 #include <ATen/ATen.h>
@@ -49,7 +49,7 @@ Tensor MultiplyRows(const InputRows& rows, const Tensor& weight) {
 InputRows FirstRows(const InputRows& rows, int64_t count) {
   InputRows first = rows;
   if (rows.dense.defined()) {
-    // A part of all rows would cost their gradient a copy.
+    // Narrowing to all rows would only cost a copy in the backward pass.
     if (count < rows.dense.size(0)) first.dense = rows.dense.narrow(0, 0, count);
   } else {
     first.feature_offsets = rows.feature_offsets.narrow(0, 0, count + 1);
@@ -66,27 +66,26 @@ Tensor Activate(const Tensor& x, const ConvActivation& activation) {
 
 namespace {
 
-// Returns the same rows, dense, in the weight's type.
+// Returns the rows as a dense tensor; sparse rows become dense in the weight's type.
 Tensor DenseRows(const InputRows& rows, const Tensor& weight) {
   if (rows.dense.defined()) return rows.dense;
   return DenseOfSparse(rows.feature_offsets, rows.feature_columns, rows.feature_values, weight.size(1),
                        weight.scalar_type());
 }
 
-// Returns whether rows are aggregated before they are multiplied by the weight. They are where that leaves fewer rows
-// to multiply, or narrower rows to gather; sparse rows are always multiplied first.
+// Returns whether rows are aggregated before they are multiplied by the weight. This pays if it leaves fewer rows to
+// multiply or narrower rows to gather. Sparse rows are always multiplied first.
 bool AggregatesFirst(const InputRows& in, const ConvEdges& edges, const Tensor& weight) {
   if (!in.dense.defined()) return false;
   return !edges.offsets.defined() || edges.offsets.size(0) - 1 < in.dense.size(0) || weight.size(1) <= weight.size(0);
 }
 
-// Returns the cost of a convolution that multiplies with `weights` matrices [out, in] as GraphConv does.
-// It is counted from GraphConv. Autograd saves what the layer multiplies, and its output. The backward holds three
-// gradients: that of the output, of what was multiplied (with its packed copy), and, twice, of the input. It also holds
-// the weights' gradients by chunk.
+// Returns the cost of a convolution that multiplies by `weights` matrices [out, in] as GraphConv does. Autograd saves
+// the layer's output and the rows that it multiplies. The backward pass holds the gradients of the output, of the
+// multiplied rows (with a packed copy) and, twice, of the input. It also holds each chunk's gradients of the weights.
 ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights) {
   const auto in = static_cast<double>(shape.in), out = static_cast<double>(shape.out);
-  // The columns that weights multiply: those of the sums, and with a second weight the rows' own too.
+  // The columns that the weights multiply: those of the sums and, with a second weight, those of the rows themselves.
   const bool aggregates_first = in <= out || rows.targets < rows.sources;
   const double multiplied = aggregates_first ? weights * in : 0;
   const double of_input = rows.first ? rows.sources * std::min(in, out) : 3 * rows.sources * in;
@@ -101,15 +100,16 @@ ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights
 }  // namespace
 
 // GCN: h_i' = W sum over edges (j, i) and the self-loop (i, i) of w_ji / sqrt(d_j d_i) h_j + b, where d is the degree
-// with the self-loop. Source: Kipf and Welling 2017, "Semi-supervised classification with graph convolutional
-// networks", as PyG's GCNConv: a self-loop that is there keeps its weight, the others get 1.
+// including the self-loop. Existing self-loops keep their weight; missing ones are added with weight 1.
+// Source: Kipf and Welling 2017, "Semi-supervised classification with graph convolutional networks", as PyG's
+// GCNConv.
 
 namespace {
 
 // Threads: the device thread.
 class Gcn final : public Convolution {
  public:
-  // Weights are drawn with PyG's initialisers: Glorot, bias 0.
+  // Draws weights with PyG's initialisers: Glorot, and 0 for the bias.
   Gcn(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
                             at::ScalarType type, bool edge_rows);
@@ -124,14 +124,14 @@ class Gcn final : public Convolution {
   Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
 
  private:
-  // Returns true if Project passes the input on as it is, because the input is no wider than the product.
+  // Returns true if Project returns its input unchanged, because the input is no wider than the product.
   bool ProjectsNothing() const { return in_ <= out_; }
 
   int64_t in_, out_;
   Tensor bias_, weight_;
 };
 
-// The in-edges of rows first_row, first_row + 1, ... among all rows.
+// The in-edges of rows first_row, first_row + 1, ... of the graph.
 struct InEdges {
   InEdges(int64_t first_row, Tensor offsets_in, Tensor sources_in, const Tensor& weights_in, at::ScalarType type)
       : offsets(std::move(offsets_in)),
@@ -140,7 +140,7 @@ struct InEdges {
         options(offsets.options().dtype(type)),
         is_self_loop(sources.eq(SegmentOfEntry(offsets, sources.size(0)) + first_row)) {}
 
-  // [rows] sum of a value for each edge.
+  // Returns [rows]: for each row, the sum of a value of its edges.
   Tensor Sum(const Tensor& of_edge) const {
     const Tensor places = at::arange(sources.size(0), sources.options());
     return SegmentSum(of_edge.unsqueeze(1), offsets, places, Tensor()).squeeze(1);
@@ -148,19 +148,19 @@ struct InEdges {
   Tensor Zero() const { return at::zeros({}, options); }
   Tensor Ones() const { return weights.defined() ? weights : at::ones({sources.size(0)}, options); }
 
-  // Returns [rows]: the factor of the self-loop that every row has or is given. Each row counts 1, and each self-loop
-  // that is there adds its weight less 1: one self-loop counts as its weight. Undefined: 1 for each.
+  // Returns [rows]: the weight of each row's self-loop. A row without one counts 1. Each existing self-loop adds its
+  // weight less 1, so that a single one counts exactly its weight. Undefined: 1 for each row.
   Tensor SelfLoops() const {
     if (!weights.defined()) return {};
     return Sum(at::where(is_self_loop, weights - 1, Zero())) + 1;
   }
-  // [rows] degree^-1/2.
+  // Returns [rows]: degree^-1/2, or 0 if the degree is not positive.
   Tensor InverseSqrtDegrees() const {
     const Tensor degrees = Sum(Ones() - is_self_loop.to(options.dtype())) + 1;
     return at::where(degrees.gt(0), degrees.rsqrt(), Zero());
   }
-  // factors: InverseSqrtDegrees of these rows; of_all: of all rows. Self-loops are added by row, so that their edges
-  // weigh nothing.
+  // factors: InverseSqrtDegrees of these rows; of_all: of all rows. Self-loops are added row by row, so their edges
+  // get weight 0.
   MessageNorm NormOf(const Tensor& factors, const Tensor& of_all) const {
     const Tensor of_source = SelectRows(of_all, sources), loops = SelfLoops();
     return {.weights = at::where(is_self_loop, Zero(), weights.defined() ? of_source * weights : of_source),
@@ -173,7 +173,7 @@ struct InEdges {
   Tensor is_self_loop;
 };
 
-// [rows] sums over in-edges and self-loops of rows first_row, first_row + 1, ... of h.
+// Returns [rows]: the sums of h over in-edges and self-loops, for rows first_row, first_row + 1, ...
 Tensor Aggregate(const Tensor& h, int64_t first_row, const Tensor& offsets, const Tensor& sources,
                  const MessageNorm& norm) {
   const int64_t rows = offsets.size(0) - 1;
@@ -191,7 +191,7 @@ MessageNorm Gcn::NormOf(const Tensor& offsets, const Tensor& sources, const Tens
                         at::ScalarType type, bool /*edge_rows*/) {
   const InEdges edges(0, offsets, sources, edge_weights, type);
   const Tensor factors = edges.InverseSqrtDegrees();
-  // Rows beyond have no edge but their self-loop.
+  // Rows beyond the offsets have no edge except their self-loop.
   const Tensor beyond = at::ones({rows - factors.size(0)}, factors.options());
   return edges.NormOf(factors, at::cat({factors, beyond}));
 }
@@ -227,21 +227,21 @@ const ConvolutionKind kGcnConvolution{.architecture = spec::Architecture::kGcn,
                                       .inverse_sqrt_degrees = &Gcn::InverseSqrtDegrees,
                                       .cost = &Gcn::Cost};
 
-// GraphSAGE with the mean or the max aggregator: h_i' = W_l mean over edges (j, i) of h_j + b + W_r h_i, or the
-// elementwise max in the place of the mean, 0 without edges.
-// Source: Hamilton et al. 2017, "Inductive representation learning on large graphs", as PyG's SAGEConv(aggr="mean") and
-// SAGEConv(aggr="max").
+// GraphSAGE: h_i' = W_l mean over edges (j, i) of h_j + b + W_r h_i. The max aggregator replaces the mean by the
+// elementwise max, which is 0 without edges.
+// Source: Hamilton et al. 2017, "Inductive representation learning on large graphs", as PyG's SAGEConv(aggr="mean")
+// and SAGEConv(aggr="max").
 
 namespace {
 
-// GraphSAGE with the mean of neighbours. Threads: the device thread.
+// GraphSAGE with the mean aggregator. Threads: the device thread.
 class Sage final : public Convolution {
  public:
-  // Draws weights with PyG's initialisers: uniform +-1/sqrt(in), as torch.nn.Linear.
+  // Draws weights with PyG's initialisers: uniform in +-1/sqrt(in), as torch.nn.Linear.
   Sage(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
                             at::ScalarType type, bool edge_rows);
-  // This, or what the shape's aggregation asks for.
+  // Makes a Sage, or a SageMax if the shape's aggregation is kMax.
   static std::unique_ptr<Convolution> Make(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
 
@@ -251,32 +251,32 @@ class Sage final : public Convolution {
   Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
 
  private:
-  // Returns true if Project passes the input on as it is, because the input is no wider than both products side by
+  // Returns true if Project returns its input unchanged, because the input is no wider than both products side by
   // side.
   bool ProjectsNothing() const { return in_ <= 2 * out_; }
 
   int64_t in_, out_;
-  Linear left_;   // of the neighbours' mean
-  Tensor right_;  // of the row itself
+  Linear left_;   // for the neighbours' mean
+  Tensor right_;  // for the row itself
 };
 
-// GraphSAGE with the max of neighbours. Threads: the device thread.
+// GraphSAGE with the max aggregator. Threads: the device thread.
 class SageMax final : public Convolution {
  public:
-  // Weights are drawn, and named, as Sage's.
+  // Draws and names weights as Sage does.
   SageMax(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
 
   Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
-  // Rows go as they are: their largest values come before any product.
+  // Returns the rows unchanged: the max over neighbours comes before any product.
   Tensor Project(const LayerWiseModel::InputRows& rows) const override { return DenseRows(rows, left_.weight); }
   int64_t projected_width() const override { return in_; }
   Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
 
  private:
   int64_t in_;
-  Linear left_;   // of the neighbours' largest values
-  Tensor right_;  // of the row itself
+  Linear left_;   // for the neighbours' maximum
+  Tensor right_;  // for the row itself
 };
 
 Sage::Sage(WeightMaker& weights, const std::string& name, const ConvShape& shape)
@@ -331,8 +331,8 @@ SageMax::SageMax(WeightMaker& weights, const std::string& name, const ConvShape&
       left_(weights.MakeLinear(name + ".lin_l", in_, shape.out)),
       right_(weights.Uniform(name + ".lin_r.weight", {shape.out, in_}, 1 / std::sqrt(static_cast<double>(in_)))) {}
 
-// Autograd saves the rows, their largest values and the output; while it runs back, gradients of all three and the
-// shares of equal ones are there. The plain operators gather a row for each edge as well.
+// Autograd saves the rows, their maxima and the output. The backward pass holds the gradients of all three, and the
+// shares of equal maxima. The plain operators also gather a row for each edge, which is not counted.
 ConvCost SageMax::Cost(const ConvShape& shape, const ConvRows& rows) {
   const auto in = static_cast<double>(shape.in), out = static_cast<double>(shape.out);
   return {.parameters = 2 * in * out + out,
@@ -359,7 +359,7 @@ const ConvolutionKind kSageConvolution{.architecture = spec::Architecture::kSage
                                        .inverse_sqrt_degrees = nullptr,
                                        .cost = &Sage::Cost};
 
-// GIN, and GINE of one large graph, whose messages read the rows of edges.
+// GIN, and GINE for one large graph, whose messages read the edge rows.
 //   GIN:  h_i' = mlp(h_i + sum over edges (j, i) of h_j)
 //   GINE: h_i' = mlp(h_i + sum over edges (j, i) of relu(h_j + lin(e_ji)))
 // Sources: Xu et al. 2019, "How powerful are graph neural networks?", as PyG's GINConv with eps = 0; Hu et al. 2020,
@@ -370,7 +370,7 @@ namespace {
 // Threads: the device thread.
 class Gin final : public Convolution {
  public:
-  // The MLP has one hidden layer as wide as the output. Weights are drawn as torch.nn.Linear's.
+  // The MLP has one hidden layer as wide as the output. Weights are drawn as in torch.nn.Linear.
   Gin(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
                             at::ScalarType type, bool edge_rows);
@@ -391,15 +391,15 @@ class Gin final : public Convolution {
 // Threads: the device thread.
 class Gine final : public Convolution {
  public:
-  // The MLP is Gin's, as its names are; `lin` maps a row of an edge to the channels of a node. Weights are drawn as
-  // torch.nn.Linear's.
+  // The MLP has the shape and the names of Gin's. `lin` maps an edge row to the channels of a node. Weights are drawn
+  // as in torch.nn.Linear.
   Gine(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
                             at::ScalarType type, bool edge_rows);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
 
   Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
-  // Rows go as they are: ReLU comes before any product.
+  // Returns the rows unchanged: ReLU comes before any product.
   Tensor Project(const LayerWiseModel::InputRows& rows) const override { return DenseRows(rows, first_.weight); }
   int64_t projected_width() const override { return in_; }
   Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
@@ -411,7 +411,7 @@ class Gine final : public Convolution {
 
 Gin::Gin(WeightMaker& weights, const std::string& name, const ConvShape& shape) : in_(shape.in), out_(shape.out) {
   const GinNames names = GinNamesOf(shape);
-  // GINConv keeps eps as a buffer when it is not trained; it is 0 and takes no part in the sum.
+  // GINConv keeps an untrained eps as a buffer. It is 0, and takes no part in the sum.
   weights.Buffer(name + ".eps", {1}, 0);
   first_ = weights.MakeLinear(name + names.first, in_, out_);
   second_ = weights.MakeLinear(name + names.second, out_, out_);
@@ -456,7 +456,7 @@ Tensor Gin::Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk)
 
 Gine::Gine(WeightMaker& weights, const std::string& name, const ConvShape& shape) : in_(shape.in) {
   const GinNames names = GinNamesOf(shape);
-  // GINEConv keeps eps as a buffer when it is not trained; it is 0 and takes no part in the sum.
+  // GINEConv keeps an untrained eps as a buffer. It is 0, and takes no part in the sum.
   weights.Buffer(name + ".eps", {1}, 0);
   first_ = weights.MakeLinear(name + names.first, in_, shape.out);
   second_ = weights.MakeLinear(name + names.second, shape.out, shape.out);
@@ -468,8 +468,9 @@ MessageNorm Gine::NormOf(const Tensor& /*offsets*/, const Tensor& /*sources*/, c
   return {};
 }
 
-// Kept: the edges' rows, the sums and what the MLP makes of them. Back: gradients of all of these, those of the sums as
-// long as the input (nn/ops/gine_layer.h). The plain operators make messages of rows as many as the edges.
+// Autograd saves the edge rows, the sums, and what the MLP makes of the sums. The backward pass holds the gradients
+// of all of these; the gradient of the sums has as many rows as the input (nn/ops/gine_layer.h). The plain operators
+// also make a message for each edge.
 ConvCost Gine::Cost(const ConvShape& shape, const ConvRows& rows) {
   const auto in = static_cast<double>(shape.in), edge = static_cast<double>(shape.edge_channels);
   ConvShape first = shape, second = shape;

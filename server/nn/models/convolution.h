@@ -1,4 +1,4 @@
-// Convolutions: what the models of a graph's nodes and of sets of graphs are stacked of, one for each architecture.
+// Convolutions, of which the models of nodes and of sets of graphs are stacked. There is one for each architecture.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,11 +16,11 @@ namespace permafrost::nn {
 // The shape of one layer.
 struct ConvShape {
   int64_t in = 0, out = 0;    // channels of a row
-  int64_t heads = 1;          // of attention
-  bool joins_heads = true;    // out is all heads side by side, else their mean
-  int64_t edge_channels = 0;  // of a row of each edge, which attention and GINE read; 0: without
+  int64_t heads = 1;          // attention heads
+  bool joins_heads = true;    // true: `out` is all heads side by side; false: it is their mean
+  int64_t edge_channels = 0;  // columns of an edge row, which attention and GINE read; 0: they read none
   spec::Aggregation aggregation = spec::Aggregation::kMean;
-  bool of_nodes = true;  // named as the modules of torch_geometric.nn.models, else as a Sequential in the convolution
+  bool of_nodes = true;  // parameters are named as in torch_geometric.nn.models; false: as in a Sequential
 };
 
 // Names of the linear maps of GIN's and GINE's MLP within a convolution.
@@ -31,8 +31,8 @@ constexpr GinNames GinNamesOf(const ConvShape& shape) {
   return shape.of_nodes ? GinNames{".nn.lins.0", ".nn.lins.1"} : GinNames{".nn.0", ".nn.2"};
 }
 
-// The factors that a convolution multiplies messages with, equal in all layers of a block: ConvEdges of
-// nn/ops/graph_conv.h. Undefined where it does not.
+// The factors of messages, equal in all layers of a block (see ConvEdges in nn/ops/graph_conv.h). A factor that the
+// convolution does not use is undefined.
 struct MessageNorm {
   at::Tensor weights;  // [E]
   at::Tensor self;     // [rows with in-edges]
@@ -40,31 +40,33 @@ struct MessageNorm {
 };
 
 struct ConvCall {
-  ConvEdges edges;       // offsets undefined: the sums are made already, in the rows
-  at::Tensor edge_rows;  // [E, edge_channels] or undefined; with codes [codes, edge_channels]
-  at::Tensor edge_code;  // [E] int32 row of each edge among them; undefined: its own place
+  ConvEdges edges;       // offsets undefined: the rows already hold the sums
+  at::Tensor edge_rows;  // [E, edge_channels], or [codes, edge_channels] with edge_code; or undefined
+  at::Tensor edge_code;  // [E] int32, the row of each edge in edge_rows; undefined: edge e has row e
   ConvActivation activation;
-  double attention_p = 0;  // of attention's dropout
+  double attention_p = 0;  // dropout probability of the attention
 };
 
 // Threads: the device thread. Its tensors are the model's.
 class Convolution {
  public:
   virtual ~Convolution() = default;
-  // [targets, out], with the activation. targets: rows of `edges`, or, where its offsets are undefined, of `in`.
+  // Returns [targets, out], after the activation. `targets` is the number of rows of `edges`, or of `in` if the
+  // offsets are undefined.
   virtual at::Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const = 0;
-  // Layer by layer, as LayerWiseModel: Combine is without ReLU, and the chunk's edge_features are ConvCall's edge_rows.
+  // Layer-wise inference, as in LayerWiseModel. Combine applies no ReLU, and takes ConvCall's edge_rows in the
+  // chunk's edge_features.
   virtual at::Tensor Project(const LayerWiseModel::InputRows& rows) const = 0;
   virtual int64_t projected_width() const = 0;
   virtual at::Tensor Combine(const at::Tensor& projected, const LayerWiseModel::Chunk& chunk) const = 0;
 };
 
-// Values (4 bytes each) of one layer in training: its parameters, what is kept for the backward pass, and what the
-// backward pass makes while it is in this layer.
+// Counts of values (4 bytes each) of one layer in training: its parameters, what it saves for the backward pass, and
+// what the backward pass allocates while it is in this layer.
 struct ConvCost {
   double parameters = 0, saved = 0, backward = 0;
 };
-// Rows of one layer. first: its input's gradient is not asked for.
+// Row counts of one layer. first: it is the first layer, whose input needs no gradient.
 struct ConvRows {
   double sources = 0, targets = 0, edges = 0;
   bool first = false;
@@ -73,29 +75,29 @@ struct ConvRows {
 struct ConvolutionKind {
   spec::Architecture architecture;
   std::unique_ptr<Convolution> (*make)(WeightMaker& weights, const std::string& name, const ConvShape& shape);
-  // sources: of rows below `rows`; offsets: of those with in-edges. edge_rows: whether there are rows of edges.
+  // `sources` are rows below `rows`, and `offsets` covers the rows with in-edges. edge_rows: whether edges have rows.
   MessageNorm (*norm)(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
                       int64_t rows, at::ScalarType type, bool edge_rows);
-  // As LayerWiseModel::InverseSqrtDegrees; null: the convolution uses no degrees.
+  // Same as LayerWiseModel::InverseSqrtDegrees. Null: the convolution uses no degrees.
   at::Tensor (*inverse_sqrt_degrees)(const LayerWiseModel::Chunk& chunk, at::ScalarType type);
   ConvCost (*cost)(const ConvShape& shape, const ConvRows& rows);
 };
-// All stand in convolution.cc but GATv2's, which is in gatv2.cc.
+// GATv2's is defined in gatv2.cc, all others in convolution.cc.
 extern const ConvolutionKind kSageConvolution, kGcnConvolution, kGinConvolution, kGineConvolution, kGatv2Convolution;
 template <class Conv>
 std::unique_ptr<Convolution> MakeConvolution(WeightMaker& weights, const std::string& name, const ConvShape& shape) {
   return std::make_unique<Conv>(weights, name, shape);
 }
-// Returns the convolution of each architecture. The one of GINE serves one large graph; sets have layers of their own
+// Returns the convolution of each architecture. GINE's serves one large graph; on sets GINE has layers of its own
 // (nn/models/graph_set_model.cc).
 const ConvolutionKind& ConvolutionOf(spec::Architecture architecture);
 
-// Throws c10::Error where the architecture is not of this level.
+// Throws c10::Error if the architecture does not serve this level.
 void CheckLevel(spec::Architecture architecture, spec::ModelLevel level);
 
-// rows * weight^T. weight: [out, in].
+// Returns rows * weight^T. weight: [out, in].
 at::Tensor MultiplyRows(const LayerWiseModel::InputRows& rows, const at::Tensor& weight);
 LayerWiseModel::InputRows FirstRows(const LayerWiseModel::InputRows& rows, int64_t count);
-// Does what GraphConv does after its sum.
+// Applies what GraphConv does after its sum: ReLU and dropout.
 at::Tensor Activate(const at::Tensor& x, const ConvActivation& activation);
 }  // namespace permafrost::nn

@@ -1,5 +1,6 @@
-// GATv2: attention over neighbours and the row itself (nn/ops/gat_attention.h), several heads side by side or, in a
-// last layer, their mean. Source: Brody et al. 2022, "How attentive are graph attention networks?", as PyG's GATv2Conv.
+// GATv2: attention over neighbours and the row itself (nn/ops/gat_attention.h). Heads stand side by side; in a last
+// layer they are averaged.
+// Source: Brody et al. 2022, "How attentive are graph attention networks?", as PyG's GATv2Conv.
 
 #include <ATen/ATen.h>
 
@@ -21,23 +22,23 @@ using at::Tensor;
 // Threads: the device thread.
 class Gatv2 final : public Convolution {
  public:
-  // Weights are drawn with PyG's initialisers: Glorot; biases of the linear maps as torch.nn.Linear's, the last one 0.
+  // Draws weights with PyG's initialisers: Glorot, biases of the linear maps as in torch.nn.Linear, the last bias 0.
   Gatv2(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
                             at::ScalarType type, bool edge_rows);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
 
   Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
-  // [rows of both linear maps, side by side].
+  // Returns the products of both linear maps, side by side.
   Tensor Project(const LayerWiseModel::InputRows& rows) const override;
   int64_t projected_width() const override { return 2 * width_; }
   Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
 
  private:
-  // If the model reads rows of edges, adds those of the edges and of the self-loops to `edges`. rows, code: ConvCall's
-  // of edges. weights: of the edges in the means that stand for self-loops, as NormOf gives them.
+  // If the model reads edge rows, adds the rows of the edges and of the self-loops to `edges`. rows, code: as in
+  // ConvCall. weights: the factors of edges in the means that serve as rows of self-loops, from MeanWeights.
   void AddEdgeRows(const Tensor& rows, const Tensor& code, const Tensor& weights, GatEdges& edges) const;
-  // The heads' mean where they are not joined, and the bias.
+  // Averages the heads if they are not joined, and adds the bias.
   Tensor Finish(const Tensor& attended) const;
 
   ConvShape shape_;
@@ -48,14 +49,14 @@ class Gatv2 final : public Convolution {
 
 int64_t WidthOf(const ConvShape& shape) { return shape.joins_heads ? shape.out : shape.heads * shape.out; }
 
-// Returns [entries]: the weight of each edge's row in the mean over its target's edges. The weight is 1 / the number of
-// edges from other rows; an edge from the row itself weighs 0. first_row: the source that is row 0 here.
+// Returns [entries]: the weight of each edge's row in the mean over its target's edges. The weight is 1 / the number
+// of edges from other rows. A self-loop has weight 0. first_row: the source row that target 0 stands for.
 Tensor MeanWeights(const Tensor& offsets, const Tensor& sources, int64_t first_row, at::ScalarType type) {
   const Tensor own = SegmentOfEntry(offsets, sources.size(0));
   const Tensor is_other = 1 - sources.eq(first_row == 0 ? own : own + first_row).to(type);
   const Tensor places = at::arange(sources.size(0), sources.options());
   const Tensor count = SegmentSum(is_other.unsqueeze(1), offsets, places, {}).squeeze(1).clamp_min(1);
-  // Padding edges belong to a row behind the last one.
+  // Padding edges belong to one extra row behind the last.
   return is_other / SelectRows(at::cat({count, at::ones({1}, count.options())}), own);
 }
 
@@ -82,15 +83,15 @@ Gatv2::Gatv2(WeightMaker& weights, const std::string& name, const ConvShape& sha
   if (shape.edge_channels > 0) edge_ = linear(".lin_edge", shape.edge_channels);
 }
 
-// Returns the weights of the means that self-loops read; they are equal in all layers.
+// Returns the weights of the means that self-loops read. They are equal in all layers.
 MessageNorm Gatv2::NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& /*edge_weights*/,
                           int64_t /*rows*/, at::ScalarType type, bool edge_rows) {
   if (!edge_rows) return {};
   return {.weights = MeanWeights(offsets, sources, /*first_row=*/0, type), .self = {}, .scale = {}};
 }
 
-// Kept for the backward: both linear maps' rows, the slots' alpha, the attended rows and what follows; the edges' rows
-// twice (their map, and its mean by row). The backward makes gradients of all of these.
+// Autograd saves the rows of both linear maps, alpha of every slot, and the attended rows with what follows them. It
+// saves the edge rows twice: mapped, and averaged by row. The backward pass makes gradients of all of these.
 ConvCost Gatv2::Cost(const ConvShape& shape, const ConvRows& rows) {
   const auto in = static_cast<double>(shape.in), width = static_cast<double>(WidthOf(shape)),
              out = static_cast<double>(shape.out), heads = static_cast<double>(shape.heads),
@@ -112,7 +113,7 @@ Tensor Gatv2::Finish(const Tensor& attended) const {
 
 void Gatv2::AddEdgeRows(const Tensor& rows, const Tensor& code, const Tensor& weights, GatEdges& edges) const {
   if (!edge_.defined()) return;
-  // Each row of a table is mapped once, and not once for each of its edges.
+  // Maps each row of the table only once, instead of once for each edge.
   const Tensor mapped = LinearRows(rows, edge_);
   edges.rows = code.defined() ? EmbeddingSum(code.to(at::kLong).unsqueeze(1), {mapped}) : mapped;
   edges.self_rows = MeansOfEdges(edges.rows, edges.offsets, weights);
@@ -120,7 +121,8 @@ void Gatv2::AddEdgeRows(const Tensor& rows, const Tensor& code, const Tensor& we
 
 Tensor Gatv2::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const {
   const int64_t targets = call.edges.offsets.size(0) - 1;
-  // Dense rows take one operator, which computes the bias's gradient in the same pass over the rows as the weight's.
+  // Dense rows take one operator. It computes the gradients of the bias and of the weight in the same pass over the
+  // rows.
   const auto linear = [](const LayerWiseModel::InputRows& rows, const Linear& map) {
     const ConvActivation without{.relu = false, .step = {}, .key = {}, .p = 0, .row_keys = {}};
     return rows.dense.defined() ? GraphConv(rows.dense, {}, map.weight, map.bias, {}, without)
@@ -133,7 +135,7 @@ Tensor Gatv2::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) c
                  .rows = {},
                  .self_rows = {}};
   AddEdgeRows(call.edge_rows, call.edge_code, call.edges.weights, edges);
-  // Attention draws dropout masks of its own, apart from those of the layers' outputs.
+  // Attention draws dropout masks of its own, separate from those of the layers' outputs.
   constexpr int64_t kAttentionMasks = 1 << 20;
   const ConvActivation& a = call.activation;
   const Tensor attended = GatAttention(left, right, attention_.view({width_}), edges,

@@ -2,9 +2,9 @@
 //   h = encoding of the nodes' features
 //   h = dropout(relu(norm(convolution(h)))) (+ h)     num_layers times
 //   prediction = mlp(pool(h, or what jumping knowledge makes of all layers))
-// With a virtual node, a row of each graph is added to its nodes before each layer, and changes by what the nodes then
-// are. Source of that: Gilmer et al. 2017 as OGB's GNN_node_Virtualnode. Parameter names are those of the equal PyG
-// module, which stands in client/python/src/permafrost/models/graph_sets.py.
+// With a virtual node, each graph has an extra row. Each layer first adds it to the nodes of its graph; the nodes
+// then update it. Source of that: Gilmer et al. 2017 as OGB's GNN_node_Virtualnode. Parameter names are those of the
+// equal PyG module in client/python/src/permafrost/models/graph_sets.py.
 
 #include <ATen/ATen.h>
 #include <ATen/core/Tensor.h>
@@ -36,25 +36,25 @@ using at::Tensor;
 
 // The tensors that all layers of a batch share.
 struct SetGraph {
-  // source, target and their index; of GINE also its edges' rows.
+  // Source, target and their index; for GINE also the edge rows.
   GineEdges edges;
-  ConvEdges conv;     // of models but GIN and GINE: the same edges with the messages' norm
-  Tensor edge_rows;   // of attention, as ConvCall's; undefined: without
-  Tensor edge_code;   // as ConvCall's
+  ConvEdges conv;     // for models other than GIN and GINE: the same edges with the norm of messages
+  Tensor edge_rows;   // edge rows of attention, as in ConvCall; undefined: there are none
+  Tensor edge_code;   // as in ConvCall
   Tensor real_nodes;  // [1] int64
   Tensor step;        // [1] int64
   Mode mode = Mode::kTrain;
 };
 
-// A layer: convolution, norm, ReLU, dropout. Threads: the device thread. Its tensors are the model's.
+// A layer: convolution, norm, ReLU, dropout. Threads: the device thread. Its tensors belong to the model.
 class SetLayer {
  public:
   virtual ~SetLayer() = default;
-  // x: [N, hidden]. Returns [N, hidden]; padding rows may be anything finite, and no real row sees them.
+  // x: [N, hidden]. Returns [N, hidden]. Padding rows may hold any finite values, and no real row sees them.
   virtual Tensor Forward(const Tensor& x, const SetGraph& graph) const = 0;
 };
 
-// Returns whether its layers read a row of each edge; so does GINE, which needs one.
+// Returns whether the layers read a row for each edge. GINE always does; GATv2 does if edges have features.
 bool ReadsEdges(const GraphModelOptions& options) {
   if (options.model.architecture == spec::Architecture::kGine) return true;
   return options.model.architecture == spec::Architecture::kGatv2 && options.edge.has_features();
@@ -75,14 +75,15 @@ ConvShape ShapeOf(const GraphModelOptions& options) {
           .of_nodes = false};
 }
 
-// x, its padding rows 0. Without a norm they would grow from layer to layer, as each has all padding edges to itself,
-// until they are infinite; such a row makes NaN of the weights' gradients, though its own gradient is 0.
+// Returns x with its padding rows set to 0. Without a norm they would grow from layer to layer until they are
+// infinite, since all padding edges run from a padding row to itself. An infinite row makes the weights' gradients
+// NaN, even though its own gradient is 0.
 Tensor WithoutPadding(const Tensor& x, const Tensor& real_nodes) {
   const Tensor is_real = at::arange(x.size(0), real_nodes.options()).lt(real_nodes).unsqueeze(1);
   return at::where(is_real, x, at::zeros({}, x.options()));
 }
 
-// GIN and GINE with batch norm: one operator.
+// GIN and GINE with batch norm, as one operator.
 class FusedGinLayer final : public SetLayer {
  public:
   FusedGinLayer(WeightMaker& weights, int64_t layer, const GraphModelOptions& options, uint64_t seed)
@@ -90,7 +91,7 @@ class FusedGinLayer final : public SetLayer {
     const int64_t hidden = options.model.hidden_channels;
     const std::string conv = absl::StrCat("convs.", layer), norm = absl::StrCat("norms.", layer, ".module");
     const GinNames names = GinNamesOf(ShapeOf(options));
-    // GINEConv keeps eps as a buffer when it is not trained; it is 0 and takes no part in the sum.
+    // GINEConv keeps an untrained eps as a buffer. It is 0, and takes no part in the sum.
     weights.Buffer(conv + ".eps", {1}, 0);
     const Linear first = weights.MakeLinear(conv + names.first, hidden, hidden),
                  second = weights.MakeLinear(conv + names.second, hidden, hidden);
@@ -112,7 +113,7 @@ class FusedGinLayer final : public SetLayer {
   }
 
  private:
-  // In training, with a norm that is not trained: it normalizes by its running statistics, which stay.
+  // Training with a fixed norm, which normalizes by its running statistics and leaves them unchanged.
   Tensor ForwardFixed(const Tensor& x, const SetGraph& graph) const {
     const GineWeights& w = weights_;
     const Tensor product = Mlp(SumGineMessages(x, graph.edges), w.w1, w.b1, w.w2, w.b2);
@@ -125,7 +126,7 @@ class FusedGinLayer final : public SetLayer {
   GineWeights weights_;
 };
 
-// GIN and GINE with another norm.
+// GIN and GINE with layer norm or no norm.
 class GinLayer final : public SetLayer {
  public:
   GinLayer(WeightMaker& weights, int64_t layer, const GraphModelOptions& options, uint64_t seed)
@@ -195,7 +196,7 @@ class ConvLayer final : public SetLayer {
   RowNorm norm_;
 };
 
-// Layer `layer` of such a model, whose masks of dropout follow from `seed`.
+// Makes layer `layer` of the model. Its dropout masks follow from `seed`.
 std::unique_ptr<SetLayer> MakeSetLayer(WeightMaker& weights, int64_t layer, const GraphModelOptions& options,
                                        uint64_t seed) {
   if (!IsGin(options.model.architecture)) return std::make_unique<ConvLayer>(weights, layer, options, seed);
@@ -203,10 +204,9 @@ std::unique_ptr<SetLayer> MakeSetLayer(WeightMaker& weights, int64_t layer, cons
   return std::make_unique<GinLayer>(weights, layer, options, seed);
 }
 
-// The cost of one layer with `nodes` and `edges`.
-// GIN and GINE: each layer keeps its sum, hidden product, product and output. While one layer runs back there are also
-// the gradients of its output, of its input and of all three within, the packed rows, and every chunk's share of the
-// weights' gradients.
+// Returns the cost of one layer with `nodes` and `edges`. Each layer of GIN and GINE keeps its sum, hidden product,
+// product and output. The backward pass of a layer also holds the gradients of its output, its input and its three
+// inner tensors, the packed rows, and each chunk's share of the weights' gradients.
 ConvCost SetLayerCost(const GraphModelOptions& options, double nodes, double edges) {
   const auto hidden = static_cast<double>(options.model.hidden_channels);
   const spec::Norm norm = options.model.norm;
@@ -216,7 +216,7 @@ ConvCost SetLayerCost(const GraphModelOptions& options, double nodes, double edg
     const auto chunks =
         static_cast<double>(RowChunks::CountOf(static_cast<int64_t>(nodes), static_cast<int64_t>(of_layer)));
     cost = {.parameters = of_layer, .saved = 4 * nodes * hidden, .backward = 6 * nodes * hidden + chunks * of_layer};
-    // Without the one operator messages are rows of their own.
+    // Without the fused operator, messages are rows of their own.
     if (norm != spec::Norm::kBatch) cost.saved += (edges + nodes) * hidden;
     if (norm != spec::Norm::kBatch) cost.backward += 2 * edges * hidden;
     if (norm == spec::Norm::kNone) cost.saved += nodes * hidden;
@@ -231,7 +231,7 @@ ConvCost SetLayerCost(const GraphModelOptions& options, double nodes, double edg
   return cost;
 }
 
-// Masks of the virtual node's dropout, beside those of the layers.
+// Keys the virtual node's dropout masks apart from those of the layers.
 constexpr int64_t kVirtualMasks = 1 << 19;
 
 int64_t HeadWidth(const spec::ModelOptions& model) { return std::max<int64_t>(1, JoinedWidth(model) / 2); }
@@ -247,7 +247,7 @@ class GraphSetModel final : public GraphModel {
   std::string Describe() const override;
 
  private:
-  // The weights of one layer but the last that make the next row of a graph's virtual node.
+  // The weights of one layer that compute the next row of a graph's virtual node. The last layer has none.
   struct VirtualLayer {
     Linear first, second;
     RowNorm first_norm, second_norm;
@@ -288,7 +288,7 @@ GraphSetModel::GraphSetModel(const GraphModelOptions& options, uint64_t seed, at
   head_second_ = weights.MakeLinear("head.2", HeadWidth(model), options.num_targets);
 }
 
-// Layers, and what stands beside them: the encoders' outputs and both orders of the edges.
+// Counts the layers, the encoders' outputs, both orders of the edges, and the other parts.
 ModelCost GraphSetModel::Cost(const GraphModelOptions& options, const StepRows& rows) {
   const spec::ModelOptions& model = options.model;
   const auto hidden = static_cast<double>(model.hidden_channels), layers = static_cast<double>(model.num_layers),
@@ -336,7 +336,7 @@ SetGraph GraphSetModel::GraphOf(const GraphSetBatch& batch, Mode mode) const {
   }
   const EdgeIndex& index = graph.edges.index;
   ConvEdges& conv = graph.conv;
-  // searchsorted gives the offsets, because targets rise.
+  // searchsorted finds the offsets, because targets rise.
   conv.offsets = fused ? index.in_offsets.to(at::kLong)
                        : at::searchsorted(batch.edge_target, at::arange(nodes + 1, batch.edge_target.options()));
   conv.sources = batch.edge_source;

@@ -1,4 +1,4 @@
-// The model of a graph's nodes: convolutions one after the other, each followed by a norm, ReLU and dropout.
+// The node-level model: a stack of convolutions, each followed by a norm, ReLU and dropout.
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -22,11 +22,11 @@ namespace {
 
 using at::Tensor;
 
-// Masks of the input's dropout, beside those of the layers.
+// Keys the dropout masks of the input apart from those of the layers.
 constexpr int64_t kInputMasks = 1 << 21;
 
 bool IsJoined(const spec::ModelOptions& model) { return model.jumping_knowledge != spec::JumpingKnowledge::kLast; }
-// A last layer whose rows are the predictions has no norm, ReLU or dropout.
+// Returns whether the layer's output is the prediction. Such a layer has no norm, ReLU or dropout.
 bool IsOutput(const spec::ModelOptions& model, int64_t layer) {
   return layer + 1 == model.num_layers && !IsJoined(model);
 }
@@ -42,13 +42,13 @@ ConvShape ShapeOf(const NodeModelOptions& options, int64_t layer) {
           .aggregation = model.aggregation};
 }
 
-// The values of sparse rows.
+// Returns the values of sparse rows; ones if they have none.
 Tensor ValuesOf(const LayerWiseModel::InputRows& rows) {
   if (rows.feature_values.defined()) return rows.feature_values;
   return at::ones({rows.feature_columns.size(0)}, rows.feature_columns.options().dtype(at::kFloat));
 }
 
-// Each row divided by the sum of its magnitudes; rows of zeros stay.
+// Divides each row by the sum of its magnitudes. Rows of zeros stay unchanged.
 LayerWiseModel::InputRows Normalised(LayerWiseModel::InputRows rows) {
   if (rows.dense.defined()) {
     const Tensor sums = rows.dense.abs().sum(1, /*keepdim=*/true);
@@ -64,7 +64,7 @@ LayerWiseModel::InputRows Normalised(LayerWiseModel::InputRows rows) {
   return rows;
 }
 
-// Rows of edges, and for each edge its row among them; undefined: its own place.
+// Edge rows, and the row of each edge among them. Undefined code: edge e has row e.
 struct EncodedEdges {
   Tensor rows, code;
 };
@@ -86,11 +86,11 @@ class LayeredModel final : public LayerWiseModel {
   std::string Describe() const override;
 
  private:
-  // The rows of sparse features, where they are embedded.
+  // Returns the embedded rows if sparse features are embedded, else the rows unchanged.
   InputRows Embedded(InputRows rows) const;
-  // Normalised and embedded features with dropout, as the options say.
+  // Returns the features, normalised, embedded and with dropout as the options say.
   InputRows Input(const NodeBlock& block, Mode mode) const;
-  // Features of edges as convolutions read them; undefined: they read none.
+  // Returns edge features in the form that convolutions read; undefined if they read none.
   EncodedEdges Encoded(const Tensor& edge_features) const;
   at::ScalarType type() const { return tensors_.parameters().front().value.scalar_type(); }
 
@@ -99,10 +99,10 @@ class LayeredModel final : public LayerWiseModel {
   TensorSet tensors_;
   const ConvolutionKind& kind_;
   Tensor embedding_;                     // undefined: features are not embedded
-  std::optional<Encoder> edge_encoder_;  // of categories
+  std::optional<Encoder> edge_encoder_;  // for categories
   std::vector<std::unique_ptr<Convolution>> convolutions_;
-  std::vector<RowNorm> norms_;     // of layers that are followed by ReLU
-  std::optional<Linear> joining_;  // of jumping knowledge
+  std::vector<RowNorm> norms_;     // for layers that are followed by ReLU
+  std::optional<Linear> joining_;  // for jumping knowledge
 };
 
 LayeredModel::LayeredModel(const NodeModelOptions& options, uint64_t seed, at::Device device)
@@ -124,8 +124,8 @@ LayeredModel::LayeredModel(const NodeModelOptions& options, uint64_t seed, at::D
   if (IsJoined(model)) joining_ = weights.MakeLinear("lin", JoinedWidth(model), options.num_outputs);
 }
 
-// Convolutions, and what stands beside them. Edges: GCN's norm before the first layer takes three values of 8 bytes of
-// each; the transpose takes less.
+// Counts the convolutions and all other parts. For each edge, GCN's norm before the first layer takes three values of
+// 8 bytes. The transpose takes less.
 ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& rows) {
   const spec::ModelOptions& model = options.model;
   const ConvolutionKind& kind = ConvolutionOf(model.architecture);
@@ -152,8 +152,8 @@ ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& ro
     backward = std::max(backward, of_layer.backward);
     if (IsOutput(model, static_cast<int64_t>(l))) continue;
     cost.parameters += RowNorm::Parameters(model.norm, hidden);
-    // Batch norm keeps its input, its centered rows and its output; layer norm its output, before and after ReLU. The
-    // sum of a residual is one more.
+    // Batch norm keeps four values for each output value; among them are its input, its centered rows and its output.
+    // Layer norm keeps its output, before and after ReLU. A residual keeps its sum, too.
     const double of_norm = model.norm == spec::Norm::kBatch ? 4 : model.norm == spec::Norm::kLayer ? 2 : 0;
     const double kept = of_norm + (model.dropout > 0 ? 1 : 0) + (model.residual && l > 0 ? 1 : 0);
     cost.activations += kept * targets * hidden;
@@ -190,7 +190,7 @@ LayerWiseModel::InputRows LayeredModel::Input(const NodeBlock& block, Mode mode)
     rows.dense = Dropout(rows.dense, block.step, key, p, block.row_keys);
     return rows;
   }
-  // Entries stand for themselves: padding rows have none.
+  // Dropout keys entries by their own position, since padding rows have no entries.
   const Tensor values = rows.feature_values.defined() ? rows.feature_values
                                                       : at::ones({rows.feature_columns.size(0)},
                                                                  rows.feature_columns.options().dtype(at::kFloat));
@@ -287,8 +287,7 @@ Tensor LayeredModel::Combine(int64_t layer, const Tensor& projected, const Chunk
   return options_.model.residual && layer > 0 ? out + input : out;
 }
 
-// Multiplies outputs that stand side by side with the joining weight, layer by layer, so that they are not all in
-// memory.
+// Multiplies the layers' outputs by the joining weight one layer at a time, so that they need not all be in memory.
 Tensor LayeredModel::JoinOutput(int64_t layer, const Tensor& before, const Tensor& output) const {
   const spec::ModelOptions& model = options_.model;
   const bool last = layer + 1 == model.num_layers;
@@ -324,7 +323,7 @@ std::string LayeredModel::Describe() const {
                            {"float_columns", options_.edge.float_columns},
                            {"weights", model.edge_inputs == spec::EdgeInputs::kWeights}};
   }
-  // Made of the edges: who has the model makes them, too.
+  // These inputs are made from the edges, so whoever loads the exported model must make them too.
   if (model.node_inputs == spec::NodeInputs::kDegree || model.node_inputs == spec::NodeInputs::kConstant) {
     description["node_inputs"] = spec::kNodeInputsNames.Name(model.node_inputs);
   }

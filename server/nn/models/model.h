@@ -1,4 +1,4 @@
-// The models of either level, as those who train them see them. To add one, write its convolution
+// The models of both levels, as the code that trains them sees them. To add one, write its convolution
 // (nn/models/convolution.h) and its torch-free row (spec/model.h).
 #pragma once
 
@@ -20,175 +20,181 @@ namespace permafrost::nn {
 // The computation graph of one step of a node-level model: a sampled, padded block (data/batching/block_batch.h), or a
 // whole graph.
 struct NodeBlock {
-  // [L + 1] rows whose representation is needed at each depth, from the last layer's output (the seeds) to the input:
-  // row_ends[L] == N. Layer l = 1..L makes rows [0, row_ends[L - l]) from rows [0, row_ends[L - l + 1]). In a whole
-  // graph all are N. [L] where the first layer's sums are made already: row_ends[L - 1] == N.
+  // [L + 1] numbers of rows whose representation is needed at each depth, from the last layer's output (the seeds) to
+  // the input, so row_ends[L] == N. Layer l = 1..L computes rows [0, row_ends[L - l]) from rows [0,
+  // row_ends[L - l + 1]). In a whole graph all entries are N. If the sums of the first layer are precomputed, there
+  // are only L entries, and row_ends[L - 1] == N.
   std::vector<int64_t> row_ends;
-  // [N, F] float32; with L row_ends [N, 2 * F], of each row the mean of its neighbours' features and then its own; or
-  // undefined, and the rows as CSR over columns 0..F-1:
+  // [N, F] float32. If row_ends has L entries: [N, 2 * F], for each row the mean of its neighbours' features and then
+  // its own features. Undefined: the features are the following CSR rows over columns 0..F-1.
   at::Tensor features;
   at::Tensor feature_offsets;  // [N + 1] int64
   at::Tensor feature_columns;  // [entries] int64
   at::Tensor feature_values;   // [entries] float32; undefined: all are 1
-  at::Tensor positions;        // [N, columns] float32, which programs read; undefined: none are read
-  // In-edges as CSR: of row r they come from rows sources[offsets[r] .. offsets[r + 1]), for r below the last row_ends
-  // but one. `sources` may be longer than the last offset: the rest is padding that no row reaches.
+  at::Tensor positions;        // [N, columns] float32, which programs read; undefined: the model reads none
+  // In-edges as CSR: those of row r come from rows sources[offsets[r] .. offsets[r + 1]). Only the rows below the
+  // last but one entry of row_ends have in-edges. `sources` may be longer than the last offset; the rest is padding
+  // that no row reaches.
   at::Tensor offsets;  // [row_ends[row_ends.size() - 2] + 1] int64
   at::Tensor sources;  // [E] int64
-  // [E] int64, rising: where each edge ends. Only blocks for programs have it. They have no offsets, and their row_ends
-  // are two: the seeds and N.
+  // [E] int64, rising: the target of each edge. Only blocks for programs have it. They have no offsets, and their
+  // row_ends has two entries: the number of seeds, and N.
   at::Tensor edge_targets;
   at::Tensor edge_weights;  // [E] float32; undefined: all are 1
-  // [E, columns] float32, or int64 categories; undefined: the model reads none. Any in range in padding.
+  // [E, columns] float32, or int64 categories; undefined: the model reads none. Padding holds any values in range.
   at::Tensor edge_features;
-  // The transpose of all rows, where it is known beforehand; undefined: a step that needs it makes it.
+  // The transpose of the offsets and sources of all rows, if it is known beforehand. Undefined: a step that needs it
+  // computes it.
   CsrTranspose transpose;
   at::Tensor labels;  // [row_ends[0], targets] float32, NaN where missing and in padding rows
-  // [N] int64: place of each row among the real rows, below 0 in padding; what stands for the row where dropout draws
-  // its masks, so that padding between the segments shifts none, and which rows batch norm sees. Undefined: its own
-  // place.
+  // [N] int64: the position of each row among the real rows, negative in padding. Dropout draws masks by this key, so
+  // that padding between the segments does not shift them. Batch norm sees the rows whose key is not negative.
+  // Undefined: each row's own position.
   at::Tensor row_keys;
-  at::Tensor step;  // [1] int64: optimizer steps done; which masks dropout draws
-  NodePairs pairs;  // of the first row_ends[0] rows, between which links are predicted; undefined: none are
+  at::Tensor step;  // [1] int64: optimizer steps done, which select dropout's masks
+  NodePairs pairs;  // node pairs to predict links for, among the first row_ends[0] rows; undefined: none
 };
 
 struct NodeModelOptions {
   spec::ModelOptions model;  // of level kNode
   int64_t in_channels = 0;
   int64_t num_outputs = 0;
-  // Above 0: the number of columns of the sparse features. Each stands for a trained row of "embedding.weight"
-  // [columns, in_channels], and the input is the sum of a node's rows. If each node has a column of its own, this is
-  // torch.nn.Embedding.
+  // The number of columns of the sparse features, if these are embedded; 0: they are not. Each column has a trained
+  // row in "embedding.weight" [columns, in_channels], and the input is the sum of a node's rows. If each node has a
+  // column of its own, this is torch.nn.Embedding.
   int64_t embedded_columns = 0;
-  // For models that read features of edges (ModelTraits::edges): categories are embedded, "edge_encoder.*", as in sets;
-  // floats are read as they are. Neither: it reads none.
+  // The edge features, for models that read them (ModelTraits::edges). Categories are embedded by "edge_encoder.*",
+  // as in sets; floats are read directly. If neither is set, the model reads no edge features.
   EncoderInput edge = {};
 };
 
-// Node-level models: one prediction for each node that a block begins with.
+// Node-level models. They make one prediction for each seed node of a block.
 // Threads: the device thread. Owns its tensors.
 class NodeModel {
  public:
   virtual ~NodeModel() = default;
 
-  // Returns [row_ends[0], num_outputs] logits; a program that scores pairs itself returns [P, 1]. Dropout only in
-  // kTrain. GCN takes the degrees of its normalisation from the block's edges, with a self-loop of weight 1 for each
-  // row that has none, as PyG does on a sampled subgraph (a row beyond row_ends[L - 1] has its self-loop alone).
+  // Returns [row_ends[0], num_outputs] logits; a program that scores pairs itself returns [P, 1]. Dropout applies
+  // only in kTrain. GCN takes the degrees of its normalisation from the block's edges, as PyG does on a sampled
+  // subgraph. Each row without a self-loop gets one of weight 1; rows beyond row_ends[L - 1] have only their
+  // self-loop.
   virtual at::Tensor Forward(const NodeBlock& block, Mode mode) = 0;
-  // Hands over the scalar loss that the last Forward computed. Undefined: the model has none, and the job's loss is
-  // computed from the prediction.
+  // Hands over the scalar loss that the last Forward computed. Undefined: the model computes none, and the job's loss
+  // is computed from the prediction.
   virtual at::Tensor TakeLoss() { return {}; }
 
   virtual TensorSet& tensors() = 0;
-  // For `__metadata__` of the weights file, as JSON.
+  // Returns JSON for `__metadata__` of the weights file.
   virtual std::string Describe() const = 0;
 };
 
-// Our own node-level models are built layer by layer as those of torch_geometric.nn.models are (num_layers
-// convolutions, a norm, relu and dropout between them, the last one giving the outputs), under the same parameter
-// names. So their layers can be run one by one, too.
+// Our own node-level models are built layer by layer, as in torch_geometric.nn.models, with the same parameter names:
+// num_layers convolutions, with a norm, ReLU and dropout between them. The last one gives the outputs. So their
+// layers can also be run one by one.
 class LayerWiseModel : public NodeModel {
  public:
-  // Layer-wise inference of a whole graph, which a caller does chunk by chunk, one layer after the other, without
+  // Layer-wise inference of a whole graph. The caller runs one layer after the other, in chunks of rows, without
   // gradients:
   //   projected = Project(l, rows of the layer's input)             for every chunk of rows
   //   output    = Combine(l, projected of all rows, chunk)          for every chunk of rows
-  // The output of layer l (0-based) is the input of layer l + 1; that of the last layer, or what JoinOutput makes of
-  // all, equals Forward's, in kEval, on the whole graph as one block, to float tolerance.
+  // The output of layer l (0-based) is the input of layer l + 1. The predictions are the output of the last layer or,
+  // if joins(), of JoinOutput. They equal those of Forward in kEval on the whole graph as one block, up to float
+  // tolerance.
   struct InputRows {
-    at::Tensor dense;                                             // [n, in] float32; or undefined, and
-    at::Tensor feature_offsets, feature_columns, feature_values;  // as in NodeBlock (the first layer only)
+    at::Tensor dense;                                             // [n, in] float32; if undefined, the
+    at::Tensor feature_offsets, feature_columns, feature_values;  // rows are CSR, as in NodeBlock (first layer only)
   };
-  // [n, projected_width(layer)]; where that is the input's width, `rows.dense` itself.
+  // Returns [n, projected_width(layer)]. A layer that projects nothing returns `rows.dense` itself.
   virtual at::Tensor Project(int64_t layer, const InputRows& rows) = 0;
   virtual int64_t projected_width(int64_t layer) const = 0;
   struct Chunk {
-    int64_t first_row = 0;            // of the chunk, among all rows
-    at::Tensor offsets;               // [n + 1] int64, beginning at 0: in-edges of the chunk's rows
-    at::Tensor sources;               // [edges] int64, among all rows
+    int64_t first_row = 0;            // the chunk's first row, among all rows
+    at::Tensor offsets;               // [n + 1] int64, starting at 0: in-edges of the chunk's rows
+    at::Tensor sources;               // [edges] int64, rows of the whole graph
     at::Tensor edge_weights;          // [edges] or undefined
     at::Tensor edge_features;         // [edges, columns] or undefined, as in NodeBlock
-    at::Tensor edge_code;             // of a model's own making; undefined
-    at::Tensor inverse_sqrt_degrees;  // [all rows] float32 of GCN's normalisation, see InverseSqrtDegrees
+    at::Tensor edge_code;             // filled in by the model; callers leave it undefined
+    at::Tensor inverse_sqrt_degrees;  // [all rows] float32, see InverseSqrtDegrees
   };
-  // [n] float32 for the chunk's own rows, of which inverse_sqrt_degrees is made before the first Combine; undefined
-  // where the model has no use for it. GCN: degree^-1/2, 0 where the degree is not positive; the degree is 1 + the sum
-  // of the in-edges' weights, less 1 for each self-loop among them. Reads first_row and the edges.
+  // Returns [n] float32 for the chunk's own rows, or an undefined tensor if the model needs none. The caller
+  // concatenates those of all chunks into inverse_sqrt_degrees before the first Combine. GCN returns degree^-1/2, or
+  // 0 if the degree is not positive. The degree is 1 + the sum of the in-edges' weights, less 1 for each self-loop
+  // among them. Reads first_row and the edges.
   virtual at::Tensor InverseSqrtDegrees(const Chunk& chunk) const = 0;
-  // projected: [all rows, projected_width(layer)]; input: the layer's, of the chunk's rows (that of the first layer is
-  // not read). Returns [n, hidden or num_outputs].
+  // projected: [all rows, projected_width(layer)]. input: the layer's input for the chunk's rows; the first layer
+  // does not read it. Returns [n, hidden or num_outputs].
   virtual at::Tensor Combine(int64_t layer, const at::Tensor& projected, const Chunk& chunk,
                              const at::Tensor& input) = 0;
-  // Returns whether predictions are made of the outputs of all layers; else they are the last layer's.
+  // Returns true if predictions are made from the outputs of all layers, false if from the last layer's alone.
   virtual bool joins() const = 0;
-  // Where they are: returns what is kept of the outputs of layers 0..layer of some rows. output: of this layer; before:
-  // what was kept until then, undefined for layer 0. After the last layer [n, num_outputs]: the predictions.
+  // Needed only if joins(). Returns what to keep, for some rows, of the outputs of layers 0..layer. `output` is the
+  // output of this layer, and `before` what JoinOutput returned for the layer before, undefined for layer 0. After
+  // the last layer it returns the predictions, [n, num_outputs].
   virtual at::Tensor JoinOutput(int64_t layer, const at::Tensor& before, const at::Tensor& output) const = 0;
 };
 
-// One mini-batch of small graphs on the device, in the padded form: real rows first, then padding.
+// One mini-batch of small graphs on the device, padded: real rows come first, then padding.
 struct GraphSetBatch {
   int64_t padded_graphs = 0;
-  // [N, columns] int64 or float32, undefined where the set has no such features.
+  // [N, columns] and [E, columns], int64 or float32; undefined if the set has no such features.
   at::Tensor node_features;
   at::Tensor edge_features;
-  at::Tensor positions;      // [N, columns] float32, undefined likewise; programs read them
+  at::Tensor positions;      // [N, columns] float32, which programs read; may be undefined
   at::Tensor edge_source;    // [E] int64, rows of this batch
   at::Tensor edge_target;    // [E] int64, rising
   at::Tensor graph_of_node;  // [N] int64; padding nodes belong to the last graph
   at::Tensor labels;         // [G, targets] float32, NaN where missing and in padding graphs
-  // Tensors, so that one executable serves many batches and steps.
-  at::Tensor real_nodes;   // [1] int64: rows that batch norm may see
-  at::Tensor real_graphs;  // [1] int64: graphs that the virtual node's batch norm may see
-  at::Tensor step;         // [1] int64: optimizer steps done; which masks dropout draws
+  // These are tensors, so that one executable serves many batches and steps.
+  at::Tensor real_nodes;   // [1] int64: number of rows that batch norm may see
+  at::Tensor real_graphs;  // [1] int64: number of graphs that the virtual node's batch norm may see
+  at::Tensor step;         // [1] int64: optimizer steps done, which select dropout's masks
 };
 
 struct GraphModelOptions {
   spec::ModelOptions model;
   EncoderInput node, edge;
-  int64_t num_targets = 1;      // outputs a graph: targets, or classes of cross-entropy
-  int64_t max_graph_nodes = 0;  // of the dataset's largest graph
+  int64_t num_targets = 1;      // outputs for each graph: targets, or classes of cross-entropy
+  int64_t max_graph_nodes = 0;  // nodes of the dataset's largest graph
   int64_t position_columns = 0;
 };
 
-// Graph-level models: one prediction for each graph of a batch of small graphs.
+// Graph-level models. They make one prediction for each graph in a batch of small graphs.
 // Threads: the device thread. Owns its tensors.
 class GraphModel {
  public:
   virtual ~GraphModel() = default;
-  // Returns [padded graphs, num_targets]. kTrain also updates what the model keeps beside its parameters, such as
-  // running statistics.
+  // Returns [padded graphs, num_targets]. In kTrain it also updates the model's buffers, such as running statistics.
   virtual at::Tensor Forward(const GraphSetBatch& batch, Mode mode) = 0;
-  // As NodeModel::TakeLoss.
+  // Same as NodeModel::TakeLoss.
   virtual at::Tensor TakeLoss() { return {}; }
   virtual TensorSet& tensors() = 0;
-  // For `__metadata__` of the weights file: what is needed to build the equal module, as JSON.
+  // Returns JSON for `__metadata__` of the weights file: what is needed to build the equal module.
   virtual std::string Describe() const = 0;
 };
 
-// Rows of one step, without padding, by which its cost is estimated before it exists.
+// Row counts of one step, without padding. They serve to estimate its cost before it exists.
 struct StepRows {
-  // [num_layers + 1] rows whose representation is needed at each depth, from the outputs to the inputs, as
-  // NodeBlock::row_ends. For a whole graph, and for a batch of small graphs, each is the number of its nodes.
+  // [num_layers + 1] numbers of rows whose representation is needed at each depth, from the outputs to the inputs, as
+  // NodeBlock::row_ends. For a whole graph and for a batch of small graphs, each entry is the number of its nodes.
   std::vector<double> nodes;
   double edges = 0;
-  double graphs = 0;  // rows that are predicted for
+  double graphs = 0;  // rows that get a prediction
 };
 
 // Counts of values (4 bytes each).
 struct ModelCost {
   double parameters = 0;
-  // Alive together at the worst moment of an eager training step: what the backward pass has saved and what it makes,
-  // without the batch itself and the gradients of parameters.
+  // The most values alive at one moment of an eager training step: what the backward pass has saved and what it
+  // allocates. The batch itself and the gradients of parameters do not count.
   double activations = 0;
 };
 
-// Weights are drawn on the CPU from `seed` (equal on every device), then moved. Throws c10::Error for an architecture
-// of the other level.
+// Makes a model. Weights are drawn on the CPU from `seed` (equal on every device), then moved to `device`. Throws
+// c10::Error if the architecture does not serve the level.
 std::unique_ptr<GraphModel> MakeGraphModel(const GraphModelOptions& options, uint64_t seed, at::Device device);
 std::unique_ptr<LayerWiseModel> MakeNodeModel(const NodeModelOptions& options, uint64_t seed, at::Device device);
 
-// Returns what the model and one training step of it cost. Throws as above.
+// Returns what the model and one training step of it cost. Throws c10::Error as MakeGraphModel and MakeNodeModel do.
 ModelCost CostOf(const GraphModelOptions& options, const StepRows& rows);
 ModelCost CostOf(const NodeModelOptions& options, const StepRows& rows);
 

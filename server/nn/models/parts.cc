@@ -16,8 +16,8 @@ namespace {
 
 using at::Tensor;
 
-// If an edge's categories have no more combinations than this, all are in one table, whose rows and gradients stay in
-// L1 cache.
+// If the categories of edges have at most this many combinations, one table holds them all. Its rows and gradients
+// stay in L1 cache.
 constexpr int64_t kMostCombinations = 64;
 
 bool HasFewCombinations(const std::vector<int64_t>& categories) {
@@ -73,7 +73,7 @@ void Encoder::Encode(const Tensor& features, int64_t rows, GineEdges& edges) con
 
 namespace {
 
-// As MaskedBatchNormRelu, where real rows lie anywhere. mask: [N, 1] of x's type, 1 for real rows.
+// Same as MaskedBatchNormRelu, but real rows may lie anywhere. mask: [N, 1] of x's type, 1 for real rows.
 Tensor ScatteredBatchNormRelu(const Tensor& x, const Tensor& mask, const Tensor& weight, const Tensor& bias,
                               Tensor& running_mean, Tensor& running_var, const Tensor& batches) {
   const BatchNormOptions norm;
@@ -128,7 +128,7 @@ Tensor RowNorm::Activate(const Tensor& x, const RealRowsOf& real, bool training,
                          const ConvActivation& activation) const {
   switch (norm_) {
     case spec::Norm::kBatch: {
-      // Its ReLU is done.
+      // BatchNormRelu has already applied ReLU.
       const Tensor& keys = activation.row_keys;
       return Dropout(BatchNormRelu(x, real, training), activation.step, activation.key, activation.p,
                      keys.defined() ? keys.narrow(0, 0, x.size(0)) : keys);
@@ -157,7 +157,7 @@ at::Tensor Join(const std::vector<at::Tensor>& outputs, spec::JumpingKnowledge h
 
 namespace {
 
-// Weights are not drawn as those of the model of nodes are.
+// Makes the decoder's draws differ from those of the node-level model with the same seed.
 constexpr uint64_t kDecoderSeed = 0x6c696e6b;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The parts of a model around its convolutions: encoders of feature tables; the steps behind a convolution's output, a
-// norm, ReLU and dropout; jumping knowledge over the outputs of all layers; and the decoder of links.
+// The parts of a model around its convolutions: encoders of feature tables; the norm, ReLU and dropout behind a
+// convolution; jumping knowledge over the outputs of all layers; and the decoder of links.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,60 +17,62 @@
 
 namespace permafrost::nn {
 
-// The form of one feature table, as an encoder sees it.
+// Describes the columns of one feature table to an encoder.
 struct EncoderInput {
-  // Categories of each column, values 0..n-1. Empty: float columns.
+  // Number of categories of each column, whose values are 0..n-1. Empty: the columns are floats.
   std::vector<int64_t> categories;
-  // Float columns. 0 with no categories: there are no such features; in a set one learned vector stands for all rows.
+  // Number of float columns. 0 with no categories: there are no features, and in a set one learned vector serves all
+  // rows.
   int64_t float_columns = 0;
   bool has_features() const { return float_columns > 0 || !categories.empty(); }
 };
 
-// Encodes a feature table: a sum of one embedding a categorical column (as OGB's AtomEncoder), or a linear map of
-// float columns, or one learned vector where a set has no such features.
-// Threads: the device thread. Its tensors are the model's.
+// Encodes a feature table. Categorical columns have one embedding each, which are summed (as in OGB's AtomEncoder);
+// float columns go through a linear map. A set without features gets one learned vector for all rows. Threads: the
+// device thread. Its tensors belong to the model.
 class Encoder {
  public:
-  // Embeddings by Xavier uniform, as OGB's encoders.
+  // Draws embeddings by Xavier uniform, as OGB's encoders do.
   Encoder(WeightMaker& weights, const std::string& name, const EncoderInput& input, int64_t channels);
   static double Parameters(const EncoderInput& input, double channels);
 
-  // [rows, channels]. features: [rows, columns], undefined without.
+  // Returns [rows, channels]. features: [rows, columns]; undefined if there are none.
   at::Tensor operator()(const at::Tensor& features, int64_t rows) const;
-  // Encodes features as GineEdges holds them: if combinations of categories are few, a row for each combination, and
-  // the code of each edge; else a row for each edge.
+  // Encodes features for GineEdges. If there are few combinations of categories, writes a row for each combination
+  // and the code of each edge; else a row for each edge.
   void Encode(const at::Tensor& features, int64_t rows, GineEdges& edges) const;
-  // Values that Encode's rows of a set's edges take, with their gradients: the sum so far, a layer's, and both
-  // together.
+  // Returns how many values the edge rows that Encode makes for a set take, with their gradients: the gradient so
+  // far, that of one layer, and their sum.
   static double CostOfRows(const EncoderInput& input, double edges, double channels);
 
  private:
   std::vector<int64_t> categories_;
-  std::vector<at::Tensor> embeddings_;  // of categorical columns, or the one learned vector
-  std::optional<Linear> linear_;        // of float columns
+  std::vector<at::Tensor> embeddings_;  // one for each categorical column, or the one learned vector
+  std::optional<Linear> linear_;        // for float columns
   bool learned_vector_ = false;
 };
 
-// Tells which rows are real, and so seen by batch norm: the first `count`, [1] int64; or those whose key, [N] int64, is
-// at least 0. Neither: all.
+// Tells batch norm which rows are real: the first `count`, [1] int64, or the rows whose key in `keys`, [N] int64, is
+// not negative. If neither is defined, all rows are real.
 struct RealRowsOf {
   at::Tensor count, keys;
 };
 
-// ReLU after batch norm by the running statistics, which stay: training where the norm is fixed (TensorSet::Fix).
-// x: [N, C]; the rest: [C]. Differentiable in x.
+// Applies batch norm by the running statistics, then ReLU. It does not update the statistics: it serves training with
+// a fixed norm (TensorSet::Fix). x: [N, C]; the rest: [C]. Differentiable in x.
 at::Tensor FixedBatchNormRelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                               const at::Tensor& running_mean, const at::Tensor& running_var);
 
-// Threads: the device thread. Its tensors are the model's.
+// The norm, ReLU and dropout behind a layer. Threads: the device thread. Its tensors belong to the model.
 class RowNorm {
  public:
-  // kBatch: PyG's BatchNorm (NAME.module.*). kLayer: its LayerNorm with mode "node" (NAME.*). kNone: nothing.
+  // kBatch: PyG's BatchNorm (NAME.module.*). kLayer: PyG's LayerNorm with mode "node" (NAME.*). kNone: no norm.
   RowNorm(WeightMaker& weights, const std::string& name, spec::Norm norm, int64_t width);
   static double Parameters(spec::Norm norm, double width) { return norm == spec::Norm::kNone ? 0 : 2 * width; }
 
-  // dropout(relu(norm(x))). x: [N, width]; training: with the batch's own moments, which the running statistics follow;
-  // with these, which stay, where the weight is fixed or fewer than two rows are real.
+  // Returns dropout(relu(norm(x))). x: [N, width]. In training, batch norm uses the batch's own moments and updates
+  // the running statistics. If its weight is fixed, or fewer than two rows are real, it uses the running statistics
+  // and leaves them unchanged.
   at::Tensor Activate(const at::Tensor& x, const RealRowsOf& real, bool training,
                       const ConvActivation& activation) const;
 
@@ -79,19 +81,19 @@ class RowNorm {
 
   spec::Norm norm_;
   at::Tensor weight_, bias_;
-  mutable at::Tensor running_mean_, running_var_, batches_tracked_;  // of kBatch
+  mutable at::Tensor running_mean_, running_var_, batches_tracked_;  // for kBatch
 };
 
-// Jumping knowledge: what predicts is made of the outputs of all layers. Source: Xu et al. 2018, "Representation
+// Jumping knowledge: predictions are made from the outputs of all layers. Source: Xu et al. 2018, "Representation
 // learning on graphs with jumping knowledge networks", as PyG's JumpingKnowledge.
-// Returns the channels of what Join returns.
+// Returns the number of channels that Join returns.
 constexpr int64_t JoinedWidth(const spec::ModelOptions& model) {
   return model.hidden_channels * (model.jumping_knowledge == spec::JumpingKnowledge::kCat ? model.num_layers : 1);
 }
-// outputs: [N, hidden] of each layer; not empty.
+// outputs: [N, hidden] for each layer; not empty.
 at::Tensor Join(const std::vector<at::Tensor>& outputs, spec::JumpingKnowledge how);
 
-// Pairs of rows of a block.
+// Pairs of nodes, as rows of a block.
 struct NodePairs {
   at::Tensor sources, targets;  // [P] int64
 };
@@ -99,11 +101,11 @@ struct NodePairs {
 // Predicts a link from the representations of its two nodes. Threads: the device thread.
 class LinkDecoder {
  public:
-  // Adds its parameters to `tensors`, those of a model of nodes with `channels` outputs: of kMlp decoder.lins.0 and
-  // decoder.lins.1, as OGB's LinkPredictor of two layers names them.
+  // Adds the decoder's parameters to `tensors`, which are those of a node-level model with `channels` outputs. kMlp
+  // has decoder.lins.0 and decoder.lins.1, as OGB's two-layer LinkPredictor names them.
   LinkDecoder(spec::LinkScore score, int64_t channels, uint64_t seed, at::Device device, TensorSet& tensors);
 
-  // x: [N, channels]. Returns [P, 1] logits: kDot x_s . x_t; kMlp a linear of the ReLU of a linear of x_s * x_t.
+  // x: [N, channels]. Returns [P, 1] logits. kDot: x_s . x_t. kMlp: two linear maps with ReLU between, on x_s * x_t.
   at::Tensor operator()(const at::Tensor& x, const NodePairs& pairs) const;
 
   static int64_t Parameters(spec::LinkScore score, int64_t channels);
