@@ -25,7 +25,7 @@ struct LossTerms {
 LossTerms ComputeLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                       const at::Tensor& class_weights = {});
 
-// Computes the same with PyTorch's operators. It is the reference, and it runs on devices other than the CPU.
+// Computes the same with PyTorch's operators. It is the reference, and runs wherever the fused operator does not.
 LossTerms ComputeLossPlain(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                            const at::Tensor& class_weights = {});
 

@@ -1,7 +1,7 @@
-// Batch norm of rows on several threads, with an optional ReLU, as operators that a capture sees whole: over the real
-// rows of a padded batch, permafrost::masked_batch_norm_relu, where the count of real rows is a tensor; and for
-// programs, permafrost::row_norm. The helpers of the CPU's norms come last.
-// Threads: any. Bits do not depend on their number.
+// Batch norm of rows with an optional ReLU, on several threads, as operators that a capture sees whole.
+// permafrost::masked_batch_norm_relu covers the real rows of a padded batch, whose number is a tensor.
+// permafrost::row_norm serves programs. The helpers of the CPU's norms come last.
+// Threads: any. Bits do not depend on the number of threads.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -23,32 +23,32 @@ struct BatchNormOptions {
   double eps = 1e-5;
 };
 
-// Batches of fewer real rows are normalized by the running statistics, and leave them alone.
+// Batches with fewer real rows are normalized by the running statistics, and leave these unchanged.
 inline constexpr int64_t kLeastNormRows = 2;
 
-// Counts the batches that training has followed: adds one where it has kLeastNormRows real rows or more. batches: []
-// int64; real_rows: [1] or [] of any type.
-// The caller has called that norm before: where a step is shared, it has counted the rows of all ranks.
+// Counts the batches that the running statistics have followed: adds one if the batch has at least kLeastNormRows
+// real rows. batches: [] int64; real_rows: [1] or [] of any type.
+// In a shared step, call it after the norm on the same thread, since the norm counts the rows of all ranks.
 void CountNormBatch(const at::Tensor& batches, const at::Tensor& real_rows);
 
-// Training: y = relu((x - mean) / sqrt(var + eps) * weight + bias) with mean and (biased) variance over the first
-// real_rows rows; running statistics are updated with the unbiased variance, as PyTorch's BatchNorm1d. One real row has
-// no variance, and PyTorch raises an error: it is normalized by the running statistics, as in evaluation, and gradients
-// take them for constants (PyG's BatchNorm with allow_single_element). With one real row, or none, the running
-// statistics stay.
+// Training. Returns y = relu((x - mean) / sqrt(var + eps) * weight + bias), with the mean and biased variance of the
+// first real_rows rows. Updates the running statistics with the unbiased variance, as PyTorch's BatchNorm1d.
+// A single real row has no variance. PyTorch raises an error for it; here it is normalized by the running statistics,
+// as in evaluation, and gradients treat these as constants (PyG's BatchNorm with allow_single_element). With one real
+// row or none, the running statistics stay unchanged.
 // x: [N, C] float32 or float64; real_rows: [1] int64 with 0 <= real_rows <= N; the rest: [C]. Returns [N, C]; padding
 // rows are 0 and get gradient 0. Source: Ioffe and Szegedy 2015, algorithm 1; variance by two passes over each chunk.
 at::Tensor MaskedBatchNormRelu(const at::Tensor& x, const at::Tensor& real_rows, const at::Tensor& weight,
                                const at::Tensor& bias, at::Tensor& running_mean, at::Tensor& running_var,
                                const BatchNormOptions& options = {});
 
-// Evaluation: with the running statistics; rows do not see each other, so padding needs no mask.
+// Evaluation, by the running statistics. Rows do not depend on each other, so padding needs no mask.
 at::Tensor BatchNormReluEval(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                              const at::Tensor& running_mean, const at::Tensor& running_var,
                              const BatchNormOptions& options = {});
 
-// Returns how many rows of a padded batch are real: the value of real_rows, [1] int64 on the CPU. Errors, which name
-// `op`: it is outside 0..rows.
+// Returns the number of real rows in a padded batch: the value of real_rows, [1] int64 on the CPU. Errors: c10::Error
+// that begins with `op`, if the value is outside 0..rows.
 inline int64_t RealRows(const at::Tensor& real_rows, int64_t rows, const char* op) {
   const int64_t real = real_rows.const_data_ptr<int64_t>()[0];
   TORCH_CHECK(real >= 0 && real <= rows, op, ": real_rows: ", real, " is outside 0..", rows);
@@ -58,30 +58,32 @@ inline int64_t RealRows(const at::Tensor& real_rows, int64_t rows, const char* o
 // Returns whether a device runs permafrost::row_norm: the CPU does.
 bool RunsRowNorm(c10::Device device);
 
-// Batch norm in training, as at::batch_norm for [N, D]: with the statistics of x, which the running ones follow. x:
-// float32 or float64; the rest: [D] of its type. Differentiable in x, weight and bias. Errors: ValueError for
-// one row outside a shared step, as PyTorch's Python. No rows leave the statistics as they are.
+// Batch norm in training, as at::batch_norm for [N, D]. Normalizes by the statistics of x, and updates the running
+// statistics. x: float32 or float64; the rest: [D] of x's type. Differentiable in x, weight and bias. Errors:
+// ValueError for a single row outside a shared step, as in PyTorch's Python. Without rows the running statistics stay
+// unchanged.
 at::Tensor RowBatchNorm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::Tensor& running_mean,
                         at::Tensor& running_var, const BatchNormOptions& norm, bool relu);
 
-// Sets the rows of [N, D] from `first` on to 0.
+// Sets the rows of [N, D] from row `first` to the last to 0.
 template <class T>
 void ClearRows(const at::Tensor& to, int64_t first) {
   std::fill_n(Write<T>(to) + first * to.size(1), (to.size(0) - first) * to.size(1), T(0));
 }
 
-// Replaces this rank's row count, means [D] and sums of squared differences from them [D] by those of all ranks that
-// share the step (collective/group.h), merged in float64 in the order of ranks. Does nothing if no step is shared.
+// Merges moments over all ranks that share the step (collective/group.h). Replaces this rank's row count, means [D]
+// and sums of squared differences from the means [D] by those of all ranks, merged in float64 in the order of ranks.
+// Does nothing if no step is shared.
 void MergeMoments(int64_t& rows, std::vector<double>& means, std::vector<double>& squares);
 // Replaces rows and sums by their totals over all ranks, in the same way.
 void MergeSums(int64_t& rows, std::vector<double>& sums);
-// Returns the row count, over all ranks, that the last MergeMoments on this thread found.
+// Returns the row count over all ranks from the last MergeMoments on this thread.
 int64_t MergedRows();
 
-// Returns [2, D], the norm's scale and shift, from all chunks' moments [chunks, 2, D]. Writes mean and invstd, and
-// updates the running statistics. With fewer than kLeastNormRows rows it uses these, and leaves them unchanged.
-// Where a step is shared, the rows are those of all ranks.
-// Sum: the type in which chunks are added up; double where there may be thousands.
+// Combines the moments of all chunks, [chunks, 2, D], and returns the norm's scale and shift, [2, D]. Writes mean and
+// invstd, and updates the running statistics. With fewer than kLeastNormRows rows it normalizes by the running
+// statistics, and leaves them unchanged. In a shared step the rows are those of all ranks. Sum: the type in which
+// chunks are summed; double if there may be thousands of chunks.
 template <class T, class Sum>
 at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tensor& moments,
                           const at::Tensor& norm_weight, const at::Tensor& norm_bias, const at::Tensor& running_mean,
@@ -132,8 +134,8 @@ at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tenso
   return affine;
 }
 
-// Adds up all chunks' sums [chunks, 2, D], and returns [3, D] for NormGradient: mean_grad, mean_dot and scale. Writes
-// the gradients of the norm's weight and bias: of this rank's rows, where a step is shared.
+// Adds up the sums of all chunks, [chunks, 2, D], and returns [3, D] for NormGradient: mean_grad, mean_dot and scale.
+// Writes the gradients of the norm's weight and bias. In a shared step these two cover only this rank's rows.
 template <class T, class Sum>
 at::Tensor CombineNormSums(const RowChunks& chunks, int64_t rows, const at::Tensor& sums, const at::Tensor& norm_weight,
                            const at::Tensor& saved_mean, const at::Tensor& saved_invstd, const at::Tensor& weight_to,
@@ -160,7 +162,7 @@ at::Tensor CombineNormSums(const RowChunks& chunks, int64_t rows, const at::Tens
   for (int64_t d = 0; d < width; ++d) {
     const Sum sum = totals[d], dot = totals[width + d];
     const auto inverse = static_cast<Sum>(invstd[d]);
-    // Running statistics are constants: nothing of the gradient passes through them.
+    // Running statistics are constants, so no gradient passes through them.
     mean[d] = follows ? static_cast<T>(sum / count) : T(0);
     mean[width + d] = follows ? static_cast<T>(dot * inverse * inverse / count) : T(0);
     mean[2 * width + d] = weight[d] * invstd[d];

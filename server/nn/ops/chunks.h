@@ -1,5 +1,5 @@
-// Work on several threads: this library's parallel regions, work by chunks of rows, and an MLP's products by them.
-// Threads: any. Bits of work by chunks do not depend on how many there are.
+// Work on several threads: parallel regions of this library, work by chunks of rows, and the products of an MLP.
+// Threads: any. The bits of work by chunks do not depend on the number of threads.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -20,9 +20,9 @@ namespace permafrost::nn {
 // Returns how many threads ParallelFor uses.
 inline int ThreadCount() { return OperatorThreads() == 0 ? at::get_num_threads() : OperatorThreads(); }
 
-// Calls body(begin, end) on one part of the range for each thread, as at::parallel_for does: on a crew if
-// OperatorThreads() is set, else on libtorch's threads. A range of up to `grain`, which is at least 1, is one part. A
-// region within a region takes one thread. A body calls no operators of libtorch.
+// Splits the range among threads and calls body(begin, end) on each part, as at::parallel_for does. Runs on a crew if
+// OperatorThreads() is set, else on libtorch's threads. A range of at most `grain` (at least 1) is one part. A region
+// within a region runs on one thread. The body must not call operators of libtorch.
 template <class Body>
 void ParallelFor(int64_t begin, int64_t end, int64_t grain, const Body& body) {
   const int64_t length = end - begin;
@@ -47,17 +47,18 @@ void ParallelFor(int64_t begin, int64_t end, int64_t grain, const Body& body) {
       &region);
 }
 
-// Splits rows into contiguous chunks whose bounds depend on the rows and `partial`, never on threads. So sums added in
-// the order of chunks have equal bits for any number of threads. A value.
+// Splits rows into contiguous chunks. Their bounds depend only on the rows, `partial` and `most`, never on threads.
+// So sums added in the order of chunks have equal bits for any number of threads. A value.
 class RowChunks {
  public:
-  // With 64 floats a row, one array of a chunk fills an L1 cache, all of a layer's fit into an L2 cache.
+  // With 64 floats a row, one array of a chunk fills an L1 cache, and all arrays of a layer's chunk fit into an L2
+  // cache.
   static constexpr int64_t kRows = 128;
 
-  // partial: values that each chunk keeps for its sums. They bound the chunks, so that adding up stays cheap.
-  // most: the largest number of chunks.
+  // partial: the number of values that each chunk keeps for its sums. A larger one means fewer chunks, so that adding
+  // them up stays cheap. most: the largest number of chunks.
   RowChunks(int64_t rows, int64_t partial, int64_t most = kMost) : rows_(rows), count_(CountOf(rows, partial, most)) {}
-  // The most chunks for up to `rows` rows.
+  // Returns the largest number of chunks that up to `rows` rows are split into.
   static int64_t CountOf(int64_t rows, int64_t partial, int64_t most = kMost) {
     const int64_t fitting = std::clamp(kPartialValues / std::max<int64_t>(1, partial), kFewest, most);
     return std::clamp<int64_t>((rows + kRows - 1) / kRows, 1, fitting);
@@ -81,7 +82,7 @@ T* Write(const at::Tensor& t) {
   return t.mutable_data_ptr<T>();
 }
 
-// The products with which an operator on the CPU that was told `bfloat16` multiplies x with its weights.
+// Returns the kind of products by which an operator on the CPU multiplies x with its weights.
 inline Products ProductsOf(const at::Tensor& x, bool bfloat16) {
   if (!bfloat16) return Products::kFull;
   TORCH_CHECK(x.scalar_type() == at::kFloat && HasBfloat16Products(),
@@ -89,16 +90,17 @@ inline Products ProductsOf(const at::Tensor& x, bool bfloat16) {
   return Products::kBfloat16;
 }
 
-// Below this many multiplications a region stays on one thread. At half of it, 30 us of work, two threads were as fast
-// as one: `bench/run parallel --filter products`, on the machine that bench/MEASUREMENTS.md tells of.
+// A region with fewer multiplications stays on one thread. At half as many, 30 us of work, two threads were as fast
+// as one: `bench/run parallel --filter products`, on the machine that bench/MEASUREMENTS.md describes.
 inline constexpr int64_t kParallelProducts = 1 << 20;
-// The same in values that are gathered: 2^15, 25 us of work, were as fast (`--filter gathers`).
+// The same limit in gathered values. At 2^15 of them, 25 us of work, two threads were as fast as one (`--filter
+// gathers`).
 inline constexpr int64_t kParallelGathers = 1 << 16;
 inline int64_t ChunkGrain(const RowChunks& chunks, int64_t products) {
   return products < kParallelProducts ? chunks.count() : 1;
 }
 
-// body(chunk, first row, rows)
+// Calls body(chunk, first row, number of rows) for each chunk.
 template <class Body>
 void ForChunks(const RowChunks& chunks, int64_t grain, const Body& body) {
   ParallelFor(0, chunks.count(), grain, [&](int64_t begin, int64_t end) {
@@ -106,12 +108,12 @@ void ForChunks(const RowChunks& chunks, int64_t grain, const Body& body) {
   });
 }
 
-// Contiguous. [H, C], [H], [D, H], [D]: the weights themselves, or their gradients.
+// The weights of an MLP, or their gradients: [H, C], [H], [D, H], [D], contiguous.
 struct MlpWeights {
   at::Tensor w1, b1, w2, b2;
   Products kind = Products::kFull;
   MlpWidths widths() const { return {w1.size(1), w1.size(0), w2.size(0), kind}; }
-  int64_t products() const { return w1.numel() + w2.numel(); }  // of one row
+  int64_t products() const { return w1.numel() + w2.numel(); }  // multiplications for one row
   int64_t values() const { return w1.numel() + b1.numel() + w2.numel() + b2.numel(); }
   MlpWeights EmptyLike() const {
     return {at::empty_like(w1), at::empty_like(b1), at::empty_like(w2), at::empty_like(b2), kind};
@@ -124,7 +126,7 @@ struct PackedMlp {
   const T *first, *second;
 };
 
-// Both matrices, one a thread where that pays.
+// Packs both matrices, on two threads if that pays.
 template <class T, class Pack>
 PackedMlp<T> PackMlp(const MlpWeights& w, int64_t first_size, int64_t second_size, const Pack& pack) {
   at::Tensor storage = at::empty({first_size + second_size}, w.w1.options());
@@ -150,14 +152,15 @@ PackedMlp<T> PackMlpBackward(const MlpWeights& w) {
                     PackedSize<T>(widths.out, widths.hidden, w.kind), PackBackward<T>);
 }
 
-// The backward pass of up to `rows` rows. Sizes depend on `rows` alone, not on the chunks that are run.
+// The backward pass of an MLP over at most `rows` rows. Memory sizes depend on `rows` alone, not on the chunks that
+// run.
 template <class T>
 class MlpBackwardChunks {
  public:
   MlpBackwardChunks(const MlpWeights& w, int64_t rows)
       : widths_(w.widths()), values_(w.values()), packed_(PackMlpBackward<T>(w)) {
     const int64_t most = RowChunks::CountOf(rows, values_);
-    // Rows of the largest chunk.
+    // Sized for the rows of the largest chunk.
     scratch_size_ = ProductScratch<T>(std::max(RowChunks::kRows, (rows + most - 1) / most), w.kind);
     const auto options = w.w1.options();
     scratch_ = at::empty({most, scratch_size_}, options);
@@ -165,7 +168,7 @@ class MlpBackwardChunks {
     hidden_gradient_ = at::empty({rows, widths_.hidden}, options);
   }
 
-  // Works on chunk c, rows [begin, begin + size): writes those rows of gx, and the chunk's share of the weights'
+  // Processes chunk c, rows [begin, begin + size). Writes these rows of gx, and the chunk's share of the weights'
   // gradients. x: [rows, in]; hidden: [rows, hidden]; grad: [rows, out]; gx: [rows, in].
   void Run(int64_t c, int64_t begin, int64_t size, const T* x, const T* hidden, const T* grad, T* gx) const {
     T* const w1 = Write<T>(parts_) + c * values_;
@@ -177,7 +180,8 @@ class MlpBackwardChunks {
                    {w1, b1, w2, w2 + widths_.out * widths_.hidden});
   }
 
-  // After all: the c-th of `count` shares of `to`, the gradients added up over the chunks.
+  // Call it after Run has finished for all chunks. Adds up the gradients over the `count` chunks, and writes the c-th
+  // of `count` parts of `to`.
   void AddShare(int64_t c, int64_t count, const MlpWeights& to) const {
     int64_t before = 0;
     for (const at::Tensor* t : {&to.w1, &to.b1, &to.w2, &to.b2}) {

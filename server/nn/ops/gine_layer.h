@@ -1,9 +1,8 @@
-// A whole layer of GINE, or of GIN, as one operator that a capture sees whole, permafrost::gine_layer, and its
-// backward:
+// A whole layer of GINE or GIN, as one operator that a capture sees whole, permafrost::gine_layer, and its backward:
 //   sum = x_i + sum over edges (j, i) of relu(x_j + e_ji), or of x_j
 //   y   = dropout(relu(batch_norm(relu(sum * w1^T + b1) * w2^T + b2)))
-// On the CPU the real rows are worked through in chunks, each from the sum to the norm's partial moments while it is in
-// cache; no tensor of messages is made, and padding costs nothing. Bits depend neither on padding nor on the number of
+// On the CPU real rows are processed in chunks. Each chunk stays in cache from the sum to the norm's partial moments.
+// There is no tensor of messages, and padding costs nothing. Bits depend neither on padding nor on the number of
 // threads. Source: Hu et al. 2020 and Xu et al. 2019 (PyG's GINEConv and GINConv with eps = 0); layer-wise fusion as
 // Graphite (Gong et al. 2022).
 #pragma once
@@ -20,9 +19,10 @@ namespace permafrost::nn {
 
 // Floating tensors are float32 or float64, all of one type.
 struct GineEdges {
-  at::Tensor source, target;  // [E] int64, as EdgeIndex takes them
-  EdgeIndex index;            // of both; read where HasColumnKernels (lowering.h)
-  // e of edge k is rows[code[k]], rows: [codes, C]; or rows[k], rows: [E, C], where code is undefined. Undefined: GIN.
+  at::Tensor source, target;  // [E] int64, as IndexEdges takes them
+  EdgeIndex index;            // IndexEdges of both; read only if HasColumnKernels (lowering.h)
+  // The value e of edge k is rows[code[k]] with rows [codes, C], or rows[k] with rows [E, C] if code is undefined. If
+  // rows are undefined, the layer is GIN.
   at::Tensor rows;
   at::Tensor code;  // [E] int32
 };
@@ -40,20 +40,21 @@ struct GineDropout {
   double p = 0;
 };
 
-// The sum alone, of PyTorch's operators; differentiable in x and edges.rows.
+// Computes the sum alone with PyTorch's operators. Differentiable in x and edges.rows.
 at::Tensor SumGineMessages(const at::Tensor& x, const GineEdges& edges);
 
-// Training. x: [N, C]; real_rows: [1] int64 in [0, N]. Edges of real rows come from real rows. Returns [N, D], 0 in
-// padding rows; updates the running statistics as MaskedBatchNormRelu, and counts the batch where they follow it.
-// Differentiable in x, edges.rows and the weights.
+// Training. x: [N, C]; real_rows: [1] int64 in [0, N]. Edges into real rows must come from real rows. Returns [N, D],
+// with padding rows 0. Updates the running statistics as MaskedBatchNormRelu does, and counts the batch if they
+// follow it. Differentiable in x, edges.rows and the weights.
 at::Tensor GineLayer(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
                      const GineWeights& weights, const GineDropout& dropout, const BatchNormOptions& norm = {});
 
-// Evaluation: with the running statistics, without dropout, not differentiable.
+// Evaluation, by the running statistics and without dropout. Not differentiable.
 at::Tensor GineLayerEval(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
                          const GineWeights& weights, const BatchNormOptions& norm = {});
 
-// The same layer of PyTorch's operators: the reference, and what devices other than the CPU run.
+// Computes the same layer with PyTorch's operators. It is the reference, and runs wherever the fused operator does
+// not.
 at::Tensor GineLayerPlain(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
                           const GineWeights& weights, const GineDropout& dropout, const BatchNormOptions& norm = {});
 at::Tensor GineLayerEvalPlain(const at::Tensor& x, const GineEdges& edges, const GineWeights& weights,
@@ -62,16 +63,16 @@ at::Tensor GineLayerEvalPlain(const at::Tensor& x, const GineEdges& edges, const
 // Floating tensors are float32 or float64, all of one type.
 struct SummedEdges {
   at::Tensor offsets;      // [T + 1] int64: edges offsets[r] .. offsets[r + 1] end at row r
-  at::Tensor sources;      // [E] int64 rows of x; E may be more than the last offset
-  CsrTranspose transpose;  // of these rows and sources, or of more; read by the backward
-  // e of edge k is rows[code[k]], rows: [codes, C]; or rows[k], rows: [E, C], where code is undefined.
+  at::Tensor sources;      // [E] int64 rows of x; E may exceed the last offset
+  CsrTranspose transpose;  // of these rows and sources, or of more rows; the backward reads it
+  // The value e of edge k is rows[code[k]] with rows [codes, C], or rows[k] with rows [E, C] if code is undefined.
   at::Tensor rows;
   at::Tensor code;        // [E] int32
-  int64_t first_row = 0;  // of x, which is row 0 of the sums; above 0 only without gradients
+  int64_t first_row = 0;  // the row of x that is row 0 of the sums; above 0 only without gradients
 };
 
-// GINE's sum over a block's in-edges alone, permafrost::edge_sum: sum_i = x_i + sum over edges (j, i) of relu(x_j +
-// e_ji). x: [N, C], T <= N. Returns [T, C]. Differentiable in x and edges.rows.
+// Computes GINE's sum over a block's in-edges alone (permafrost::edge_sum): sum_i = x_i + sum over edges (j, i) of
+// relu(x_j + e_ji). x: [N, C], T <= N. Returns [T, C]. Differentiable in x and edges.rows.
 at::Tensor EdgeSum(const at::Tensor& x, const SummedEdges& edges);
 
 }  // namespace permafrost::nn

@@ -1,6 +1,6 @@
-// Chooses the operators of a step where there is a choice: the CPU's fused operators; the operators of PyTorch that say
-// it best; or, of these, only such as add no entry to libtorch's cache of compiled MPS graphs (graphcache/census.h).
-// The functions here are the pieces that differ between the last two.
+// Chooses the operators of a step. A step is made of the CPU's fused operators, of the PyTorch operators that express
+// it best, or of PyTorch operators that are shape-free. The last add no entry to libtorch's cache of compiled MPS
+// graphs (graphcache/census.h). The functions here are the pieces in which the last two differ.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,8 @@
 
 namespace permafrost::nn {
 
-// The lowering and the precision of this thread's steps while it lives; kAuto and kFloat32 where there is none.
+// While it lives, it sets the lowering and the precision of this thread's steps. Without one they are kAuto and
+// kFloat32.
 class LoweringScope {
  public:
   explicit LoweringScope(spec::Lowering lowering, spec::Precision precision = spec::Precision::kFloat32);
@@ -23,29 +24,32 @@ class LoweringScope {
   const spec::Precision outer_precision_;
 };
 
-// Returns whether operators of `x` are this library's fused ones: on the CPU, unless a lowering is asked for.
+// Returns whether the operators on `x` are this library's fused ones. They are on the CPU, unless another lowering is
+// requested.
 bool IsFused(const at::Tensor& x);
-// Returns whether IsFused(x), or `x` is on a GPU whose kernels were compiled (nn/gpu) and is of a type that they take.
-// Asked by the operators that have such kernels.
+// Returns whether IsFused(x), or `x` is on a GPU whose kernels were compiled (nn/gpu) and has a type that they take.
+// Operators that have such kernels call it.
 bool HasKernels(const at::Tensor& x);
-// The same for operators whose kernels walk whole columns of [N, C]: on a GPU, for at most gpu::kMostRows rows.
+// Same as HasKernels, for operators whose kernels walk whole columns of [N, C]. A GPU runs them for at most
+// gpu::kMostRows rows.
 bool HasColumnKernels(const at::Tensor& x, int64_t rows);
-// Returns whether the operators of PyTorch are to be shape-free: where that is asked for, and on MPS unless it is not.
+// Returns whether PyTorch's operators must be shape-free. They must if that lowering is requested, and on MPS unless
+// another one is.
 bool IsShapeFree(const at::Tensor& x);
-// Returns whether products of `x`, float32, with weights have factors rounded to bfloat16 (nn/kernels/bfloat16.h).
+// Returns whether products of the float32 `x` with weights round their factors to bfloat16 (nn/kernels/bfloat16.h).
 bool RoundsFactors(const at::Tensor& x);
-// Returns whether this machine's CPU can round them: AVX512-BF16.
+// Returns whether this machine's CPU can round factors: whether it has AVX512-BF16.
 bool CanRoundFactors();
 
-// x * weight^T (+ bias, where it is defined). x: [N, C]; weight: [D, C]; bias: [D]. Returns [N, D]. Shape-free: three
-// bias-free linears, forward and backward. With rounded factors it is made of PyTorch's operators: its result is
-// rounded to bfloat16 too, before the bias.
+// Returns x * weight^T, plus bias if it is defined: [N, D]. x: [N, C]; weight: [D, C]; bias: [D]. The shape-free form
+// is three bias-free linears, forward and backward. With rounded factors, the CPU's fused operator keeps the product
+// in float32, and PyTorch's operators round it to bfloat16 before the bias is added.
 at::Tensor LinearRows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
-// Shape-free: leaky_relu, whose backward has no graph.
+// ReLU. The shape-free form is leaky_relu, whose backward has no graph.
 at::Tensor ReluRows(const at::Tensor& x);
-// Row index[i] of x, [N, C] or [N], for each i; index: [E] int32 or int64. Shape-free: gather.
+// Returns row index[i] of x for each i. x: [N, C] or [N]; index: [E] int32 or int64. The shape-free form is gather.
 at::Tensor SelectRows(const at::Tensor& x, const at::Tensor& index);
-// x, with values[i] added to its row index[i]; as SelectRows. Shape-free: scatter_add.
+// Returns x with values[i] added to row index[i]. Shapes as for SelectRows. The shape-free form is scatter_add.
 at::Tensor AddRows(const at::Tensor& x, const at::Tensor& index, const at::Tensor& values);
 
 }  // namespace permafrost::nn

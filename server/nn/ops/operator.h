@@ -1,6 +1,6 @@
-// Operators of the library `permafrost`, each said once: its schema, and the function that the CPU runs. A call through
-// one is dispatched, so that a capture below autograd sees it; the work of a raw autograd::Function is not. Threads:
-// any.
+// Defines each operator of the library `permafrost` in one place: its schema, and the function that the CPU runs. A
+// call through it is dispatched, so a capture below autograd sees it. A capture does not see the work of a raw
+// autograd::Function. Threads: any.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,16 +14,17 @@
 
 namespace permafrost::nn {
 
+// Usage:
 //   constexpr Operator<SumCpu> kSum{"sum(Tensor x, ...) -> Tensor"};
 //   TORCH_LIBRARY_FRAGMENT(permafrost, library) { kSum.Register(library); }
-// Then kSum(x, ...) calls it below autograd, whose gradient the caller gives.
+// Then kSum(x, ...) calls the operator below autograd. The caller provides the gradient.
 template <auto* kCpuKernel>
 class Operator {
  public:
   explicit constexpr Operator(const char* schema) : schema_(schema) {}
 
-  // composite: what other devices run, of their own operators; gpu: what a GPU with compiled kernels runs (nn/gpu);
-  // null: they have none.
+  // composite: made of other operators, for all other devices. gpu: for a GPU with compiled kernels (nn/gpu). Null:
+  // there is none.
   void Register(torch::Library& library, decltype(kCpuKernel) composite = nullptr,
                 decltype(kCpuKernel) gpu = nullptr) const {
     library.def(schema_);
@@ -52,13 +53,13 @@ class Operator {
   const char* schema_;
 };
 
-// The conversions between a schema's `Tensor?` and a tensor that may be undefined.
+// Converts a tensor that may be undefined to a schema's `Tensor?`.
 using OptionalTensor = std::optional<at::Tensor>;
 inline OptionalTensor IfDefined(const at::Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
 }
 
-// The data that a kernel reads of either; nullptr where there is none.
+// Returns the data that a kernel reads; null if there is no tensor.
 template <class T>
 const T* DataOrNull(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
