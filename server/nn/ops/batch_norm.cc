@@ -15,22 +15,23 @@ namespace {
 
 using at::Tensor;
 
-// Below this many values the work stays on one thread: small parallel regions collapse when cores are shared. At half
-// of it, 40 us of work, two threads were as fast as one: `bench/run parallel --filter norms`.
+// With fewer values the work stays on one thread: small parallel regions collapse when cores are shared. At half as
+// many, 40 us of work, two threads were as fast as one: `bench/run parallel --filter norms`.
 constexpr int64_t kParallelNormValues = 1 << 17;
 
-// Chunks of 64 columns stay at 128 rows up to half a million rows, and wider ones up to fewer: a running sum of float32
-// over 230,000 rows put gradients a hundredth off.
+// With this limit, chunks of 64 columns stay at 128 rows up to half a million rows; wider ones up to fewer rows. A
+// running float32 sum over 230,000 rows made gradients wrong by a hundredth.
 constexpr int64_t kMostChunks = 4096;
 
 int64_t NormGrain(const RowChunks& chunks, int64_t values) { return values < kParallelNormValues ? chunks.count() : 1; }
 
-// Returns memory for two sums per column and chunk. Its size follows from the padded rows, not from values.
+// Returns memory for two sums per column and chunk. Its size follows from the padded number of rows, not from the
+// number of real rows.
 Tensor SumsOfChunks(const Tensor& x) {
   return at::empty({RowChunks::CountOf(x.size(0), 2 * x.size(1), kMostChunks), 2, x.size(1)}, x.options());
 }
 
-// The rows of the norm whose moments were merged last on this thread.
+// The row count, over all ranks, of the last norm whose moments this thread merged.
 thread_local int64_t merged_rows = 0;
 
 }  // namespace
@@ -50,7 +51,7 @@ void MergeMoments(int64_t& rows, std::vector<double>& means, std::vector<double>
   for (size_t r = 0; r < ranks; ++r) count += of(r)[0];
   std::ranges::fill(means, 0);
   std::ranges::fill(squares, 0);
-  // Chan et al. 1983, as over the chunks of one rank.
+  // Chan et al. 1983, applied to ranks as within one rank to chunks.
   for (size_t r = 0; r < ranks; ++r) {
     const double part = count > 0 ? of(r)[0] / count : 0;
     for (size_t d = 0; d < width; ++d) means[d] += of(r)[1 + d] * part;
@@ -84,10 +85,10 @@ int64_t MergedRows() { return merged_rows; }
 
 namespace {
 
-// The first `rows` rows of [N, D] are normalized; the others are 0, and pass no gradient.
+// The result of normalizing the first `rows` rows of [N, D]. The other rows are 0, and pass no gradient.
 struct NormOutput {
   Tensor y;             // [N, D]
-  Tensor mean, invstd;  // [D]: what the rows were normalized with
+  Tensor mean, invstd;  // [D]: the moments by which the rows were normalized
 };
 NormOutput NormalizeRows(const Tensor& x_in, int64_t rows, const Tensor& weight, const Tensor& bias,
                          const Tensor& running_mean, const Tensor& running_var, const BatchNormOptions& norm,
@@ -121,7 +122,7 @@ struct NormGradients {
   Tensor x;             // [N, D]
   Tensor weight, bias;  // [D]
 };
-// y: the output if ReLU followed, else undefined.
+// y: the output if ReLU followed the norm, else undefined.
 NormGradients NormalizeRowsBackward(const Tensor& grad_in, const Tensor& x_in, const Tensor& y, int64_t rows,
                                     const Tensor& weight, const Tensor& mean, const Tensor& invstd) {
   const Tensor grad = grad_in.contiguous(), x = x_in.contiguous();
@@ -241,7 +242,7 @@ std::tuple<Tensor, Tensor, Tensor> NormBackwardCpu(const Tensor& grad, const Ten
   return {g.x, g.weight, g.bias};
 }
 
-// [N, 1] bool: which rows are real. For devices whose operators cannot read real_rows on the host.
+// Returns [N, 1] bool: which rows are real. Serves devices whose operators cannot read real_rows on the host.
 Tensor RealMask(const Tensor& x, const Tensor& real_rows) {
   return at::arange(x.size(0), real_rows.options()).lt(real_rows).unsqueeze(1);
 }
@@ -300,7 +301,7 @@ constexpr Operator<NormBackwardCpu> kNormBackward{
     "masked_batch_norm_relu_backward(Tensor grad, Tensor x, Tensor y, Tensor real_rows, Tensor weight, Tensor mean, "
     "Tensor invstd) -> (Tensor, Tensor, Tensor)"};
 
-// The norm that comes before it on this thread has counted the rows of all ranks.
+// The norm that ran before on this thread has counted the rows of all ranks.
 void CountSharedBatch(Tensor& batches) {
   if (MergedRows() >= kLeastNormRows) ++*batches.mutable_data_ptr<int64_t>();
 }

@@ -16,8 +16,8 @@ namespace {
 
 using at::Tensor;
 
-// Values from which on several threads share them. At half of it, 40 us of work, two threads were as fast as one:
-// `bench/run parallel --filter drops`.
+// From this many values on, several threads share them. At half as many, 40 us of work, two threads were as fast as
+// one: `bench/run parallel --filter drops`.
 constexpr int64_t kDropGrain = 1 << 15;
 constexpr int64_t kLow32 = 0xffffffff;
 
@@ -54,7 +54,7 @@ Tensor DropoutCpu(const Tensor& x_in, const Tensor& step, const OptionalTensor& 
   return y;
 }
 
-// (h * factor) mod 2^32 without leaving int64's range.
+// Returns (h * factor) mod 2^32, staying within int64's range.
 Tensor MultiplyLow(const Tensor& h, int64_t factor) {
   const Tensor low = at::bitwise_and(h, 0xffff) * factor;
   const Tensor high = at::bitwise_and(at::bitwise_right_shift(h, 16) * factor, 0xffff);
@@ -69,7 +69,7 @@ Tensor MixTensor(Tensor h) {
   return at::bitwise_xor(h, at::bitwise_right_shift(h, 16));
 }
 
-// The hashes [N, C] by tensor operators: for devices where `step` cannot be read.
+// Computes the hashes [N, C] with tensor operators, for devices on which the host cannot read `step`.
 Tensor HashComposite(const Tensor& x, const Tensor& step, const OptionalTensor& row_keys, int64_t seed, int64_t layer) {
   const Tensor low = at::bitwise_and(step, kLow32), high = at::bitwise_and(at::bitwise_right_shift(step, 32), kLow32);
   const Tensor seeded = at::bitwise_xor(low, static_cast<int64_t>(DropoutSeed(seed, layer)));
@@ -87,7 +87,7 @@ Tensor DropoutComposite(const Tensor& x, const Tensor& step, const OptionalTenso
   return at::where(dropped, at::zeros({}, x.options()), x * (1 / (1 - p)));
 }
 
-// Bits of a hash that a float32 has room for.
+// The number of bits of a hash that a float32 can represent.
 constexpr int kUniformBits = 24;
 
 Tensor UniformCpu(const Tensor& like, const Tensor& step, int64_t seed, int64_t layer) {

@@ -32,7 +32,7 @@ namespace {
 using at::Tensor;
 using torch::autograd::variable_list;
 
-// The plans of the regions that were called last, by the content of their codes. Threads: any.
+// Caches the plans of the regions called last, keyed by the content of their codes. Threads: any.
 class RegionPlans {
  public:
   static RegionPlans& Instance() {
@@ -45,7 +45,7 @@ class RegionPlans {
     {
       const std::lock_guard lock(mutex_);
       for (const Entry& e : entries_) {
-        // By their bytes: a number may be NaN.
+        // Compares bytes, since a number may be NaN.
         if (e.hash == hash && e.code.size() == code.size() && e.numbers.size() == numbers.size() &&
             std::memcmp(e.code.data(), code.data(), code.size() * sizeof(int64_t)) == 0 &&
             (numbers.empty() || std::memcmp(e.numbers.data(), numbers.data(), numbers.size() * sizeof(double)) == 0)) {
@@ -76,7 +76,7 @@ class RegionPlans {
   size_t next_ = 0;
 };
 
-// Offsets [rows + 1] that rise from 0 to the number of places, and places that are edges.
+// Checks that offsets, [rows + 1], rise from 0 to the number of places, and that places are edge numbers.
 void CheckSegments(const Tensor& offsets, const Tensor& places, int64_t edges, const char* which) {
   TORCH_CHECK(offsets.dim() == 1 && offsets.numel() >= 1 && offsets.scalar_type() == at::kInt && offsets.is_cpu() &&
                   places.dim() == 1 && places.scalar_type() == at::kInt && places.is_cpu() && places.numel() == edges,
@@ -92,7 +92,7 @@ void CheckSegments(const Tensor& offsets, const Tensor& places, int64_t edges, c
   }
 }
 
-// The first value that is outside of [0, rows); null: all are inside.
+// Returns the first value outside [0, rows); null if there is none.
 const int64_t* FirstOutside(const int64_t* values, int64_t count, int64_t rows) {
   bool any = false;
   for (int64_t e = 0; e < count; ++e) any |= static_cast<uint64_t>(values[e]) >= static_cast<uint64_t>(rows);
@@ -109,7 +109,7 @@ Tensor DefinedOr(const std::optional<Tensor>& tensor) {
   return tensor && tensor->defined() ? tensor->contiguous() : Tensor();
 }
 
-// permafrost::segments_of on the CPU.
+// Implements permafrost::segments_of on the CPU.
 std::tuple<Tensor, Tensor> SegmentsOfCpu(const Tensor& index_in, int64_t rows) {
   TORCH_CHECK(index_in.dim() == 1 && index_in.scalar_type() == at::kLong, "segments_of: index must be [E] int64, not ",
               index_in.toString(), index_in.sizes());
@@ -140,10 +140,11 @@ struct RegionArguments {
   at::ArrayRef<double> numbers;
 };
 
-// Threads: one an object; the plans of past calls are shared.
-// Copies tensors that are not contiguous. A two-dimensional input whose rows may have gaps between them
-// (RegionPlan::may_lie_apart) is not copied if the values of each row are adjacent. Borrows no argument. If offsets has
-// no elements, the region has no edges, and the first target step's input has a row for each target.
+// The checked arguments of one call. Threads: one thread per object; the plans of past calls are shared.
+// It copies tensors that are not contiguous. A two-dimensional input whose rows may have gaps between them
+// (RegionPlan::may_lie_apart) is not copied if the values of each row are adjacent. It holds no reference to an
+// argument. If `offsets` has no elements, the region has no edges, and the input of the first target step has one row
+// for each target.
 class RegionCall {
  public:
   // Errors: c10::Error for a code, a type, a shape or an index that does not fit.
@@ -153,13 +154,13 @@ class RegionCall {
   const EdgeRegion& region() const { return plan_->region; }
   int64_t targets() const { return targets_; }
   int64_t edges() const { return edges_; }
-  // Rows of a step of that level.
+  // Returns the number of rows of a step of that level.
   int64_t rows(RegionLevel level) const {
     return level == RegionLevel::kEdge ? edges_ : level == RegionLevel::kTarget ? targets_ : 1;
   }
   const Tensor& input(size_t i) const { return inputs_[i]; }
   const Tensor& index(size_t k) const { return indices_[k]; }
-  // Returns the given segments of index k, checked against `rows`, or makes them.
+  // Returns the given segments of index k, checked against `rows`; makes them if none were given.
   std::tuple<Tensor, Tensor> IndexSegments(size_t k, int64_t rows) const;
   bool HasSegments(size_t k) const { return index_offsets_[k].defined(); }
 
@@ -265,7 +266,7 @@ int64_t RegionGrain(const RegionCall& call, const RowChunks& chunks, const Regio
   return registers.Size(call.targets(), call.edges()) < kParallelGathers ? chunks.count() : 1;
 }
 
-// body(chunk, first target, targets). Errors: c10::Error where a tile needs more memory than there is.
+// Calls body(chunk, first target, number of targets). Errors: c10::Error if a tile needs more memory than there is.
 template <class Body>
 void ForRegionChunks(const RegionCall& call, const RowChunks& chunks, const RegionRegisters& registers,
                      const Body& body) {
@@ -300,13 +301,13 @@ std::vector<Tensor> EdgeRegionCpu(at::TensorList inputs, const Tensor& offsets, 
   return outputs;
 }
 
-// An input's gradient on its way: where chunks write it, and how they are added up.
+// An input's gradient while it is computed: where chunks write it, and how the chunks are added up.
 struct InputGradient {
-  Tensor to;                         // like the input
-  Tensor by_edge;                    // [E, width]: summed by row in the end
-  int64_t part = -1;                 // where each chunk's share begins among its parts; -1: there is none
-  int64_t table = 0;                 // rows of that share, for kGather
-  const RegionStep* read = nullptr;  // null: no gradient comes to the input
+  Tensor to;                         // the result, of the input's shape
+  Tensor by_edge;                    // [E, width]: a row for each edge, summed by table row at the end
+  int64_t part = -1;                 // where this gradient begins in each chunk's share of sums; -1: it has none
+  int64_t table = 0;                 // rows of the table in that share, for kGather
+  const RegionStep* read = nullptr;  // the step that reads the input; null: no gradient reaches the input
 };
 
 std::vector<InputGradient> GradientsOf(const RegionCall& call, const RegionGradientPlan& plan,
@@ -381,7 +382,7 @@ void RunGradient(const RegionCall& call, const RegionGradientPlan& plan, const s
   }
 }
 
-// Gradients of the inputs that are wanted, in their order.
+// Returns the gradients of the inputs in `wanted`, in their order.
 std::vector<Tensor> EdgeRegionBackwardCpu(const OptionalTensors& grads_in, at::TensorList inputs, const Tensor& offsets,
                                           const Tensor& places, at::TensorList indices,
                                           const OptionalTensors& index_offsets, const OptionalTensors& index_places,
@@ -450,7 +451,7 @@ class EdgeRegionFunction : public torch::autograd::Function<EdgeRegionFunction> 
     const variable_list saved = context->get_saved_variables();
     const auto count = static_cast<size_t>(data["inputs"].toInt());
     const at::TensorList all(saved);
-    variable_list gradients(count + 1);  // the last: of what is not a tensor
+    variable_list gradients(count + 1);  // the last is for the argument that is not a tensor
     std::vector<int64_t> wanted;
     for (size_t i = 0; i < count; ++i) {
       if (context->needs_input_grad(i)) wanted.push_back(static_cast<int64_t>(i));
@@ -485,7 +486,7 @@ std::vector<Tensor> EdgeRegionAutograd(at::TensorList inputs, const Tensor& offs
       inputs, RegionArguments{inputs, offsets, places, indices, index_offsets, index_places, code, numbers});
 }
 
-// A region without edges, whose targets are the rows of its inputs.
+// Runs a region without edges. Its targets are the rows of its inputs.
 std::vector<Tensor> RowRegion(at::TensorList inputs, at::IntArrayRef code, at::ArrayRef<double> numbers) {
   const Tensor edges = at::empty({0}, at::kInt);
   const OptionalTensors none;

@@ -7,7 +7,7 @@ namespace {
 
 using at::Tensor;
 
-// One region's steps as tensors: [rows, width], of shared steps [1, width].
+// Computes the steps of a region as tensors: [rows, width], or [1, width] for shared steps.
 class PlainRegion {
  public:
   PlainRegion(const EdgeRegion& region, const std::vector<Tensor>& inputs, const Tensor& target_index, int64_t targets,
@@ -31,7 +31,7 @@ class PlainRegion {
 
   Tensor Input(const RegionStep& s) const { return inputs_[static_cast<size_t>(s.input)].reshape({-1, s.width}); }
 
-  // [edges, width]: the target of each edge, in each column.
+  // Returns [edges, width]: the target of each edge, repeated in each column.
   Tensor Targets(int64_t width) const { return target_index_.unsqueeze(1).expand({target_index_.numel(), width}); }
 
   Tensor Rows(const RegionStep& s) const {
@@ -60,7 +60,7 @@ class PlainRegion {
     }
   }
 
-  // An operand as [rows, width].
+  // Returns an operand, repeated to [rows, width].
   Tensor Wide(int32_t step, int64_t rows, int64_t width) const {
     if (step == -1) return {};
     const Tensor& v = Value(step);

@@ -19,7 +19,7 @@ namespace {
 
 using at::Tensor;
 
-// The parts of its tensors that a call reads, checked.
+// Sizes of a checked call.
 struct GatCall {
   GatCall(const Tensor& left, const Tensor& right, const Tensor& attention, const OptionalTensor& edges,
           const OptionalTensor& self_edges, const Tensor& offsets, const Tensor& sources, int64_t heads_in,
@@ -40,13 +40,14 @@ struct GatCall {
                 "gat_attention: rows of edges must be given with those of self-loops, one each");
   }
   int64_t slots() const { return entries + targets; }
-  // Multiplications, by which threads share the rows; one row is a chunk's least.
+  // Returns the grain by which threads share the rows, from the number of multiplications. A chunk has at least one
+  // row.
   int64_t grain(const RowChunks& chunks) const { return ChunkGrain(chunks, 4 * slots() * columns); }
 
   int64_t heads, targets, columns, entries;
 };
 
-// Holds the contiguous tensors that its rows point into.
+// Holds the contiguous tensors that its GatRows points into.
 template <class T>
 struct GatInputs {
   GatInputs(const GatCall& call, const Tensor& left_in, const Tensor& right_in, const Tensor& attention_in,
@@ -82,7 +83,7 @@ struct GatInputs {
   GatRows<T> rows;
 };
 
-// y, and alpha [E + T, heads].
+// Returns y, and alpha [E + T, heads].
 std::tuple<Tensor, Tensor> GatForwardCpu(const Tensor& left, const Tensor& right, const Tensor& attention,
                                          const OptionalTensor& edges, const OptionalTensor& self_edges,
                                          const Tensor& offsets, const Tensor& sources, const OptionalTensor& step,
@@ -90,7 +91,7 @@ std::tuple<Tensor, Tensor> GatForwardCpu(const Tensor& left, const Tensor& right
                                          int64_t seed, int64_t layer, double p) {
   const GatCall call(left, right, attention, edges, self_edges, offsets, sources, heads, first_row);
   Tensor y = at::empty({call.targets, call.columns}, left.options());
-  // Places beyond the last slot stay 0: whoever compares two runs of the operator compares them all.
+  // Places beyond the last slot stay 0, because an audit compares all values of two runs.
   Tensor alpha = at::zeros({call.slots(), heads}, left.options());
   const RowChunks chunks(call.targets, 1);
   AT_DISPATCH_FLOATING_TYPES(left.scalar_type(), "gat_attention", [&] {
@@ -104,7 +105,7 @@ std::tuple<Tensor, Tensor> GatForwardCpu(const Tensor& left, const Tensor& right
   return {y, alpha};
 }
 
-// Gradients of left, right, attention, and the rows of edges and self-loops ([0]: there are none).
+// Gradients of left, right, attention, and the rows of edges and of self-loops; [0] for rows that there are not.
 using GatGradients = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 GatGradients GatBackwardCpu(const Tensor& grad_in, const Tensor& alpha, const Tensor& left, const Tensor& right,
@@ -210,13 +211,13 @@ namespace {
 
 constexpr int64_t kSlotStride = 0x9e3779b1;
 
-// [rows, heads] of z [rows, W].
+// Returns the scores [rows, heads] of z [rows, W].
 Tensor Scores(const Tensor& z, const Tensor& attention, const GatOptions& o) {
   const int64_t channels = z.size(1) / o.heads;
   return (at::leaky_relu(z, o.slope) * attention).view({z.size(0), o.heads, channels}).sum(-1);
 }
 
-// x [rows, W], each head's columns times its value of [rows, heads].
+// Multiplies each head's columns of x, [rows, W], by the head's value in of_heads, [rows, heads].
 Tensor TimesHeads(const Tensor& x, const Tensor& of_heads) {
   const int64_t rows = x.size(0), heads = of_heads.size(1);
   return (x.view({rows, heads, x.size(1) / heads}) * of_heads.unsqueeze(2)).view(x.sizes());
@@ -228,7 +229,7 @@ Tensor GatAttentionPlain(const Tensor& left, const Tensor& right, const Tensor& 
                          const GatOptions& o) {
   const int64_t targets = right.size(0), count = edges.sources.size(0);
   const auto floats = left.options();
-  const Tensor row = SegmentOfEntry(edges.offsets, count);  // `targets` in padding
+  const Tensor row = SegmentOfEntry(edges.offsets, count);  // `targets` for padding
   const Tensor in_row = row.lt(targets), loop = at::bitwise_and(in_row, edges.sources.eq(row + o.first_row));
   const Tensor real = at::bitwise_xor(in_row, loop).unsqueeze(1);
   const Tensor sources = edges.sources.clamp_max(left.size(0) - 1), to = row.clamp_max(targets - 1);
@@ -242,7 +243,7 @@ Tensor GatAttentionPlain(const Tensor& left, const Tensor& right, const Tensor& 
   const Tensor zero = at::zeros({}, floats), self_score = Scores(self_z, attention, o);
   const Tensor score =
       at::where(real, Scores(z, attention, o), at::full({}, -std::numeric_limits<double>::infinity(), floats));
-  // Shifted by each row's largest score, which changes no quotient and has no gradient.
+  // Subtracts each row's largest score. This changes no quotient, and has no gradient.
   const Tensor largest =
       self_score.detach().scatter_reduce(0, to.unsqueeze(1).expand({count, o.heads}), score.detach(), "amax");
   const Tensor self_weight = (self_score - largest).exp();

@@ -22,23 +22,25 @@ namespace {
 
 using at::Tensor;
 
-// The skeleton of fused layers on the CPU: aggregation, MLP, batch norm, ReLU and dropout by chunks of rows, forward
-// and backward. Layers differ in the aggregation, a class of these members:
-//   void Sum(int64_t begin, int64_t end, T* sum) const;       rows [begin, end) of sum, [N, in]
+// The skeleton of fused layers on the CPU, forward and backward: aggregation, MLP, batch norm, ReLU and dropout, by
+// chunks of rows. Layers differ in the aggregation, a class with these members:
+//   void Sum(int64_t begin, int64_t end, T* sum) const;
+//     writes rows [begin, end) of sum, [N, in]
 //   void Gradient(int64_t chunk, int64_t begin, int64_t end, const T* g, T* gx) const;
-//                                                             rows of gx, given g = dL/dsum [N, in] of all real rows
+//     writes rows [begin, end) of gx, given g = dL/dsum [N, in] of all real rows
 
 struct LayerWeights {
   MlpWeights mlp;
   Tensor norm_weight, norm_bias;  // [D]
 };
 
-// The tensors that the forward pass keeps for the backward: [N, ...] or [D].
+// The tensors that the forward pass saves for the backward: [N, ...] or [D].
 struct LayerSaved {
   Tensor y, sum, hidden, product, mean, invstd;
 };
 
-// Sum, hidden and product of the real rows; after_chunk(chunk, first row, rows) follows while they are in cache.
+// Computes sum, hidden and product of the real rows. Calls after_chunk(chunk, first row, rows) while a chunk is in
+// cache.
 template <class T, class Aggregation, class AfterChunk>
 void ForwardRows(const Aggregation& aggregation, const MlpWeights& w, const RowChunks& chunks, int64_t rows,
                  const LayerSaved& to, const AfterChunk& after_chunk) {
@@ -54,13 +56,13 @@ void ForwardRows(const Aggregation& aggregation, const MlpWeights& w, const RowC
   });
 }
 
-// Undefined where nothing is dropped.
+// Default-constructed, it drops nothing.
 struct LayerDropout {
   DropoutMask mask;
   double p = 0;
 };
 
-// Training. Everything of `to` is made here.
+// The forward pass in training. It allocates every tensor of its result.
 template <class T, class Aggregation>
 LayerSaved ForwardLayer(const Aggregation& aggregation, const LayerWeights& w, int64_t all_rows, int64_t rows,
                         const Tensor& running_mean, const Tensor& running_var, const BatchNormOptions& norm,
@@ -75,7 +77,7 @@ LayerSaved ForwardLayer(const Aggregation& aggregation, const LayerWeights& w, i
                       at::empty({widths.out}, options),
                       at::empty({widths.out}, options)};
   const RowChunks chunks(rows, values);
-  // As large as padding makes it, so that the size does not depend on values.
+  // Sized by the padded number of rows, so that the size does not depend on values.
   const Tensor moments = at::empty({RowChunks::CountOf(all_rows, values), 2, widths.out}, options);
   const T* const product = Read<T>(to.product);
   ForwardRows<T>(aggregation, w.mlp, chunks, rows, to, [&](int64_t c, int64_t begin, int64_t size) {
@@ -91,12 +93,12 @@ LayerSaved ForwardLayer(const Aggregation& aggregation, const LayerWeights& w, i
     ScaleShift<T>(product + at, size, widths.out, scale, scale + widths.out, /*relu=*/true, y + at);
     if (dropout.p > 0) DropRows<T>(dropout.mask, kept, nullptr, begin, size, widths.out, y + at, y + at);
   });
-  // No byte of an operator's results is left unset: whoever compares two runs of it compares them all.
+  // Sets padding rows to 0, because an audit compares all bytes of two runs.
   for (const Tensor& result : {to.y, to.sum, to.hidden, to.product}) ClearRows<T>(result, rows);
   return to;
 }
 
-// Evaluation: the norm's scale and shift are known before, so that one pass does all.
+// Evaluation. The norm's scale and shift are known beforehand, so one pass does everything.
 template <class T, class Aggregation>
 Tensor ForwardLayerEval(const Aggregation& aggregation, const MlpWeights& w, int64_t all_rows, int64_t rows,
                         const Tensor& scale, const Tensor& shift) {
@@ -122,7 +124,7 @@ struct LayerGradients {
   Tensor norm_weight, norm_bias;
 };
 
-// grad: [N, D]. aggregation.Gradient has run for every chunk when this returns.
+// grad: [N, D]. When it returns, aggregation.Gradient has run for every chunk.
 template <class T, class Aggregation>
 LayerGradients BackwardLayer(const Aggregation& aggregation, const Tensor& grad, const LayerSaved& saved,
                              const LayerWeights& w, int64_t rows, double p) {
@@ -158,7 +160,7 @@ LayerGradients BackwardLayer(const Aggregation& aggregation, const Tensor& grad,
   });
 
   T* const gx = Write<T>(to.x);
-  // No edge of a real row should end in padding; one that does passes no gradient.
+  // No edge of a real row should end in padding. If one does, it passes no gradient.
   std::fill_n(gsum + rows * widths.in, (all_rows - rows) * widths.in, T(0));
   ForChunks(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
     aggregation.Gradient(c, begin, begin + size, gsum, gx);
@@ -193,12 +195,12 @@ class GineAggregation {
       : messages_{Read<T>(x), DataOrNull<T>(edge_rows), DataOrNull<int32_t>(code), x.size(1)},
         partial_(code ? edge_rows->numel() : 0) {}
 
-  // For Sum.
+  // Sets what Sum reads.
   void SetInEdges(const Tensor& offsets, const Tensor& source) {
     offsets_ = Read<int32_t>(offsets);
     source_ = Read<int64_t>(source);
   }
-  // For Gradient. ge: [codes, C] for each chunk, or [E, C].
+  // Sets what Gradient reads. ge: [codes, C] for each chunk, or [E, C].
   void SetOutEdges(const Tensor& offsets, const Tensor& targets, const Tensor& edges, const Tensor& ge) {
     offsets_ = Read<int32_t>(offsets);
     targets_ = Read<int32_t>(targets);
@@ -215,7 +217,7 @@ class GineAggregation {
 
  private:
   GineMessages<T> messages_;
-  int64_t partial_;  // values that each chunk adds up; 0 where each edge has its own row
+  int64_t partial_;  // values of ge that each chunk sums; 0 if each edge has its own row
   const int32_t *offsets_ = nullptr, *targets_ = nullptr, *edges_ = nullptr;
   const int64_t* source_ = nullptr;
   T* ge_ = nullptr;
@@ -397,7 +399,7 @@ Tensor EdgeSumCpu(const Tensor& x_in, const Tensor& rows_in, const OptionalTenso
   return sum;
 }
 
-// Gradients of x and of the rows.
+// Returns the gradients of x and of the edge rows.
 std::tuple<Tensor, Tensor> EdgeSumBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& rows_in,
                                               const OptionalTensor& code_in, const Tensor& out_offsets,
                                               const Tensor& out_rows, const Tensor& out_edges) {
@@ -406,7 +408,7 @@ std::tuple<Tensor, Tensor> EdgeSumBackwardCpu(const Tensor& grad_in, const Tenso
   const int64_t nodes = x.size(0), width = x.size(1);
   TORCH_CHECK(out_offsets.numel() > nodes && out_offsets.scalar_type() == at::kInt,
               "edge_sum_backward: the transpose must be of the rows of x or more, ", nodes);
-  // Rows without a sum have the gradient 0. The transpose may name them, so `grad` has at least as many rows as the
+  // Rows without a sum have gradient 0. The transpose may name them, so `grad` has at least as many rows as the
   // transpose.
   const int64_t named = std::max(nodes, out_offsets.numel() - 1);
   Tensor grad = at::zeros({named, width}, x.options());
@@ -414,7 +416,7 @@ std::tuple<Tensor, Tensor> EdgeSumBackwardCpu(const Tensor& grad_in, const Tenso
   const int64_t partial = code ? rows.numel() : 0;
   const RowChunks chunks(nodes, std::max<int64_t>(1, partial));
   Tensor gx = at::empty({nodes, width}, x.options());
-  // No row owns a padding edge, so its gradient stays 0.
+  // No row owns a padding edge, so the gradient of such an edge stays 0.
   const Tensor ge = code ? at::zeros({chunks.count(), partial}, x.options()) : at::zeros_like(rows);
   Tensor ge_sum = ge;
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "edge_sum_backward", [&] {
@@ -460,7 +462,7 @@ class EdgeSumFunction : public torch::autograd::Function<EdgeSumFunction> {
 // Computes EdgeSum with PyTorch's operators. It is the reference, and runs on devices other than the CPU.
 Tensor EdgeSumPlain(const Tensor& x, const SummedEdges& edges) {
   const int64_t targets = edges.offsets.size(0) - 1;
-  // Entries beyond the last offset may name rows that x does not have; they are summed into one row more.
+  // Entries beyond the last offset may name rows that x does not have. They are summed into one extra row.
   const Tensor row = SegmentOfEntry(edges.offsets, edges.sources.size(0));
   const Tensor messages = ReluRows(SelectRows(x, edges.sources.clamp_max(x.size(0) - 1)) +
                                    (edges.code.defined() ? SelectRows(edges.rows, edges.code) : edges.rows));

@@ -20,14 +20,14 @@ namespace {
 
 using at::Tensor;
 
-// The operator's optional tensors, as they come in.
+// The optional tensors of a call.
 struct ConvOptions {
   OptionalTensor offsets, sources, weights, self, scale, weight;
 };
 
 // The sizes of a checked call.
 struct ConvSizes {
-  // Takes the sizes of x: [x_rows, x_width].
+  // x_rows, x_width: the sizes of x.
   ConvSizes(int64_t x_rows, int64_t x_width, const ConvOptions& o, const Tensor& bias) : width(x_width) {
     TORCH_CHECK(o.offsets || o.weight, "graph_conv: neither edges nor weight: nothing to do");
     rows = o.offsets ? o.offsets->numel() - 1 : x_rows;
@@ -54,22 +54,22 @@ struct ConvSizes {
     check(o.self, rows, "self");
     check(o.scale, rows, "scale");
   }
-  // The work of one row: multiplications, and values that a chunk adds up.
+  // products() is the number of multiplications of one row. partial() is the number of values that a chunk adds up.
   int64_t products() const { return out * in; }
   int64_t partial(bool weight) const { return weight ? out * in + out : out; }
 
   int64_t rows, width, in, out, edges = 0;
-  bool own;  // whether a row stands beside its sum
+  bool own;  // whether the row itself stands beside its sum
 };
 
-// Returns the work, in multiplications, with which a region's time grows. Without a product it is the values that are
-// gathered, in the same unit.
+// Returns the work of a region in multiplications, which determine its time. Without a product it is the number of
+// gathered values, converted to the same unit.
 int64_t WorkOf(const ConvSizes& s, bool weight) {
   constexpr int64_t kOfValue = kParallelProducts / kParallelGathers;
   return weight ? s.rows * s.products() : kOfValue * (s.rows + s.edges) * s.width;
 }
 
-// y, and [sum, x_i] where a backward reads it ([0]: nowhere).
+// Returns y, and [sum, x_i] if a backward reads it, else [0].
 std::tuple<Tensor, Tensor> GraphConvCpu(const Tensor& x_in, const OptionalTensor& offsets,
                                         const OptionalTensor& sources, const OptionalTensor& weights,
                                         const OptionalTensor& self, const OptionalTensor& scale,
@@ -90,7 +90,7 @@ std::tuple<Tensor, Tensor> GraphConvCpu(const Tensor& x_in, const OptionalTensor
                          DropoutThreshold(p)};
   const int64_t* const keys = row_keys && p > 0 ? Read<int64_t>(*row_keys) : nullptr;
   Tensor y = at::empty({s.rows, s.out}, x.options());
-  // Sums that no product follows are y's own rows.
+  // Without a product, the sums are the rows of y themselves.
   Tensor in = at::empty({offsets && weight ? s.rows : 0, s.in}, x.options());
   const RowChunks chunks(s.rows, s.partial(weight.has_value()));
   const int64_t grain = ChunkGrain(chunks, WorkOf(s, weight.has_value()));
@@ -136,11 +136,11 @@ std::tuple<Tensor, Tensor> GraphConvCpu(const Tensor& x_in, const OptionalTensor
   return {y, in};
 }
 
-// The gradients for x (no rows if not asked for), weight (no rows if there is none), bias, and the sum to which bias
-// and addend are added.
+// Gradients of x ([0] if not wanted), weight ([0] if there is none), bias, and the sum to which bias and addend are
+// added.
 using GraphConvGradients = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-// rows: the [T, K] rows that the weight multiplied, if there is a weight. x_rows: N.
+// rows: [T, K], the rows that the weight multiplied; none without a weight. x_rows: N.
 GraphConvGradients GraphConvBackwardCpu(const Tensor& grad_in, const OptionalTensor& rows, int64_t x_rows,
                                         int64_t x_width, const OptionalTensor& y, const OptionalTensor& offsets,
                                         const OptionalTensor& sources, const OptionalTensor& out_offsets,
@@ -158,7 +158,7 @@ GraphConvGradients GraphConvBackwardCpu(const Tensor& grad_in, const OptionalTen
   const int64_t partial = s.partial(weight.has_value());
   const RowChunks chunks(s.rows, partial), x_chunks(x_rows, 1);
   const int64_t grain = ChunkGrain(chunks, WorkOf(s, weight.has_value()));
-  const bool spreads = needs_x && offsets;  // gradients of the sums go back along the edges
+  const bool spreads = needs_x && offsets;  // whether gradients of the sums go back along the edges
   const auto type = grad.options();
   const auto empty = [&](bool there, int64_t size, int64_t columns) {
     return at::empty({there ? size : 0, columns}, type);

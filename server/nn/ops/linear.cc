@@ -20,7 +20,7 @@ namespace {
 
 using at::Tensor;
 
-// The sizes of a checked call.
+// Sizes of a checked call.
 struct LinearSizes {
   LinearSizes(const Tensor& x, const Tensor& weight) {
     TORCH_CHECK(x.dim() >= 1 && x.is_floating_point() && weight.dim() == 2 && weight.scalar_type() == x.scalar_type() &&
@@ -57,7 +57,8 @@ Tensor RowLinearCpu(const Tensor& x_in, const Tensor& weight, const OptionalTens
   return y;
 }
 
-// y: the output, if ReLU followed. Returns the gradients of x, weight and bias, each [0] if it is not wanted.
+// y: the output if ReLU followed, else none. Returns the gradients of x, weight and bias; [0] for each that is not
+// wanted.
 std::tuple<Tensor, Tensor, Tensor> RowLinearBackwardCpu(const Tensor& grad_in, const Tensor& x_in,
                                                         const OptionalTensor& y, const Tensor& weight,
                                                         std::array<bool, 3> wanted, bool bfloat16) {
@@ -72,7 +73,7 @@ std::tuple<Tensor, Tensor, Tensor> RowLinearBackwardCpu(const Tensor& grad_in, c
   const int64_t weights = wants_weight ? s.out * s.in : 0, partial = weights + s.out;
   const RowChunks chunks(s.rows, s.in * s.out);
   const int64_t grain = ChunkGrain(chunks, s.rows * s.in * s.out), most = chunks.count();
-  const Tensor g = y ? at::empty_like(grad) : Tensor();  // what passes ReLU
+  const Tensor g = y ? at::empty_like(grad) : Tensor();  // the gradient after ReLU
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "row_linear_backward", [&] {
     using T = scalar_t;
     const int64_t scratch_size = wants_weight ? ProductScratch<T>(s.rows / most + 1, widths.products) : 0;

@@ -17,10 +17,10 @@ using at::Tensor;
 thread_local spec::Lowering lowering_here = spec::Lowering::kAuto;
 thread_local spec::Precision precision_here = spec::Precision::kFloat32;
 
-// Not contiguous(): a recording below autograd takes that for a view, whatever it does.
+// Uses clone(), because a recording below autograd takes contiguous() for a view, even if it copies.
 Tensor InOrder(const Tensor& x) { return x.is_contiguous() ? x : x.clone(at::MemoryFormat::Contiguous); }
 
-// x * weight^T, which on MPS is a kernel of its own where both are laid out in order.
+// Returns x * weight^T. On MPS this is a kernel of its own if both factors are contiguous.
 Tensor PlainLinear(const Tensor& x, const Tensor& weight) { return at::linear(InOrder(x), InOrder(weight)); }
 
 class ShapeFreeLinear : public torch::autograd::Function<ShapeFreeLinear> {
@@ -40,7 +40,8 @@ class ShapeFreeLinear : public torch::autograd::Function<ShapeFreeLinear> {
   }
 };
 
-// The index of each value of `of`, as gather and scatter_add take it: int64, [E, C] or, where `of` is one column, [E].
+// Returns the index of each value of `of`, int64, as gather and scatter_add take it: [E, C], or [E] if `of` is one
+// column.
 Tensor ForEachColumn(const Tensor& index, const Tensor& of) {
   const Tensor rows = index.to(at::kLong);
   return of.dim() == 1 ? rows : rows.unsqueeze(1).expand({rows.size(0), of.size(1)});

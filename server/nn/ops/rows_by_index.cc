@@ -17,10 +17,10 @@ namespace {
 
 using at::Tensor;
 
-// Values that are read from which on several threads share them. At half of it, 25 us of work, two threads were as fast
-// as one: `bench/run parallel --filter gathers`.
+// From this many gathered values on, several threads share them. At half as many, 25 us of work, two threads were as
+// fast as one: `bench/run parallel --filter gathers`.
 constexpr int64_t kEmbeddingGrain = 1 << 16;
-// Columns whose gradients one thread sums.
+// The number of columns whose gradients one thread sums.
 constexpr int64_t kEmbeddingBlock = 64;
 
 void CheckEmbedding(const Tensor& features, at::TensorList tables) {
@@ -58,7 +58,7 @@ Tensor EmbeddingForwardCpu(const Tensor& features_in, at::TensorList tables_in) 
   return y;
 }
 
-// sizes: rows of each table.
+// sizes: the number of rows of each table.
 std::vector<Tensor> EmbeddingBackwardCpu(const Tensor& grad_in, const Tensor& features_in, at::IntArrayRef sizes) {
   const Tensor grad = grad_in.contiguous(), features = features_in.contiguous();
   const int64_t rows = grad.size(0), width = grad.size(1), columns = features.size(1);
@@ -70,7 +70,7 @@ std::vector<Tensor> EmbeddingBackwardCpu(const Tensor& grad_in, const Tensor& fe
     for (const Tensor& table : tables) to.push_back(table.mutable_data_ptr<scalar_t>());
     const int64_t* const category = features.const_data_ptr<int64_t>();
     const scalar_t* const from = grad.const_data_ptr<scalar_t>();
-    // Each thread has tables and columns of its own, and goes through all rows in their order.
+    // Each thread has its own tables and columns, and walks all rows in their order.
     const int64_t blocks = (width + kEmbeddingBlock - 1) / kEmbeddingBlock;
     ParallelFor(0, columns * blocks, std::max<int64_t>(1, kEmbeddingGrain / (rows * kEmbeddingBlock + 1)),
                 [&](int64_t begin, int64_t end) {
@@ -131,7 +131,8 @@ class EmbeddingSumFunction : public torch::autograd::Function<EmbeddingSumFuncti
   }
 };
 
-// The GPU's kernel for the gradient reads a table's column of categories once for each row of the table.
+// For each row of a table, the GPU's gradient kernel reads the table's whole column of categories. This limits the
+// comparisons.
 constexpr int64_t kMostComparisons = 1 << 24;
 
 bool FitsGpu(const Tensor& features, const std::vector<Tensor>& tables) {
@@ -152,7 +153,7 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 Tensor EmbeddingSum(const Tensor& features, const std::vector<Tensor>& tables) {
   if (IsFused(tables.at(0)) || FitsGpu(features, tables))
     return EmbeddingSumFunction::apply(features, at::TensorList(tables));
-  // index_select rather than embedding: its backward is an index_add, several times as fast for small tables.
+  // Uses index_select instead of embedding: its backward is an index_add, several times as fast for small tables.
   Tensor sum = SelectRows(tables[0], features.select(1, 0));
   for (size_t c = 1; c < tables.size(); ++c) {
     sum = sum + SelectRows(tables[c], features.select(1, static_cast<int64_t>(c)));
@@ -181,7 +182,7 @@ Tensor CombineTables(const std::vector<Tensor>& tables) {
 
 namespace {
 
-// The factor of each graph's sum, by type T.
+// Returns the factor of each graph's sum, in type T.
 template <class T>
 std::vector<T> FactorsOf(const int64_t* graph_of_row, int64_t rows, int64_t graphs, bool mean) {
   std::vector<T> factors(static_cast<size_t>(graphs), mean ? T(0) : T(1));
@@ -274,9 +275,9 @@ Tensor PoolRows(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, spe
 
 namespace {
 
-// Values that a thread should have at least.
+// A thread should get at least this many values.
 constexpr int64_t kPairGrain = 1 << 15;
-// Columns that threads share a gradient by: a cache line of float32.
+// Threads share a gradient in blocks of this many columns, a cache line of float32.
 constexpr int64_t kColumnsTogether = 16;
 
 void CheckPairs(const Tensor& x, const Tensor& first, const Tensor& second) {
@@ -310,7 +311,7 @@ Tensor PairsForwardCpu(const Tensor& x_in, const Tensor& first_in, const Tensor&
   return out;
 }
 
-// grad: [P, C]. Rows stand in many pairs: threads share the columns, and each adds up all pairs in their order.
+// grad: [P, C]. A row may be in many pairs. So threads share the columns, and each adds up all pairs in their order.
 Tensor PairsBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& first_in, const Tensor& second_in) {
   CheckPairs(x_in, first_in, second_in);
   const Tensor x = x_in.contiguous(), grad = grad_in.contiguous();

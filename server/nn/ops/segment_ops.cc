@@ -104,7 +104,7 @@ std::tuple<Tensor, Tensor, Tensor> TransposeCsrCpu(const Tensor& offsets_in, con
   int32_t* const row_of = out_rows.mutable_data_ptr<int32_t>();
   int32_t* const edge_of = out_edges.mutable_data_ptr<int32_t>();
   MakeOffsets(source, starts[rows], nodes, begins);
-  // The edges move each offset to its row's end, which is where the next one begins.
+  // Placing the edges moves each offset to its row's end, which is where the next row begins.
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t e = starts[r]; e < starts[r + 1]; ++e) {
       const int32_t place = begins[source[e]]++;
@@ -113,7 +113,7 @@ std::tuple<Tensor, Tensor, Tensor> TransposeCsrCpu(const Tensor& offsets_in, con
     }
   }
   EndsToBegins(nodes, begins);
-  // Entries beyond the last row have no edges. No byte is left unset: an audit compares them all.
+  // Sets entries beyond the last edge to 0, because an audit compares all bytes.
   for (int32_t* const of : {row_of, edge_of}) std::fill(of + starts[rows], of + size, 0);
   return {out_offsets, out_rows, out_edges};
 }
@@ -133,7 +133,7 @@ CsrTranspose TransposeCsr(const Tensor& offsets, const Tensor& sources, int64_t 
 
 namespace {
 
-// Values that a thread should have at least: small parallel regions collapse when cores are shared.
+// A thread should get at least this many values: small parallel regions collapse when cores are shared.
 constexpr int64_t kGrain = kParallelGathers / 2;
 void Check(const Tensor& x, const Tensor& offsets, const Tensor& sources, const OptionalTensor& weights) {
   TORCH_CHECK(x.dim() == 2 && x.is_floating_point(), "segment_reduce: x must be a floating [N, C], not ", x.toString(),
@@ -146,7 +146,7 @@ void Check(const Tensor& x, const Tensor& offsets, const Tensor& sources, const 
               "segment_reduce: weights must be [E] of x's type");
 }
 
-// Segments as the kernels read them.
+// Segments, as the kernels read them.
 struct Segments {
   Segments(const Tensor& offsets_in, const Tensor& sources_in)
       : offsets(offsets_in.contiguous()),
@@ -164,7 +164,7 @@ struct Segments {
   int64_t rows, entries;
 };
 
-// Calls body(first, last) for ranges of rows that cost about the same, a row costing one and each of its entries one.
+// Calls body(first, last) for ranges of rows of about equal cost. A row costs one, and so does each of its entries.
 template <class Offset, class Body>
 void ForRowRanges(const Offset* starts, int64_t rows, int64_t columns, Body body) {
   const int64_t total = static_cast<int64_t>(starts[rows]) + rows;
@@ -181,7 +181,7 @@ Tensor WithUnitColumns(const Tensor& x) { return x.stride(1) == 1 ? x : x.contig
 
 Tensor ContiguousWeights(const OptionalTensor& weights) { return weights ? weights->contiguous() : Tensor(); }
 
-// The factor of each row's sum.
+// Returns the factor of each row's sum.
 Tensor ScaleOf(const Segments& segments, bool mean, at::ScalarType type) {
   return mean ? MeanScale(segments.offsets, type) : Tensor();
 }
@@ -211,7 +211,7 @@ Tensor ForwardCpu(const Tensor& x_in, const Tensor& offsets, const Tensor& sourc
   return out;
 }
 
-// grad: [R, C]. Returns [sources of x, C]: a gather too, over the transposed segments.
+// grad: [R, C]. Returns [rows_of_x, C]. It is a gather too, over the transposed segments.
 Tensor BackwardCpu(const Tensor& grad_in, const Tensor& offsets, const Tensor& sources,
                    const OptionalTensor& weights_in, int64_t rows_of_x, bool mean) {
   Check(grad_in, offsets, sources, weights_in);
@@ -259,7 +259,7 @@ Tensor SegmentOfEntryComposite(const Tensor& offsets, int64_t entries) {
   return at::searchsorted(offsets, at::arange(entries, offsets.options()), /*out_int32=*/false, /*right=*/true) - 1;
 }
 
-// [R + 1, 1]: what a sum over each segment is multiplied by; the last is of padding.
+// Returns [R + 1, 1]: the factor of each segment's sum, and 0 for padding at the end.
 Tensor ScaleWithPadding(const Tensor& offsets, const Tensor& like) {
   return at::cat({MeanScale(offsets, like.scalar_type()), at::zeros({1}, like.options())}).unsqueeze(1);
 }
@@ -271,7 +271,7 @@ Tensor ForwardComposite(const Tensor& x, const Tensor& offsets, const Tensor& so
   // Entries beyond the last offset may name rows that x does not have.
   Tensor messages = SelectRows(x, sources.clamp_max(x.size(0) - 1));
   if (weights) messages = messages * weights->unsqueeze(1);
-  // Padding is summed into one row more, which is cut off.
+  // Padding is summed into one extra row, which is cut off.
   Tensor out = AddRows(at::zeros({rows + 1, x.size(1)}, x.options()), SegmentOfEntryComposite(offsets, sources.size(0)),
                        messages);
   if (mean) out = out * ScaleWithPadding(offsets, x);
@@ -292,12 +292,12 @@ Tensor BackwardComposite(const Tensor& grad, const Tensor& offsets, const Tensor
   if (mean) padded = padded * ScaleWithPadding(offsets, grad);
   const Tensor segment = SegmentOfEntryComposite(offsets, sources.size(0));
   Tensor messages = SelectRows(padded, segment);
-  // The weights of padding may be anything, NaN too.
+  // Weights of padding may be anything, even NaN.
   if (weights) {
     const Tensor real = segment.lt(offsets.size(0) - 1);
     messages = messages * at::where(real, *weights, at::zeros({}, grad.options())).unsqueeze(1);
   }
-  // The messages of entries beyond the last offset are 0, whatever row they name.
+  // Messages of entries beyond the last offset are 0, whatever row they name.
   return AddRows(at::zeros({rows_of_x, grad.size(1)}, grad.options()), sources.clamp_max(rows_of_x - 1), messages);
 }
 
@@ -326,8 +326,8 @@ class SegmentReduceFunction : public torch::autograd::Function<SegmentReduceFunc
   }
 };
 
-// A sum over segments of the transposed weight's rows. Its gradient is laid out as the weight is, which fused
-// optimizers take for granted.
+// Sums rows of the transposed weight over segments. The gradient has the weight's memory layout, on which fused
+// optimizers rely.
 class SparseLinearFunction : public torch::autograd::Function<SparseLinearFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& weight, const Tensor& offsets,
@@ -345,7 +345,7 @@ class SparseLinearFunction : public torch::autograd::Function<SparseLinearFuncti
   }
 };
 
-// Values that a thread should have at least.
+// A thread should get at least this many values.
 constexpr int64_t kDenseGrain = 1 << 15;
 
 void CheckSparse(const Tensor& offsets, const Tensor& columns, const OptionalTensor& values) {
@@ -379,7 +379,7 @@ Tensor DenseCpu(const Tensor& offsets_in, const Tensor& columns_in, const Option
   return out;
 }
 
-// Padding is summed into one row more, which is cut off.
+// Padding is summed into one extra row, which is cut off.
 Tensor DenseComposite(const Tensor& offsets, const Tensor& columns, const OptionalTensor& values, int64_t width,
                       at::ScalarType type) {
   CheckSparse(offsets, columns, values);
@@ -395,7 +395,7 @@ Tensor DenseComposite(const Tensor& offsets, const Tensor& columns, const Option
 constexpr Operator<DenseCpu> kDense{
     "dense_of_sparse(Tensor offsets, Tensor columns, Tensor? values, int width, ScalarType type) -> Tensor"};
 
-// Values that a thread should have at least.
+// A thread should get at least this many values.
 constexpr int64_t kMaxGrain = 1 << 14;
 
 void CheckSegments(const Tensor& x, const Tensor& offsets, const Tensor& sources) {
@@ -407,7 +407,7 @@ void CheckSegments(const Tensor& x, const Tensor& offsets, const Tensor& sources
               sources.toString(), sources.sizes());
 }
 
-// Returns the fewest rows worth a thread, if `entries` are spread over `rows`.
+// Returns the fewest rows that are worth a thread if `entries` are spread evenly over `rows`.
 int64_t GrainOf(int64_t rows, int64_t entries, int64_t columns) {
   const int64_t of_row = std::max<int64_t>(1, columns * (1 + entries / std::max<int64_t>(1, rows)));
   return std::max<int64_t>(1, kMaxGrain / of_row);
@@ -429,8 +429,8 @@ Tensor MaxForwardCpu(const Tensor& x_in, const Tensor& offsets_in, const Tensor&
   return out;
 }
 
-// grad, largest: [R, C]. Each entry that is as large as its segment's largest has an equal share of the gradient: first
-// the shares, then a gather over the transposed segments.
+// grad, largest: [R, C]. Entries equal to their segment's maximum share its gradient equally. First come the shares,
+// then a gather over the transposed segments.
 Tensor MaxBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& largest_in, const Tensor& offsets_in,
                       const Tensor& sources_in, const Tensor& out_offsets, const Tensor& out_rows) {
   CheckSegments(x_in, offsets_in, sources_in);
@@ -525,9 +525,9 @@ Tensor SegmentMax(const Tensor& x, const Tensor& offsets, const Tensor& sources,
   }
   const int64_t rows = offsets.size(0) - 1;
   const Tensor row = SegmentOfEntry(offsets, sources.size(0)).unsqueeze(1).expand({sources.size(0), x.size(1)});
-  // Padding, which may be of rows that x does not have, goes to a row beyond the last. scatter_reduce gives the initial
-  // value a share of the gradient if it equals the result, even if it is not included. So it is -infinity, which no
-  // finite value equals.
+  // Padding goes to a row beyond the last; it may name rows that x does not have. scatter_reduce gives the initial
+  // value a share of the gradient if it equals the result, even if it is not included. So the initial value is
+  // -infinity, which no finite value equals.
   const Tensor largest = at::full({rows + 1, x.size(1)}, -std::numeric_limits<double>::infinity(), x.options())
                              .scatter_reduce(0, row, SelectRows(x, sources.clamp_max(x.size(0) - 1)), "amax")
                              .narrow(0, 0, rows);
