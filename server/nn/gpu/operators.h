@@ -1,5 +1,5 @@
-// Operators of nn/ops run these on a GPU whose kernels were compiled: the kernels of kernels.cu, and products by
-// PyTorch. Each takes and returns what the CPU's does, float32 and int64 or int32 where the CPU's has them.
+// What operators of nn/ops run on a GPU whose kernels were compiled: the kernels of kernels.cu, and PyTorch's
+// products. Each takes and returns what the CPU's function does, in float32, int64 or int32.
 // Threads: the device thread. They run on tensors of any device that the launcher's kernels can read.
 #pragma once
 
@@ -15,23 +15,23 @@
 
 namespace permafrost::nn::gpu {
 
-// The text of kernels.cu, to be compiled by the device.
+// The text of kernels.cu, which the device compiles.
 extern const char* const kKernelSource;
 
-// Sets the launcher that all later steps use. null: steps run PyTorch's operators alone.
+// Sets the launcher that all later steps use. Null: steps run PyTorch's operators alone.
 void UseKernels(std::shared_ptr<const KernelLauncher> launcher);
 const std::shared_ptr<const KernelLauncher>& Kernels();
 
-// The most rows for kernels whose blocks walk whole columns. With more rows a few blocks would work long while the rest
-// of the device is idle.
+// The most rows for kernels whose blocks walk whole columns. With more rows, a few blocks would work long while the
+// rest of the device is idle.
 inline constexpr int64_t kMostRows = 1 << 15;
 
-// Blocks that a launch may have in its second dimension.
+// The most blocks of a launch in its second dimension.
 inline constexpr int64_t kMostBlocks = 65'535;
-// The most edges for the kernel edge_index, which compares each edge with all others. More are sorted by PyTorch.
+// The most edges for the kernel edge_index, which compares each edge with all others. PyTorch sorts larger numbers.
 inline constexpr int64_t kMostCountedEdges = 1 << 14;
 
-// kernels.cu defines the same.
+// kernels.cu defines the same constants.
 inline constexpr int64_t kColumns = 8, kShares = 128, kLanes = 32, kRows = 8;
 inline constexpr int64_t kMostTables = 16;
 
@@ -80,7 +80,7 @@ std::tuple<Tensor, Tensor, Tensor> NormBackward(const Tensor& grad, const Tensor
 Tensor PoolForward(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, bool mean);
 Tensor PoolBackward(const Tensor& grad, const Tensor& graph_of_row, bool mean);
 
-// mean, sum, count and the mean's gradient.
+// Both return the mean, the sum, the count, and the gradient of the mean.
 std::tuple<Tensor, Tensor, Tensor, Tensor> RegressionLoss(const Tensor& prediction, const Tensor& labels, bool square);
 std::tuple<Tensor, Tensor, Tensor, Tensor> CrossEntropyLoss(const Tensor& logits, const Tensor& labels,
                                                             const OptionalTensor& class_weights);

@@ -1,7 +1,7 @@
 // Writes the forward pass of an edge region (nn/kernels/edge_region.h) as one kernel of CUDA C++, which a device
-// compiles at run time. The text needs no headers and adds nothing by atomics, so equal inputs
-// leave equal bits. Values are those of RunEdgeRegion (nn/ops/edge_region.h) up to rounding; NaN and infinity pass
-// alike. Threads: a pure function, safe anywhere.
+// compiles at run time. The text needs no headers. It uses no atomic additions, so equal inputs give equal bits.
+// Values are those of RunEdgeRegion (nn/ops/edge_region.h) up to rounding, and NaN and infinity pass in the same way.
+// Threads: a pure function, safe anywhere.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace permafrost::nn::gpu {
 
-// A kernel, and what its launch needs to know. Its parameters, where T is the type of all values:
+// A kernel, and what its launch needs. Its parameters, where T is the type of all values:
 //   const T* input0, ...            one for each input, row by row; a row holds as many values as the step is wide
 //   const long long* index0, ...    one for each index: [E], rows that kGather reads. The kernel does not check them.
 //   const int* offsets, *places     EdgeSegments of the target index: [targets + 1] and [E]
 //   long long targets
 //   T* target_values, *edge_values  memory to work in, of any contents: [targets, target_columns], [E, edge_columns]
 //   T* output0, ...                 one for each output, all written: [targets, width] or [E, width]
-// No array that it writes may overlap another. Launch: one block of `threads` threads for each target, in one
-// dimension.
+// Arrays that it writes must not overlap any other array. Launch one block of `threads` threads for each target, in
+// one dimension.
 struct RegionKernel {
   std::string source;
   unsigned threads = 0;
@@ -31,7 +31,7 @@ struct RegionKernel {
 // The most inputs, indices and outputs of a kernel. Every version of CUDA takes 4,096 bytes of parameters.
 inline constexpr int64_t kMostRegionPointers = 500;
 
-// T: float or double. region: as DecodeRegion accepts it. name: an identifier of C, for the kernel.
+// T: float or double. region: one that DecodeRegion accepts. name: a C identifier, which names the kernel.
 // Errors: InvalidArgument for a region with too many inputs, indices and outputs.
 template <class T>
 absl::StatusOr<RegionKernel> ForwardKernelOf(const EdgeRegion& region, std::string_view name);

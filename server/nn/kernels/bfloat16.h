@@ -1,7 +1,8 @@
-// Products of float32 matrices whose factors are rounded to bfloat16 as they are packed, and added up in float32 by the
-// processor's own instruction (AVX512-BF16's VDPBF16PS, two products at once, which treats subnormal numbers as 0).
-// Results, biases and what follows a product stay float32. Only where HasBfloat16Products.
-// Threads: any. Sums are in the order of rows and columns, whatever the thread. Each thread keeps room for the rounded
+// Products of float32 matrices whose factors are rounded to bfloat16 as they are packed. The processor's own
+// instruction adds the products up in float32 (AVX512-BF16's VDPBF16PS, which takes two products at once and treats
+// subnormal numbers as 0). Results, biases and what follows a product stay float32. Call these functions only if
+// HasBfloat16Products().
+// Threads: any. Sums are in the order of rows and columns on any thread. Each thread keeps memory for the rounded
 // rows of its largest product.
 #pragma once
 
@@ -12,23 +13,23 @@ namespace permafrost::nn {
 // Returns whether this processor multiplies bfloat16.
 bool HasBfloat16Products();
 
-// Floats that hold a packed matrix of [k, n].
+// Returns how many floats a packed [k, n] matrix takes.
 int64_t Bfloat16PackedSize(int64_t k, int64_t n);
-// They pack weight [out, in]: Forward for rows * weight^T, Backward for the gradients' product, rows * weight.
+// Both pack weight, [out, in]: Forward for rows * weight^T, Backward for the gradients' product rows * weight.
 void PackBfloat16Forward(const float* weight, int64_t out, int64_t in, float* packed);
 void PackBfloat16Backward(const float* weight, int64_t out, int64_t in, float* packed);
 
-// y [rows, out] = a [rows, in] * weight^T + bias, relu of it where told, which keeps NaN. packed: by
+// y [rows, out] = a [rows, in] * weight^T + bias, then ReLU if `relu` is set; NaN stays NaN. packed: from
 // PackBfloat16Forward.
 void Bfloat16Linear(int64_t rows, int64_t in, int64_t out, const float* a, const float* packed, const float* bias,
                     bool relu, float* y);
-// ga [rows, in] = g [rows, out] * weight; 0 where `active` [rows, in], if it is not null, is not above 0. packed: by
-// PackBfloat16Backward.
+// ga [rows, in] = g [rows, out] * weight. If `active` [rows, in] is not null, ga is 0 wherever `active` is not above
+// 0. packed: from PackBfloat16Backward.
 void Bfloat16InputGradient(int64_t rows, int64_t in, int64_t out, const float* g, const float* packed,
                            const float* active, float* ga);
-// to [m, n] = left^T * right, of [rows, m] and [rows, n].
+// to [m, n] = left^T * right, where left is [rows, m] and right is [rows, n].
 void Bfloat16Outer(int64_t rows, int64_t m, int64_t n, const float* left, const float* right, float* to);
-// sums [width]: of rows [rows, width].
+// sums [width] = the sums over the rows of values [rows, width].
 void Bfloat16ColumnSums(int64_t rows, int64_t width, const float* values, float* sums);
 
 }  // namespace permafrost::nn

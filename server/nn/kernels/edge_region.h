@@ -1,7 +1,7 @@
 // An edge region: a list of steps that computes values for each edge, reduces them by target, and goes on from there.
-// A step of a region has a level and a width: a shared step holds one row of values, a target step a row for each
-// target, an edge step a row for each edge. Edges are worked through by target, so that a step may read what the
-// target of an edge gathered.
+// Each step has a level and a width. A shared step holds one row of values, a target step one row for each target,
+// and an edge step one row for each edge. Edges are processed by target, so that a step may read what the edge's
+// target has gathered.
 // Threads: plain values, and functions that are safe anywhere.
 #pragma once
 
@@ -18,21 +18,21 @@
 namespace permafrost::nn {
 
 enum class RegionOp : uint8_t {
-  // Values that come in. `input` is a place among the region's inputs.
+  // Inputs. `input` is the position among the region's inputs.
   kShared,    // the input is one row: [width]
   kTarget,    // row t of the input [targets, width]
   kEdge,      // row e of the input [edges, width]
-  kGather,    // row index[e] of the input [rows, width], by the index in place `index`
+  kGather,    // row index[e] of the input [rows, width], by the index at position `index`
   kConstant,  // `x`, a shared step of width 1
-  // Between levels and widths. An edge step that is summed and the like becomes a target step.
+  // Changes of level or width. A reduced edge step becomes a target step.
   kExpand,  // target to edge: the row of the edge's target
   kSum,
   kMax,     // 0 for a target without edges, as scatter_reduce_ with include_self=false on zeros; NaN passes through
-  kMin,     // likewise
+  kMin,     // same as kMax
   kCount,   // the number of edges of each target; a target step of width 1
   kRowSum,  // sums each run of `group` values of a row; the width is that of `a` divided by `group`
-  kDetach,  // as it is; no gradient passes
-  // Of `a`, value by value.
+  kDetach,  // the operand unchanged; no gradient passes
+  // Elementwise functions of `a`.
   kNeg,
   kAbs,
   kExp,
@@ -43,22 +43,22 @@ enum class RegionOp : uint8_t {
   kSigmoid,
   kTanh,
   kRelu,
-  kLeakyRelu,  // slope x
-  kElu,        // alpha x; scale and input scale are 1
+  kLeakyRelu,  // x is the slope
+  kElu,        // x is alpha; scale and input scale are 1
   kSilu,
   kSoftplus,  // beta 1, threshold 20
-  kClampMin,  // x
-  kClampMax,  // x
+  kClampMin,  // x is the limit
+  kClampMax,  // x is the limit
   kPower,     // a to the power of x
-  kScale,     // times x, plus y
-  // Of `a` and `b`, value by value.
+  kScale,     // a * x + y
+  // Elementwise functions of `a` and `b`.
   kAdd,  // a + x * b
   kSub,  // a - x * b
   kMul,
   kDiv,
   kMaximum,  // NaN passes through; equal values share the gradient
   kMinimum,
-  // Masks: 1 or 0, without gradients. Of `a` and the number x.
+  // Masks that compare `a` with the number x: 1 or 0, without gradients.
   kLess,
   kLessEqual,
   kGreater,
@@ -72,8 +72,8 @@ enum class RegionOp : uint8_t {
 struct RegionOpTraits {
   RegionOp op = RegionOp::kShared;
   std::string_view name;
-  int operands = 0;  // a; a and b; a, b and c
-  // Value by value: operands may be shared, and narrower than the step.
+  int operands = 0;  // 1: a; 2: a and b; 3: a, b and c
+  // Elementwise: operands may be shared, and narrower than the step.
   bool by_value = false;
 };
 inline constexpr int kNumRegionOps = 43;
@@ -87,10 +87,11 @@ extern const EnumNames<RegionLevel, 3> kRegionLevelNames;
 
 struct RegionStep {
   RegionOp op = RegionOp::kConstant;
-  // Steps before this one; -1: none. A value-by-value step takes operands of its own level and shared ones. An operand
-  // has the width of the step, or a divisor of it: then each of its values is repeated width / divisor times in a row.
+  // Earlier steps; -1: none. An elementwise step takes operands of its own level and shared ones. An operand has the
+  // width of the step, or a divisor of it. In the latter case each of its values is repeated width / divisor times in
+  // a row.
   int32_t a = -1, b = -1, c = -1;
-  int32_t input = -1, index = -1;  // places among inputs and indices
+  int32_t input = -1, index = -1;  // positions among inputs and indices
   int32_t width = 1, group = 1;
   double x = 0, y = 0;
   RegionLevel level = RegionLevel::kShared;
@@ -98,23 +99,23 @@ struct RegionStep {
   bool operator==(const RegionStep&) const = default;
 };
 
-// Limits of DecodeRegion. Outputs are limited as steps are.
+// Limits of DecodeRegion. The number of outputs has the same limit as the number of steps.
 inline constexpr int32_t kMaxRegionSteps = 4096, kMaxRegionWidth = 1 << 16;
 
-// Gradients for tables of at most so many values are summed chunk by chunk, which needs no order of their index. Larger
-// ones get a row for each edge first.
+// Gradients for tables of at most this many values are summed chunk by chunk, which needs no order of their index.
+// Gradients for larger tables first get a row for each edge.
 inline constexpr int64_t kSmallTableValues = 4096;
 
 struct EdgeRegion {
   std::vector<RegionStep> steps;
-  std::vector<int32_t> outputs;  // places of target steps and edge steps
+  std::vector<int32_t> outputs;  // positions of target steps and edge steps
   int32_t num_inputs = 0, num_indices = 0;
   bool operator==(const EdgeRegion&) const = default;
 };
 
-// A region as the two lists that the operator takes. DecodeRegion checks everything that the kernels rely on: kinds,
-// places, levels, widths; each input is read by steps of one kind, index and width. Errors: InvalidArgument that names
-// the step.
+// A region as the two lists that the operator takes. DecodeRegion checks all that the kernels rely on: kinds,
+// positions, levels, widths, and that all steps that read an input have one kind, index and width. Errors:
+// InvalidArgument that names the step.
 struct EncodedRegion {
   std::vector<int64_t> code;
   std::vector<double> numbers;
@@ -122,12 +123,12 @@ struct EncodedRegion {
 EncodedRegion Encode(const EdgeRegion& region);
 absl::StatusOr<EdgeRegion> DecodeRegion(std::span<const int64_t> code, std::span<const double> numbers);
 
-// Returns the input that the first kTarget step reads; -1: no step reads one.
+// Returns the input that the first kTarget step reads; -1 if there is no kTarget step.
 int32_t FirstTargetInput(const EdgeRegion& region);
-// Returns whether no step is an edge step, counts edges or reduces them.
+// Returns true if no step is an edge step, counts edges, or reduces them.
 bool HasNoEdges(const EdgeRegion& region);
 
-// A line for each step, for people and tests: "3: edge[64] = add(1, 2)".
+// Returns one line for each step, for people and tests: "3: edge[64] = add(1, 2)".
 std::string ToString(const EdgeRegion& region);
 
 }  // namespace permafrost::nn

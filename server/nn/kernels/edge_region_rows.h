@@ -1,7 +1,7 @@
-// Works on the rows of a region. Between levels and widths they are gathered, expanded and reduced; steps that work
-// value by value run over values that follow each other. Both come with their gradients.
-// Where there is a `base`, the result is added to it; it may be the output itself. If `base` is null, the result is
-// stored alone.
+// Works on the rows of a region. Rows are gathered, expanded and reduced to change level or width. Elementwise steps
+// run over contiguous values. Both come with their gradients.
+// If `base` is not null, the result is added to it, and `base` may be the output itself. If `base` is null, the
+// output is the result alone.
 // Threads: any, each with rows of its own. Rows are added in their order. SumGroups adds a row's values by lanes.
 #pragma once
 
@@ -11,13 +11,13 @@
 
 namespace permafrost::nn {
 
-// Targets of a tile. Target t's rows are offsets[t] - offsets[0] up to offsets[t + 1] - offsets[0] of the tile's edges.
+// The targets of a tile. Target t has the tile's edges offsets[t] - offsets[0] up to offsets[t + 1] - offsets[0].
 struct RegionSegments {
   const int32_t* offsets;
   int64_t targets;
 };
 
-// to[j] = from[index[places[j]]] for j < rows; index null: from[places[j]].
+// to[j] = from[index[places[j]]] for j < rows; if index is null, from[places[j]].
 template <class T>
 void GatherRows(const T* from, int64_t width, const int64_t* index, const int32_t* places, int64_t rows, T* to);
 // to[places[j]] = from[j] for j < rows.
@@ -34,15 +34,16 @@ void SumOfPlaces(const T* from, int64_t width, const int32_t* offsets, const int
 // edges[e] = base[e] + targets[target of e]
 template <class T>
 void ExpandTargets(const RegionSegments& segments, int64_t width, const T* targets, const T* base, T* edges);
-// targets[t] = base[t] + sum of the target's edges. Edge e's row is edges[rows[e]], or edges[e] where `rows` is null.
+// targets[t] = base[t] + sum of the target's edges. Edge e's row is edges[rows[e]], or edges[e] if `rows` is null.
 template <class T>
 void SumEdges(const RegionSegments& segments, int64_t width, const T* edges, const int64_t* rows, const T* base,
               T* targets);
-// targets[t] = the largest (or smallest) of the target's edges; 0 where there are none, NaN where one is NaN.
+// targets[t] = the largest (or smallest) of the target's edges; 0 if there are none, NaN if one is NaN.
 template <class T>
 void ExtremeOfEdges(const RegionSegments& segments, int64_t width, bool largest, const T* edges, T* targets);
-// The gradient of the former, given `extreme`, its result: to[e] = base[e] + g[t] / n where edges[e] equals extreme[t];
-// n counts those that do. As in scatter_reduce on zeros, the 0 that the target had before counts too.
+// The gradient of ExtremeOfEdges, given its result `extreme`: to[e] = base[e] + g[t] / n if edges[e] equals
+// extreme[t], where n is the number of such edges. As in scatter_reduce on zeros, the initial 0 of the target counts
+// too.
 template <class T>
 void ExtremeGradient(const RegionSegments& segments, int64_t width, const T* edges, const T* extreme, const T* g,
                      const T* base, T* to);
@@ -57,8 +58,8 @@ void SumGroups(const T* from, int64_t n, int64_t group, const T* base, T* to);
 template <class T>
 void AddToRow(const T* from, int64_t rows, int64_t width, T* to);
 
-// Rows of values, as wide as the step that reads them: row j is at base + stride * rows[j], or stride * j where `rows`
-// is null.
+// Rows of values, as wide as the step that reads them. Row j begins at base + stride * rows[j], or at base + stride *
+// j if `rows` is null.
 template <class T>
 struct RegionRows {
   const T* base = nullptr;
@@ -69,24 +70,24 @@ struct RegionRows {
                            : RegionRows{base, rows + first, stride};
   }
 };
-// Operands that the step lacks are not read.
+// The operands of a step. Operands that the step lacks are not read.
 template <class T>
 struct RegionValues {
   RegionRows<T> a, b, c;
 };
 
-// out: [rows, width]; it may be the memory of an operand whose rows follow each other.
+// out: [rows, width]. It may be the memory of an operand whose rows are contiguous.
 template <class T>
 void ComputeValues(const RegionStep& step, const RegionValues<T>& in, int64_t rows, T* out);
 
-// The gradient for operand k: to = g * d(step) / d(operand k), value by value. y: the step's values, rows that follow
-// each other, as those of `to` do. Only values that the formula has are read (RegionGradientPlan). Formulas are
-// PyTorch's, for 0, inf and NaN too. `to` must not overlap the others.
+// The gradient for operand k: to = g * d(step) / d(operand k), elementwise. y: the step's values. The rows of y and
+// `to` are contiguous. Only values that the formula contains are read (ReadsOf in edge_region_plan.h). The formulas
+// are PyTorch's, also for 0, inf and NaN. `to` must not overlap the others.
 template <class T>
 void ValueGradient(const RegionStep& step, int k, const RegionValues<T>& in, const T* y, const RegionRows<T>& g,
                    int64_t rows, T* to);
 
-// out[i] = a[i] + b[i]; `out` may be either.
+// out[i] = a[i] + b[i]. `out` may be a or b.
 template <class T>
 void AddValues(const T* a, const T* b, int64_t n, T* out);
 

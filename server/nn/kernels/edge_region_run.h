@@ -1,7 +1,7 @@
 // Runs a region, or its gradient, tile by tile. A tile is a run of targets with all of their edges. Values between
 // inputs and outputs stay in the cache, unless one target has too many edges.
-// Threads: any, each with targets of its own. Results do not depend on how targets are shared out, but for sums over
-// all targets, which are those of a call. Each thread keeps up to 32 MiB of tile memory between calls.
+// Threads: any, each with targets of its own. Results do not depend on how targets are divided among calls, except
+// that sums over all targets cover one call. Each thread keeps up to 32 MiB of tile memory between calls.
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,29 @@
 
 namespace permafrost::nn {
 
-// Checked by the caller: targets' edges are places[offsets[t]] .. places[offsets[t + 1] - 1]; indices are in range.
-// offsets and places may be null if HasNoEdges(region): no target has edges then.
+// The caller must have checked it. A target's edges are places[offsets[t]] .. places[offsets[t + 1] - 1], and indices
+// are in range. If HasNoEdges(region), offsets and places may be null; then no target has edges.
 template <class T>
 struct RegionInputs {
-  std::span<const T* const> inputs;         // RegionPlan::may_lie_apart tells which may have gaps between rows
-  std::span<const int64_t> strides;         // values from one row of an input to the next
+  std::span<const T* const> inputs;         // RegionPlan::may_lie_apart tells which of them may have gaps between rows
+  std::span<const int64_t> strides;         // for each input, values from one row to the next
   std::span<const int64_t* const> indices;  // [edges] each
   const int32_t *offsets, *places;
 };
 
-// Writes the rows of targets [begin, end), and those of their edges, of each output.
+// Writes the rows of targets [begin, end) and of their edges, for each output.
 template <class T>
 void RunRegion(const RegionPlan& plan, const RegionInputs<T>& in, int64_t begin, int64_t end,
                std::span<T* const> outputs);
 
 template <class T>
 struct RegionGradients {
-  std::span<const T* const> outputs;  // those given; null: none
-  // Each input's gradient is written here; null: it is not wanted. kTarget and kEdge: rows like the input's. kShared:
-  // [width], this call's share. kGather: a row for each edge, at the edge's place; where `tables` says so, [rows,
-  // width], this call's share.
+  std::span<const T* const> outputs;  // gradients of the outputs; null: not given
+  // Where to write the gradient of each input; null: it is not wanted. kTarget and kEdge: rows as in the input.
+  // kShared: [width], this call's share of the sum. kGather: a row for each edge, at the edge's place; or, if
+  // `tables` is not 0 there, [rows, width], this call's share of the sum.
   std::span<T* const> inputs;
-  std::span<const int64_t> tables;  // rows of such a table; 0: a row for each edge
+  std::span<const int64_t> tables;  // for each input, rows of the table to sum into; 0: a row for each edge
 };
 template <class T>
 void RunRegionGradient(const RegionPlan& plan, const RegionGradientPlan& gradient, const RegionInputs<T>& in,

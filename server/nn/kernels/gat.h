@@ -1,4 +1,4 @@
-// Attention of GATv2 over CSR and its gradients, without a tensor of messages: a message lives in registers.
+// GATv2's attention over CSR, and its gradients, without a tensor of messages: a message lives in registers.
 // Threads: any, each with rows of its own. Sums are in the order of the edges.
 #pragma once
 
@@ -8,32 +8,33 @@
 
 namespace permafrost::nn {
 
-// For row r and head h, over its slots k: slot 0 is the row itself, slot k > 0 its edge offsets[r] + k - 1; an edge
-// from the row itself takes no part.
+// For row r and head h, over the row's slots k. Slot 0 is the row itself, and slot k > 0 is its edge offsets[r] + k -
+// 1. An edge from the row itself takes no part.
 //   z_k     = left[source of k] + right[r] (+ edges[k])              [width] of head h
 //   score_k = <attention[h], leaky_relu(z_k)>
 //   alpha   = softmax of the scores over the slots
 //   y[r]    = sum over k of dropout(alpha_k) * left[source of k]
-// left: [N, heads * width], right: [T, heads * width]; slot k of row r is place offsets[r] + r + k of [E + T, heads].
+// left: [N, heads * width], right: [T, heads * width]. Slot k of row r is at place offsets[r] + r + k of
+// [E + T, heads].
 template <class T>
 struct GatRows {
   const T *left, *right, *attention;
-  const T *edges, *self_edges;  // [E, ...], [T, ...]; null: without
+  const T *edges, *self_edges;  // [E, ...], [T, ...]; null: there are none
   const int64_t *offsets, *sources;
   int64_t heads, width;
-  int64_t first_row;  // of left, which is row 0 of right
+  int64_t first_row;  // the row of left that is row 0 of right
   T slope;
-  DropoutMask mask;         // threshold 0: nothing is dropped
+  DropoutMask mask;         // threshold 0 drops nothing
   T kept;                   // 1 / (1 - p)
-  const int64_t* row_keys;  // [T]; null: its own place
+  const int64_t* row_keys;  // [T]; null: the row's own position
 };
 
-// Rows [begin, end): alpha of their slots, and y [T, heads * width].
+// Writes, for rows [begin, end), alpha of their slots and y [T, heads * width].
 template <class T>
 void GatForward(const GatRows<T>& rows, int64_t begin, int64_t end, T* alpha, T* y);
 
-// Writes for rows [begin, end), given g = dL/dy, the gradients of their slots' scores, of right, of edges and
-// self_edges (null: not asked for), and added to those of attention [heads * width].
+// Gradients for rows [begin, end), given g = dL/dy. Writes those of the slots' scores, of right, and of edges and
+// self_edges (null: not wanted). Adds to the gradient of attention [heads * width].
 template <class T>
 struct GatTargetGradients {
   T *scores, *right, *edges, *self_edges, *attention;
@@ -42,8 +43,8 @@ template <class T>
 void GatTargetGradient(const GatRows<T>& rows, const T* alpha, const T* g, int64_t begin, int64_t end,
                        const GatTargetGradients<T>& to);
 
-// Works on rows [begin, end) of left. The transpose as CsrTranspose (nn/ops/segment_ops.h); targets: T. first_row is
-// 0.
+// Writes the gradient of rows [begin, end) of left. The arrays are those of CsrTranspose (nn/ops/segment_ops.h);
+// targets: T. first_row must be 0.
 template <class T>
 struct GatSources {
   const int32_t *offsets, *rows, *edges;

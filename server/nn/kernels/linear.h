@@ -1,7 +1,7 @@
-// Linear maps over rows: one, or two with ReLU between, and their gradients.
-// Weights are [out, in] and are packed once for all rows; the rows may be worked through in chunks on several threads.
-// Functions are compiled for several instruction sets; which one runs is chosen at run time.
-// Threads: any. Sums are in the order of rows and columns, whatever the thread.
+// Linear maps over rows, and their gradients: a single one, or two with ReLU between. Weights are [out, in], and are
+// packed once for all rows. Several threads may process the rows in chunks. Functions are compiled for several
+// instruction sets, and the one to run is chosen at run time.
+// Threads: any. Sums are in the order of rows and columns on any thread.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,8 @@
 
 namespace permafrost::nn {
 
-// The ways to compute matrix products.
-// kBfloat16: both factors are rounded to bfloat16, to the nearest, and their products added up in float32. For float32
-// matrices only.
+// How matrix products are computed. kBfloat16 rounds both factors to the nearest bfloat16 and adds the products up in
+// float32. It is for float32 matrices only.
 enum class Products { kFull, kBfloat16 };
 
 template <class T>
@@ -25,65 +24,63 @@ constexpr bool IsBfloat16(Products products) {
 template <class T>
 int64_t PackedSize(int64_t k, int64_t n, Products products);
 
-// weight: [out, in]. PackForward packs the weight for rows * weight^T, PackBackward for the gradients' product rows *
-// weight.
+// weight: [out, in]. PackForward packs it for rows * weight^T, PackBackward for the gradients' product rows * weight.
 template <class T>
 void PackForward(const T* weight, int64_t out, int64_t in, Products products, T* packed);
 template <class T>
 void PackBackward(const T* weight, int64_t out, int64_t in, Products products, T* packed);
 
-// Returns how many scratch values a backward needs.
+// Returns how many scratch values a backward pass needs.
 template <class T>
 int64_t ProductScratch(int64_t rows, Products products);
 
-// One linear map, with ReLU where told, and its gradients.
+// One linear map with an optional ReLU, and its gradients.
 struct LinearWidths {
   int64_t in = 0, out = 0;
   Products products = Products::kFull;
 };
 
-// y [rows, out] = a * weight^T + bias, relu of it where told, which keeps NaN. a: [rows, in]; packed: by PackForward
-// for the same products.
+// y [rows, out] = a * weight^T + bias, then ReLU if `relu` is set; NaN stays NaN. a: [rows, in]; packed: from
+// PackForward with the same products.
 template <class T>
 void LinearForward(const LinearWidths& widths, int64_t rows, const T* a, const T* packed, const T* bias, bool relu,
                    T* y);
 
-// y = a + bias + addend, relu of it where told, which keeps NaN. a, y: [rows, width], which may be the same; addend:
-// likewise, or null.
+// y = a + bias + addend, then ReLU if `relu` is set; NaN stays NaN. a, y: [rows, width], which may be the same
+// memory; addend: [rows, width], or null.
 template <class T>
 void AddBiasActivate(const T* a, const T* bias, const T* addend, bool relu, int64_t rows, int64_t width, T* y);
 
-// g [rows, width] = grad if y is null. Otherwise it is 0 where y <= 0, and grad * kept elsewhere, also where y is NaN.
-// If g is null, only the sums are written. sums [width]: of g over the rows.
+// g [rows, width] = grad if y is null. Otherwise g is 0 where y <= 0, and grad * kept elsewhere, also where y is NaN.
+// If g is null, only `sums` is written: [width], the sums of the gradient over the rows.
 template <class T>
 void ActivationGradient(const T* grad, const T* y, T kept, int64_t rows, int64_t width, T* g, T* sums);
 
-// Computes from g [rows, out]: gw [out, in], the sum over these rows, unless it is null, and ga [rows, in], unless
-// `packed` is null. a: [rows, in]; packed: by PackBackward; scratch: ProductScratch values.
+// Computes gradients from g, [rows, out]. gw [out, in], unless null, gets the sum over these rows. ga [rows, in] is
+// written unless `packed` is null. a: [rows, in]; packed: from PackBackward; scratch: ProductScratch values.
 template <class T>
 void LinearBackward(const LinearWidths& widths, int64_t rows, const T* a, const T* g, const T* packed, T* scratch,
                     T* ga, T* gw);
 
-// Two with ReLU between: z1 = relu(a * w1^T + b1), z2 = z1 * w2^T + b2, and the gradients of all.
+// Two linear maps with ReLU between: z1 = relu(a * w1^T + b1), z2 = z1 * w2^T + b2, and all gradients.
 struct MlpWidths {
   int64_t in = 0, hidden = 0, out = 0;
   Products products = Products::kFull;
 };
 
-// a: [rows, in]; first, second: packed by PackForward for the same products. Writes z1 [rows, hidden] and z2 [rows,
-// out].
+// Writes z1 [rows, hidden] and z2 [rows, out]. a: [rows, in]; first, second: from PackForward with the same products.
 template <class T>
 void MlpForward(const MlpWidths& widths, int64_t rows, const T* a, const T* first, const T* first_bias, const T* second,
                 const T* second_bias, T* z1, T* z2);
 
-// The gradients of the weights that MlpBackward writes: [hidden, in], [hidden], [out, hidden], [out].
+// The weight gradients that MlpBackward writes: [hidden, in], [hidden], [out, hidden], [out].
 template <class T>
 struct MlpGradients {
   T *first, *first_bias, *second, *second_bias;
 };
 
-// gz2: [rows, out]; first, second: packed by PackBackward. gz1: [rows, hidden], for its own use;
-// scratch: ProductScratch values. Writes ga [rows, in] and `weights`, the sums over these rows.
+// Writes ga [rows, in] and the weights' gradients, summed over these rows. gz2: [rows, out]; first, second: from
+// PackBackward; gz1: memory for [rows, hidden]; scratch: ProductScratch values.
 template <class T>
 void MlpBackward(const MlpWidths& widths, int64_t rows, const T* a, const T* z1, const T* gz2, const T* first,
                  const T* second, T* gz1, T* scratch, T* ga, const MlpGradients<T>& weights);

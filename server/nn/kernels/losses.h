@@ -1,4 +1,4 @@
-// Computes losses with their gradients: those of classes, and of skip-gram over random walks.
+// Computes losses with their gradients: those of classes, and that of skip-gram over random walks.
 // Threads: any, each with rows or walks of its own. Sums are made in float64, in the order of rows.
 #pragma once
 
@@ -6,18 +6,18 @@
 
 namespace permafrost::nn {
 
-// Losses of classes. A label that is NaN is missing: it adds nothing, and its gradient is 0 whatever was predicted.
-// Elsewhere a NaN shows in the sum and in the gradient.
+// Losses of classes. A label that is NaN is missing: it adds nothing, and its gradient is 0 whatever the prediction.
+// Any other NaN shows in the sum and in the gradient.
 
-// Returns the sum over rows of weights[label] * -log softmax(logits)[label], and writes scale times its gradient.
+// Returns the sum over rows of weights[label] * -log softmax(logits)[label], and writes its gradient times `scale`.
 // logits, gradient: [rows, classes]; labels: [rows], whole numbers in [0, classes), or NaN; weights: [classes], or
-// null: all 1.
+// null (all 1).
 template <class T>
 double CrossEntropyRows(const T* logits, const T* labels, const T* weights, int64_t rows, int64_t classes, T scale,
                         T* gradient);
 
-// Does the same for weights[label] * (-label * log sigmoid(logit) - (1 - label) * log(1 - sigmoid(logit))).
-// logits, labels, gradient: [size]; weights: [2], for labels 0 and 1, or null: all 1.
+// Does the same for weights[label] * (-label * log sigmoid(logit) - (1 - label) * log(1 - sigmoid(logit))). logits,
+// labels, gradient: [size]; weights: [2], for labels 0 and 1, or null (all 1).
 template <class T>
 double BinaryCrossEntropy(const T* logits, const T* labels, const T* weights, int64_t size, T scale, T* gradient);
 
@@ -25,24 +25,25 @@ double BinaryCrossEntropy(const T* logits, const T* labels, const T* weights, in
 // Source: Mikolov et al. 2013, "Distributed representations of words and phrases", section 2.2; pairs and loss as those
 // of torch_geometric.nn.Node2Vec.
 
-// Each of a walk's first windows() nodes makes a pair with each of the context - 1 nodes after it.
+// Each of the first windows() nodes of a walk forms a pair with each of the context - 1 nodes after it.
 struct WalkShape {
-  int64_t length, context, dimension;  // 2 <= context <= length; values of a row
+  int64_t length, context, dimension;  // 2 <= context <= length; dimension: values of a row
   int64_t windows() const { return length - context + 1; }
   int64_t pairs() const { return windows() * (context - 1); }
 };
 
-// scores[j * (context - 1) + t]: the dot product of the rows of nodes j and j + 1 + t. walk: [length] rows of `table`.
+// scores[j * (context - 1) + t] = the dot product of the rows of nodes j and j + 1 + t. walk: [length] rows of
+// `table`.
 template <class T>
 void ScoreWalk(const WalkShape& shape, const T* table, const int64_t* walk, T* scores);
 
-// The sum of the pairs' losses, -log(sigmoid(score) + 1e-15), or of negatives -log(1 - sigmoid(score) + 1e-15); their
-// derivatives by the score take the place of the scores.
+// Returns the sum of the pairs' losses: -log(sigmoid(score) + 1e-15), or for negatives -log(1 - sigmoid(score) +
+// 1e-15). Overwrites the scores with the derivatives of the losses by the scores.
 template <class T>
 double LossOfPairs(bool negative, int64_t count, T* scores);
 
-// gradients: [length, dimension], of each node of the walk the sum of the pairs that it is in, times `scale`.
-// derivatives: [pairs] as LossOfPairs leaves them.
+// Writes gradients, [length, dimension]: for each node of the walk, the sum over the pairs that it is in, times
+// `scale`. derivatives: [pairs], as LossOfPairs leaves them.
 template <class T>
 void GradientOfWalk(const WalkShape& shape, const T* table, const int64_t* walk, const T* derivatives, T scale,
                     T* gradients);

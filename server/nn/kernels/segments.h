@@ -1,5 +1,5 @@
-// Weighted sums of rows over CSR, their largest values, and the sums of GINE's and GIN's messages; their gradients over
-// the transposed CSR. All are gathers, so that each row is written once, by one thread, in the order of its edges.
+// Weighted sums and maxima of rows over CSR, and the sums of GINE's and GIN's messages, with their gradients over the
+// transposed CSR. All are gathers, so one thread writes each row once, in the order of its edges.
 // Threads: any, each with rows of its own.
 #pragma once
 
@@ -13,25 +13,25 @@ struct SegmentRows {
   const T* x;  // rows of `width` values, `stride` apart
   int64_t stride, width;
   const int64_t *offsets, *source;
-  const T *weights, *self, *scale;  // null: all 1, all 0, all 1
+  const T *weights, *self, *scale;  // null: weights all 1, self all 0, scale all 1
 };
-// Rows [begin, end), written `to_stride` apart to `to`, which is the first of them.
+// Computes rows [begin, end). `to` points to the first of them, and rows of the output are `to_stride` apart.
 template <class T>
 void SumSegments(const SegmentRows<T>& rows, int64_t begin, int64_t end, T* to, int64_t to_stride);
 
-// The gradient of x: gx[s] = sum over places p of s of weight * scale[r] * g[r], where r = rows[p] < targets, and
-// scale[s] * self[s] * g[s] + own[s] for s < targets.
+// The gradient of x: gx[s] = the sum over places p of row s of weight * scale[r] * g[r], where r = rows[p] < targets.
+// For s < targets, scale[s] * self[s] * g[s] + own[s] is added.
 template <class T>
 struct SegmentGradient {
-  // The arrays are those of CsrTranspose (nn/ops/segment_ops.h): places of row s, r rising within it; its edge, for its
-  // weight.
+  // The arrays of CsrTranspose (nn/ops/segment_ops.h): the places of row s, with r rising within it, and the edge at
+  // each place, whose weight is used.
   const int32_t *offsets, *rows, *edges;
   int64_t targets;
-  const T *g, *own;  // [targets, width], both `stride` apart; own null: 0
+  const T *g, *own;  // [targets, width], rows `stride` apart; own null: all 0
   int64_t stride, width;
-  const T *weights, *self, *scale;  // as of SegmentRows
+  const T *weights, *self, *scale;  // as in SegmentRows
 };
-// Rows [begin, end) of gx [N, width].
+// Computes rows [begin, end) of gx [N, width].
 template <class T>
 void SumGradient(const SegmentGradient<T>& gradient, int64_t begin, int64_t end, T* gx);
 
@@ -41,30 +41,30 @@ struct MaxRows {
   int64_t width;
   const int64_t *offsets, *source;
 };
-// For rows [begin, end): largest[r] = max over e in [offsets[r], offsets[r + 1]) of x[source[e]], 0 where there is
-// none.
+// For rows [begin, end): largest[r] = max over e in [offsets[r], offsets[r + 1]) of x[source[e]]; 0 if the segment is
+// empty.
 template <class T>
 void LargestOfSegments(const MaxRows<T>& rows, int64_t begin, int64_t end, T* largest);
-// share[r] = g[r] / how many entries of the segment are as large as largest[r], 0 where there is none.
+// share[r] = g[r] / the number of entries in the segment that equal largest[r]; 0 if there is none.
 template <class T>
 void SharesOfLargest(const MaxRows<T>& rows, const T* largest, const T* g, int64_t begin, int64_t end, T* share);
 
-// gx[s] = sum over places p of s, with r = rows[p] < targets, of share[r] where x[s] is as large as largest[r].
+// gx[s] = the sum over places p of row s, with r = rows[p] < targets, of share[r] where x[s] equals largest[r].
 template <class T>
 struct MaxGradient {
-  // As CsrTranspose (nn/ops/segment_ops.h): places of row s, r rising within it.
+  // As in CsrTranspose (nn/ops/segment_ops.h): the places of row s, with r rising within it.
   const int32_t *offsets, *rows;
   int64_t targets;
-  const T *x, *largest, *share;  // [N, width], [targets, width] both
+  const T *x, *largest, *share;  // x: [N, width]; largest, share: [targets, width]
   int64_t width;
 };
-// Rows [begin, end) of gx [N, width].
+// Computes rows [begin, end) of gx [N, width].
 template <class T>
 void GradientOfLargest(const MaxGradient<T>& gradient, int64_t begin, int64_t end, T* gx);
 
 // Message passing of GINE and GIN without a tensor of messages: relu(x_j + e_ji) lives in registers.
-// The inputs that messages are made of. The row of edge k in `edges` is code[k], or k where there is no code. Without
-// edges (GIN) the message is x_j itself, without ReLU.
+// The inputs of messages. Edge k reads row code[k] of `edges`, or row k if there is no code. Without edges (GIN), the
+// message is x_j itself, without ReLU.
 template <class T>
 struct GineMessages {
   const T* x;      // [N, width]
@@ -73,15 +73,16 @@ struct GineMessages {
   int64_t width;
 };
 
-// For rows i in [begin, end): sum[i] = x[i] + the sum of relu(x[source[k]] + edge k) over k in [offsets[i],
+// For rows i in [begin, end): sum[i] = x[i] + the sum of relu(x[source[k]] + edge row of k) over k in [offsets[i],
 // offsets[i + 1]). sum: [N, width].
 template <class T>
 void GineSum(const GineMessages<T>& messages, const int32_t* offsets, const int64_t* source, int64_t begin, int64_t end,
              T* sum);
 
-// The gradient, as a gather over out-edges. For rows j in [begin, end): gx[j] = g[j] + the sum of g[target[p]] where
-// x[j] + edge[p] > 0, over p in [offsets[j], offsets[j + 1]); the same is added to ge, [codes, width], at the edge's
-// code, or written to row edge[p] of ge, [E, width], where there is no code. GIN: all of g passes, and ge is not read.
+// The gradient, as a gather over out-edges. For rows j in [begin, end): gx[j] = g[j] + the sum, over p in
+// [offsets[j], offsets[j + 1]), of g[target[p]] where x[j] + the row of edge[p] > 0. The same terms are added to ge,
+// [codes, width], at the edge's code; or, without codes, written to row edge[p] of ge, [E, width]. For GIN all of g
+// passes, and ge is not used.
 template <class T>
 void GineGradient(const GineMessages<T>& messages, const int32_t* offsets, const int32_t* target, const int32_t* edge,
                   const T* g, int64_t begin, int64_t end, T* gx, T* ge);

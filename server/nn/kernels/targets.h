@@ -1,5 +1,6 @@
-// Sets the instruction sets that the kernels are compiled for, before any header of Highway: the baseline, AVX2 and
-// AVX-512 on x86, NEON on ARM. Vectors of unknown length (SVE, RVV) cannot stand in arrays of registers.
+// Selects the instruction sets that the kernels are compiled for: the baseline, AVX2 and AVX-512 on x86, NEON on ARM.
+// Include it before any header of Highway. Vectors of unknown length (SVE, RVV) cannot be elements of arrays of
+// registers.
 #pragma once
 
 #include <hwy/detect_targets.h>

@@ -1,6 +1,6 @@
-// Loops over the columns of rows, by vectors, prefetches of rows, and functions of vectors with the results that std's
-// have for 0, inf and NaN.
-// Compiled once for each instruction set: included by .cc files that Highway's foreach_target.h includes again.
+// Loops over the columns of rows by vectors, prefetches of rows, and vector functions that give the results of std's
+// functions for 0, inf and NaN. Compiled once for each instruction set: .cc files include it, and Highway's
+// foreach_target.h includes them again.
 #if defined(PERMAFROST_NN_KERNELS_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PERMAFROST_NN_KERNELS_VECTORS_INL_H_
 #undef PERMAFROST_NN_KERNELS_VECTORS_INL_H_
@@ -20,8 +20,8 @@ namespace permafrost::nn::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Calls body(tag, std::integral_constant of the number of vectors, first column) until all columns are done: kVectors
-// vectors at once, then one, then four columns at once, then column by column.
+// Calls body(tag, std::integral_constant of the number of vectors, first column) until all columns are done. It takes
+// kVectors vectors at once, then one vector, then four columns at once, then one column.
 template <int kVectors, class T, class Body>
 HWY_INLINE void ForColumns(int64_t width, const Body& body) {
   const hn::ScalableTag<T> d;
@@ -37,7 +37,7 @@ HWY_INLINE void ForColumns(int64_t width, const Body& body) {
   for (; c < width; ++c) body(one, std::integral_constant<int, 1>(), c);
 }
 
-// Rows of tables lie anywhere: the one that many rows ahead is asked for early.
+// Rows of tables are scattered, so a loop prefetches the row that is this many rows ahead.
 constexpr int64_t kRowsAhead = 8;
 
 template <class T>
@@ -45,16 +45,17 @@ HWY_INLINE void AskForRow(const T* row, int64_t width) {
   for (int64_t c = 0; c < width; c += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + c);
 }
 
-// hn::Exp takes NaN for a small number, and promises nothing about large ones. This is for x that are not large.
+// hn::Exp takes NaN for a small number, and promises nothing about large numbers. This keeps NaN; x must not be
+// large.
 template <class D, class V>
 HWY_INLINE V ExpKeepingNaN(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
 }
-// The same for every x.
+// Same, for every x.
 template <class D, class V>
 HWY_INLINE V ExpOf(D d, V x) {
   using T = hn::TFromD<D>;
-  const auto most = hn::Set(d, sizeof(T) == 4 ? T(89) : T(710));  // whose exponential is inf
+  const auto most = hn::Set(d, sizeof(T) == 4 ? T(89) : T(710));  // its exponential is inf
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, hn::IfThenElse(hn::Gt(x, most), most, x)));
 }
 
@@ -87,14 +88,14 @@ HWY_INLINE V SigmoidOf(D d, V x) {
   return hn::Div(one, hn::Add(one, ExpOf(d, hn::Neg(x))));
 }
 
-// beta 1, threshold 20
+// Uses beta 1 and threshold 20.
 template <class D, class V>
 HWY_INLINE V SoftplusOf(D d, V x) {
   const auto as_it_is = hn::Or(hn::Gt(x, hn::Set(d, hn::TFromD<D>(20))), hn::IsNaN(x));
   return hn::IfThenElse(as_it_is, x, hn::Log1p(d, hn::Exp(d, hn::IfThenElse(as_it_is, hn::Zero(d), x))));
 }
 
-// The larger one; NaN where either is. hn::Max promises nothing about NaN that holds on every target.
+// Returns the larger one, and NaN if either is NaN. hn::Max makes no promise about NaN that holds on every target.
 template <class V>
 HWY_INLINE V LargerOf(V a, V b) {
   return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
