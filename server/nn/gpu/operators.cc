@@ -38,7 +38,7 @@ void Launch(const char* kernel, KernelLauncher::Extent blocks, KernelLauncher::E
   Kernels()->Launch(kernel, blocks, threads, pointers);
 }
 
-// A kernel whose blocks take kColumns columns each.
+// Launches a kernel whose blocks take kColumns columns each.
 template <class... Arguments>
 void LaunchOnColumns(const char* kernel, int64_t columns, int64_t others, Arguments... arguments) {
   TORCH_CHECK(others <= kMostBlocks, kernel, ": ", others, " blocks; at most ", kMostBlocks);
@@ -46,20 +46,20 @@ void LaunchOnColumns(const char* kernel, int64_t columns, int64_t others, Argume
          {.x = static_cast<unsigned>(kColumns), .y = static_cast<unsigned>(kShares)}, arguments...);
 }
 
-// A kernel whose blocks take kRows rows each.
+// Launches a kernel whose blocks take kRows rows each.
 template <class... Arguments>
 void LaunchOnRows(const char* kernel, int64_t rows, Arguments... arguments) {
   Launch(kernel, {.x = Blocks(rows, kRows)}, {.x = static_cast<unsigned>(kLanes), .y = static_cast<unsigned>(kRows)},
          arguments...);
 }
 
-// The data of a tensor of float32, as a kernel takes it.
+// Return the data of a float32 tensor, as kernels take it.
 const float* From(const at::Tensor& t) { return t.const_data_ptr<float>(); }
 float* To(const at::Tensor& t) { return t.mutable_data_ptr<float>(); }
 
-// Encoders, pooling and losses: the operators before the layers and after them.
+// Encoders, pooling and losses: the operators before and after the layers.
 
-// kernels.cu defines the same.
+// kernels.cu defines the same struct.
 struct Tables {
   const float* from[kMostTables];
   float* to[kMostTables];
@@ -182,7 +182,7 @@ const T* FromOrNull(const OptionalTensor& t) {
 }
 OptionalTensor InOrder(const OptionalTensor& t) { return t ? OptionalTensor(t->contiguous()) : std::nullopt; }
 
-// Dropout of one step; threshold 0: none.
+// Dropout of one step; threshold 0 drops nothing.
 struct Drop {
   const int64_t* step = nullptr;
   uint32_t seed = 0, threshold = 0;
@@ -204,7 +204,7 @@ struct NormGradients {
   Tensor x, weight, bias;
 };
 
-// before_bias: undefined, or gets the gradient of a bias that x had.
+// before_bias: undefined, or receives the gradient of a bias that was added to make x.
 NormGradients NormalizeBackward(const Tensor& grad_in, const Tensor& x, const Tensor& y, const Tensor& real_rows,
                                 const Tensor& weight, const Tensor& mean, const Tensor& invstd, float kept,
                                 const Tensor& before_bias) {
@@ -216,7 +216,7 @@ NormGradients NormalizeBackward(const Tensor& grad_in, const Tensor& x, const Te
   return to;
 }
 
-// relu(x * w1^T + b1). ReLU is no part of the product: cuBLAS's own would make 0 of NaN.
+// Returns relu(x * w1^T + b1). ReLU is applied separately, because cuBLAS's fused ReLU would turn NaN into 0.
 Tensor Hidden(const Tensor& x, const Tensor& w1, const Tensor& b1) { return at::addmm(b1, x, w1.t()).relu_(); }
 
 struct MlpGradients {

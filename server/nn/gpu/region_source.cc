@@ -1,11 +1,11 @@
-// How a kernel is made: its loops write outputs, reductions over a target's edges, and row sums. All other steps live
-// in registers, and every loop that reads them computes them again. A loop runs in the first phase after those that
-// write what it reads; __syncthreads() separates phases. A softmax takes four: the scores, the largest
+// How a kernel is built. Its loops write outputs, reductions over a target's edges, and row sums. All other steps
+// live in registers, and every loop that reads them computes them again. A loop runs in the first phase after those
+// that write what it reads; __syncthreads() separates phases. A softmax takes four phases: the scores, the largest
 // score, the sum of exponentials, and the weighted sum.
 //
-// Cost: a reduction gives each column to one thread, which walks all edges of the target. A hub therefore keeps its
-// block busy long after the others, and a narrow step leaves most threads idle. Edge steps are spread over edges and
-// columns, target steps over columns. In a row sum, one thread adds up each group.
+// Cost: in a reduction, one thread per column walks all edges of the target. So a hub keeps its block busy long after
+// the others, and a narrow step leaves most threads idle. Edge steps are spread over edges and columns, target steps
+// over columns. In a row sum, one thread adds up each group.
 #include "nn/gpu/region_source.h"
 
 #include <algorithm>
@@ -31,16 +31,16 @@ namespace {
 
 constexpr int32_t kWarp = 32, kMostThreads = 256;
 
-// The type of values, as C.
+// The type of values, as C names it.
 struct ValueType {
   const char* name;                // "float"
-  const char* suffix;              // what its math functions and literals end with: "f"
-  std::string (*literal)(double);  // the shortest literal of a number, which is rounded to the type first
+  const char* suffix;              // ends the names of its math functions and its literals: "f"
+  std::string (*literal)(double);  // rounds a number to the type, and returns its shortest literal
 };
 
-// The formulas of steps that work value by value: a C expression for each. $0, $1 and $2 are the operands, $3 and $4
-// the numbers x and y; $5 ends the names of math functions. Comparisons of C with NaN are false, except `!=`. The
-// formulas are ordered so that NaN passes through arithmetic; a mask of NaN is 0, except kNotEqual's, which is 1.
+// The formula of each elementwise step, as a C expression. $0, $1 and $2 are the operands, $3 and $4 the numbers x
+// and y. $5 ends the names of math functions. C comparisons with NaN are false, except `!=`. The formulas are ordered
+// so that NaN passes through arithmetic. A mask of NaN is 0, except that kNotEqual gives 1.
 struct Formula {
   RegionOp op;
   const char* text;
@@ -79,7 +79,7 @@ constexpr Formula kFormulas[] = {
     {RegionOp::kWhere, "$2 == 0 ? $1 : $0"},
 };
 
-// A shorter form for one number x, as PyTorch's operators have it too.
+// A shorter form for one value of x, which PyTorch's operators have, too.
 struct ShortFormula {
   RegionOp op;
   double x;
@@ -129,20 +129,20 @@ ValueType ValueTypeOf() {
   return {.name = std::is_same_v<T, float> ? "float" : "double", .suffix = kSuffix<T>, .literal = &LiteralOf<T>};
 }
 
-// Returns an expression for a step by value. operands: names of variables. NaN passes as in the CPU's kernels
+// Returns an expression for an elementwise step. operands: names of variables. NaN passes as in the CPU's kernels
 // (nn/kernels/edge_region_values.cc).
 std::string FormulaOf(const RegionStep& step, const std::array<std::string, 3>& operands, const ValueType& type) {
   return absl::Substitute(TextOf(step), operands[0], operands[1], operands[2], type.literal(step.x),
                           type.literal(step.y), type.suffix);
 }
 
-// Where a step's rows lie: row r begins at array[r * stride + before].
+// Where the rows of a step are stored: row r begins at array[r * stride + before].
 struct Place {
   std::string array;
   int64_t stride = 1, before = 0;
 };
 
-// row, column: expressions, empty for 0.
+// Returns an expression for one element. row, column: expressions; empty means 0.
 std::string ElementOf(const Place& place, const std::string& row, const std::string& column) {
   std::vector<std::string> terms;
   if (!row.empty()) terms.push_back(place.stride == 1 ? row : absl::StrCat(row, " * ", place.stride));
@@ -151,7 +151,7 @@ std::string ElementOf(const Place& place, const std::string& row, const std::str
   return absl::StrCat(place.array, "[", terms.empty() ? "0" : absl::StrJoin(terms, " + "), "]");
 }
 
-// Text, line by line.
+// Builds indented text, line by line.
 class Lines {
  public:
   void Add(const auto&... parts) { absl::StrAppend(&text_, std::string(2 * depth_, ' '), parts..., "\n"); }
@@ -174,18 +174,19 @@ class Lines {
 };
 
 bool IsReduction(RegionOp op) { return op == RegionOp::kSum || op == RegionOp::kMax || op == RegionOp::kMin; }
-// Returns whether readers of a step take what was written, instead of computing it again.
+// Returns true if readers of a step load its stored values, false if they compute them again.
 bool IsStored(RegionOp op) { return IsReduction(op) || op == RegionOp::kRowSum; }
 
-// A loop runs over a target's columns, over columns with the edges inside, or over edges and columns at once.
+// What a loop runs over. kTarget: the columns of a target. kReduction: columns, with the edges in an inner loop.
+// kEdge: edges and columns at once.
 enum class LoopKind : uint8_t { kTarget, kReduction, kEdge };
 
-// Steps of one loop have all of this in common, and share what they read.
+// What all steps of one loop have in common. The steps of a loop share what they read.
 struct KernelLoop {
   int32_t phase = 0;
   LoopKind kind = LoopKind::kTarget;
   int32_t width = 1;
-  int32_t summed = 0;  // the width of the operand of row sums; 0: other steps
+  int32_t summed = 0;  // for row sums, the width of the operand; 0: other steps
   auto operator<=>(const KernelLoop&) const = default;
 };
 
@@ -194,12 +195,13 @@ struct KernelPlan {
   explicit KernelPlan(const EdgeRegion& of);
 
   const RegionStep& At(int32_t step) const { return region.steps[static_cast<size_t>(step)]; }
-  // Returns the step that computes the values of a detached one.
+  // Returns the step that computes the values of a detached step.
   int32_t Root(int32_t step) const {
     while (At(step).op == RegionOp::kDetach) step = At(step).a;
     return step;
   }
-  // Returns the step whose variable a reader takes: within a target's loops, an expanded step is its operand.
+  // Returns the step whose variable a reader uses. Within a target's loops, an expanded step is the same as its
+  // operand.
   int32_t Source(int32_t step) const {
     while (At(step).op == RegionOp::kDetach || At(step).op == RegionOp::kExpand) step = At(step).a;
     return step;
@@ -207,10 +209,10 @@ struct KernelPlan {
 
   const EdgeRegion& region;
   std::map<KernelLoop, std::vector<int32_t>> loops;
-  std::vector<std::vector<Place>> written;  // by step: each place that takes its values
+  std::vector<std::vector<Place>> written;  // for each step, all places that its values are written to
   int64_t target_columns = 0, edge_columns = 0;
   int32_t widest = 1;
-  bool knows_edges = false;  // true if a line needs begin and end, the places of the target's edges
+  bool knows_edges = false;  // true if a line needs `begin` and `end`, the range of the target's edges
 
  private:
   std::vector<char> ReadSteps() const;
@@ -223,7 +225,7 @@ KernelPlan::KernelPlan(const EdgeRegion& of) : region(of), written(of.steps.size
     written[static_cast<size_t>(step)].push_back({.array = absl::StrCat("output", k), .stride = At(step).width});
   }
   const std::vector<char> read = ReadSteps();
-  std::vector<int32_t> ready(region.steps.size(), 0);  // the first phase that may read a step
+  std::vector<int32_t> ready(region.steps.size(), 0);  // for each step, the first phase that may read it
   for (size_t i = 0; i < region.steps.size(); ++i) {
     const RegionStep& s = region.steps[i];
     if (!read[i]) continue;
@@ -248,7 +250,7 @@ KernelPlan::KernelPlan(const EdgeRegion& of) : region(of), written(of.steps.size
   }
 }
 
-// Returns the steps that outputs depend on.
+// Returns the steps on which outputs depend.
 std::vector<char> KernelPlan::ReadSteps() const {
   std::vector<char> read(region.steps.size(), 0);
   for (const int32_t o : region.outputs) read[static_cast<size_t>(o)] = 1;
@@ -272,23 +274,24 @@ void KernelPlan::AddLoop(int32_t step, int32_t phase) {
   if (kind != LoopKind::kTarget) knows_edges = true;
 }
 
-// Writes lines that compute values of steps at one column of a loop, each value once.
+// Writes lines that compute the values of steps at one column of a loop, each value once.
 class ColumnValues {
  public:
   // column: the loop's variable, which runs over `width` columns.
   ColumnValues(const KernelPlan& plan, const ValueType& type, const std::string& column, int32_t width)
       : plan_(plan), type_(type), column_(column), width_(width) {}
 
-  // Returns the variable that holds a step's value, once the lines have run.
+  // Returns the variable that holds a step's value after the lines have run.
   std::string Of(int32_t step);
 
-  // Lines that are the same for every edge, and those for the edge e.
+  // of_target() has the lines that are the same for every edge, of_edge() those for the edge e.
   const std::vector<std::string>& of_target() const { return of_target_; }
   const std::vector<std::string>& of_edge() const { return of_edge_; }
   bool reads_edge() const { return reads_edge_; }
 
  private:
-  // Returns the column of a step of `width`. A narrower step than the loop has one value for several columns.
+  // Returns the column of a step with `width` columns. If the step is narrower than the loop, several columns share a
+  // value.
   std::string ColumnOf(int32_t width) const {
     if (width == 1) return "";
     return width == width_ ? column_ : absl::StrCat(column_, " / ", width_ / width);
@@ -305,8 +308,8 @@ class ColumnValues {
   const ValueType& type_;
   const std::string column_;
   const int32_t width_;
-  std::map<int32_t, std::string> names_;  // variables of the steps whose lines are there
-  std::map<int32_t, std::string> rows_;   // by index
+  std::map<int32_t, std::string> names_;  // variables of the steps whose lines are written
+  std::map<int32_t, std::string> rows_;   // variables of row numbers, by index
   std::vector<std::string> of_target_, of_edge_;
   bool reads_edge_ = false;
 };
@@ -322,7 +325,7 @@ std::string ColumnValues::Of(int32_t step) {
       if (o != -1) open.push_back(o);
     }
   }
-  // Operands stand before the steps that read them.
+  // Operands come before the steps that read them.
   for (const int32_t source : missing) AddLine(source);
   return names_.at(plan_.Source(step));
 }
@@ -407,15 +410,15 @@ class LoopWriter {
     lines_.Add("const int64 e = places[begin + i", one ? "" : absl::StrCat(" / ", loop.width), "];");
     if (!one) lines_.Add("const int c = (int)(i % ", loop.width, ");");
   }
-  // row: the variable of the row that is written.
+  // row: the variable that holds the number of the row to write.
   void WriteValues(const KernelLoop& loop, const std::vector<int32_t>& steps, const std::string& row);
   void WriteReductions(const KernelLoop& loop, const std::vector<int32_t>& steps);
 
-  // Declares what is summed, or compared, over a loop.
+  // Declares the accumulators of a loop.
   void Declare(const std::vector<int32_t>& steps) {
     for (const int32_t step : steps) lines_.Add(type_.name, " v", step, " = 0;");
   }
-  // Takes in one value of the operand. The first edge's value replaces the 0 of a target without edges.
+  // Accumulates one value of the operand. The first edge's value replaces the 0 of a target without edges.
   void TakeIn(int32_t step, const std::string& value) {
     const RegionOp op = plan_.At(step).op;
     if (op == RegionOp::kSum || op == RegionOp::kRowSum) return lines_.Add("v", step, " += ", value, ";");
@@ -491,7 +494,7 @@ std::string ParametersOf(const EdgeRegion& region, const char* type) {
   return absl::StrJoin(parameters, ",\n    ");
 }
 
-// Returns the threads of a block: enough for the widest step, in whole warps.
+// Returns the number of threads in a block: enough for the widest step, in whole warps.
 int32_t ThreadsFor(int32_t width) { return std::min((width + kWarp - 1) / kWarp * kWarp, kMostThreads); }
 
 std::string SourceOf(const KernelPlan& plan, const ValueType& type, int32_t threads, const std::string& name) {

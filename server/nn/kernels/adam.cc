@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/adam.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file once for each target.
 #include "nn/kernels/vectors-inl.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// The factors of an update, worked out once for all values.
+// The factors of an update, computed once for all values.
 template <class T>
 struct Factors {
   explicit Factors(const AdamUpdate& u)
@@ -46,7 +46,7 @@ void Step(const AdamUpdate& u, int64_t size, const T* gradient, T* value, T* m, 
   });
 }
 
-// Highway exports plain functions: one of each for each type.
+// Highway exports plain functions only, so there is one function for each type.
 #define PERMAFROST_ADAM(T, NAME)                                                                     \
   void Step##NAME(const AdamUpdate& update, int64_t size, const T* gradient, T* value, T* m, T* v) { \
     Step(update, size, gradient, value, m, v);                                                       \

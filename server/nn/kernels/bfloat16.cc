@@ -12,7 +12,7 @@
 
 namespace permafrost::nn {
 
-// Columns of a panel: two vectors of sums. A pair is two factors that follow one another in a sum, as one uint32.
+// A panel has this many columns: two vectors of sums. A pair is two consecutive factors of a sum, in one uint32.
 constexpr int64_t kBfloat16Panel = 32;
 static int64_t PairsOf(int64_t k) { return (k + 1) / 2; }
 static int64_t PaddedColumns(int64_t n) { return (n + kBfloat16Panel - 1) / kBfloat16Panel * kBfloat16Panel; }
@@ -29,7 +29,7 @@ bool HasBfloat16Products() {
 
 namespace {
 
-// This thread's room for `size` pairs, which stands until the next call with this slot.
+// Returns this thread's memory for `size` pairs. It stays valid until the next call with the same slot.
 enum Bfloat16Slot : uint8_t { kLeftPairs, kRightPairs, kSlots };
 uint32_t* RoomOfPairs(Bfloat16Slot slot, int64_t size) {
   thread_local std::vector<uint32_t> rooms[kSlots];
@@ -40,12 +40,12 @@ uint32_t* RoomOfPairs(Bfloat16Slot slot, int64_t size) {
 
 }  // namespace
 
-// No template of the standard library from here on: it would be compiled for these instructions, and the linker could
-// choose that copy for all.
+// From here on, no template of the standard library may be used. It would be compiled for these instructions, and the
+// linker could choose that copy for the whole program.
 #define PERMAFROST_BFLOAT16_TARGETS "avx,avx2,fma,f16c,avx512f,avx512vl,avx512dq,avx512bw,avx512bf16"
-// Marks lambdas, which the pragma does not reach in each compiler.
+// Marks lambdas, which the pragma does not reach in every compiler.
 #define PERMAFROST_BFLOAT16_ATTR __attribute__((target(PERMAFROST_BFLOAT16_TARGETS)))
-// GCC 12 takes undefined vectors of its own headers for mistakes.
+// GCC 12 warns about undefined vectors in its own headers.
 #if HWY_COMPILER_GCC_ACTUAL
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -55,17 +55,17 @@ namespace {
 constexpr int64_t kLanes = 16;
 // The accumulators of a tile fill 24 of 32 registers.
 constexpr int kTile = 12;
-// The pairs of the rows that are multiplied with one panel before the next: with the panel they stay in half an L1
-// cache.
+// The size, in pairs, of the rows that are multiplied with one panel before the next. With the panel they stay in
+// half an L1 cache.
 constexpr int64_t kBlockPairs = 3 << 10;
 
 HWY_INLINE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
-// The first `count` lanes, of at most 16.
+// Returns a mask of the first `count` lanes, at most 16.
 HWY_INLINE __mmask16 FirstLanes(int64_t count) {
   return count >= kLanes ? __mmask16{0xffff} : static_cast<__mmask16>((1U << (count < 0 ? 0 : count)) - 1);
 }
 
-// Makes 16 pairs, from two rows or from 32 values in a row.
+// Both make 16 pairs: PairsOfRows from two rows, PairsInRow from 32 consecutive values of one row.
 HWY_INLINE __m512i PairsOfRows(__m512 even, __m512 odd) {
   const auto low = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(even)));
   const auto high = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(odd)));
@@ -77,7 +77,7 @@ HWY_INLINE __m512i PairsInRow(const float* row, int64_t count) {
       count > kLanes ? _mm512_maskz_loadu_ps(FirstLanes(count - kLanes), row + kLanes) : _mm512_setzero_ps();
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
 }
-// 16 columns from c on of rows 2p and 2p + 1 of b, [k, n]; zeros beyond.
+// Returns the pairs of rows 2p and 2p + 1 of b, [k, n], for 16 columns from c on; zeros beyond.
 HWY_INLINE __m512i PairsOfColumns(const float* b, int64_t k, int64_t n, int64_t p, int64_t c) {
   const __mmask16 mask = FirstLanes(n - c);
   const float* const even = b + 2 * p * n + c;
@@ -85,30 +85,30 @@ HWY_INLINE __m512i PairsOfColumns(const float* b, int64_t k, int64_t n, int64_t 
                      2 * p + 1 < k ? _mm512_maskz_loadu_ps(mask, even + n) : _mm512_setzero_ps());
 }
 
-// to [rows, pairs] of a [rows, k].
+// Writes the pairs of a, [rows, k], to `to`, [rows, pairs].
 void PairRows(const float* a, int64_t rows, int64_t k, uint32_t* to) {
   const int64_t pairs = (k + 1) / 2;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t p = 0; p < pairs; p += kLanes)
       _mm512_mask_storeu_epi32(to + r * pairs + p, FirstLanes(pairs - p), PairsInRow(a + r * k + 2 * p, k - 2 * p));
 }
-// to [pairs, m] of a [k, m].
+// Writes the pairs of a, [k, m], to `to`, [pairs, m].
 void PairColumns(const float* a, int64_t k, int64_t m, uint32_t* to) {
   for (int64_t p = 0; 2 * p < k; ++p)
     for (int64_t c = 0; c < m; c += kLanes)
       _mm512_mask_storeu_epi32(to + p * m + c, FirstLanes(m - c), PairsOfColumns(a, k, m, p, c));
 }
-// The panel of b [k, n] from column j on: [pairs, 32], zeros beyond the last column.
+// Writes the panel of b, [k, n], from column j on: [pairs, 32], with zeros beyond the last column.
 void PanelOfRows(const float* b, int64_t k, int64_t n, int64_t j, uint32_t* to) {
   for (int64_t p = 0; p < (k + 1) / 2; ++p)
     for (int64_t c = 0; c < kBfloat16Panel; c += kLanes)
       _mm512_storeu_si512(to + p * kBfloat16Panel + c, PairsOfColumns(b, k, n, p, j + c));
 }
-// Panels of b [k, n], one after the other.
+// Writes the panels of b, [k, n], one after the other.
 void PanelsOfRows(const float* b, int64_t k, int64_t n, uint32_t* to) {
   for (int64_t j = 0; j < n; j += kBfloat16Panel) PanelOfRows(b, k, n, j, to + j * ((k + 1) / 2));
 }
-// Panels of weight^T, of weight [n, k].
+// Writes the panels of weight^T. weight: [n, k].
 void PanelsOfColumns(const float* weight, int64_t n, int64_t k, uint32_t* to) {
   const int64_t pairs = (k + 1) / 2, columns = (n + kBfloat16Panel - 1) / kBfloat16Panel * kBfloat16Panel;
   const __m512i stride = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
@@ -122,7 +122,7 @@ void PanelsOfColumns(const float* weight, int64_t n, int64_t k, uint32_t* to) {
   }
 }
 
-// Factors on the left: pair p of row i is pairs[i * row + p * pair].
+// The left factors: pair p of row i is pairs[i * row + p * pair].
 struct LeftPairs {
   const uint32_t* pairs;
   int64_t row, pair;
@@ -153,7 +153,7 @@ HWY_INLINE void PairTile(int64_t pairs, const LeftPairs& left, const uint32_t* H
   }
 }
 
-// The last rows of a product, fewer than a tile, as one tile of their own.
+// Multiplies the last rows of a product, fewer than a tile, as a tile of their own.
 template <int kRows, class Epilogue>
 HWY_INLINE void LastPairs(int64_t rows, int64_t pairs, const LeftPairs& left, const uint32_t* panel, int64_t i,
                           int64_t j, int64_t columns, const Epilogue& epilogue) {
@@ -166,7 +166,7 @@ HWY_INLINE void LastPairs(int64_t rows, int64_t pairs, const LeftPairs& left, co
   }
 }
 
-// For the elements of [m, n]: epilogue(row, first column, which of the 16 from there on, their values).
+// Calls epilogue(row, first column, mask of the 16 columns from there on, values) for the elements of [m, n].
 template <class Epilogue>
 void MultiplyPairs(int64_t m, int64_t n, int64_t k, const LeftPairs& left, const uint32_t* panels,
                    const Epilogue& epilogue) {
@@ -213,7 +213,7 @@ void StorePairs(int64_t m, int64_t n, int64_t k, const LeftPairs& left, const ui
   });
 }
 
-// Multiplies with b [k, n]. Each panel of b is made when its turn comes, while it is in cache.
+// Multiplies with b, [k, n]. Makes each panel of b just before it is used, so that it is in cache.
 void StoreOuterPairs(int64_t m, int64_t n, int64_t k, const float* b, const LeftPairs& left, uint32_t* panel,
                      float* to) {
   for (int64_t j0 = 0; j0 < n; j0 += kBfloat16Panel) {
@@ -278,7 +278,7 @@ void Bfloat16ColumnSums(int64_t rows, int64_t width, const float* values, float*
 
 bool HasBfloat16Products() { return false; }
 
-// Nobody calls them where HasBfloat16Products is false.
+// Stubs. Nobody calls them if HasBfloat16Products() is false.
 void PackBfloat16Forward(const float*, int64_t, int64_t, float*) { std::abort(); }
 void PackBfloat16Backward(const float*, int64_t, int64_t, float*) { std::abort(); }
 void Bfloat16Linear(int64_t, int64_t, int64_t, const float*, const float*, const float*, bool, float*) { std::abort(); }

@@ -72,7 +72,7 @@ absl::Status Refused(size_t step, const RegionStep& s, const auto&... why) {
   return absl::InvalidArgumentError(absl::StrCat("step ", step, " (", Named(s.op), "): ", why...));
 }
 
-// The level that the step must have. `a`: its operand, where it has one.
+// Returns the level that the step must have. `a` is its operand, or null.
 RegionLevel LevelOf(const RegionStep& s, const RegionStep* a) {
   switch (s.op) {
     case RegionOp::kShared:
@@ -88,7 +88,7 @@ RegionLevel LevelOf(const RegionStep& s, const RegionStep* a) {
     case RegionOp::kGather:
     case RegionOp::kExpand:
       return RegionLevel::kEdge;
-    default:  // kRowSum, kDetach, and value by value, where the step says it
+    default:  // kRowSum, kDetach, and elementwise steps, which keep their own level
       return a != nullptr && !TraitsOf(s.op).by_value ? a->level : s.level;
   }
 }
@@ -116,7 +116,7 @@ absl::Status CheckOperands(std::span<const RegionStep> steps, size_t i) {
   return absl::OkStatus();
 }
 
-// All but the operands of a step that works value by value.
+// Checks everything except the operands of elementwise steps.
 absl::Status CheckShape(std::span<const RegionStep> steps, size_t i) {
   const RegionStep& s = steps[i];
   const RegionStep* const a = TraitsOf(s.op).operands > 0 ? &steps[static_cast<size_t>(s.a)] : nullptr;

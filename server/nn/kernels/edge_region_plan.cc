@@ -7,11 +7,11 @@
 namespace permafrost::nn {
 namespace {
 
-// Steps that have no register: their rows are an input's, or nothing is computed for them.
+// Steps without a register: their rows are those of an input, or nothing is computed for them.
 bool IsInPlace(RegionOp op) { return op == RegionOp::kTarget || op == RegionOp::kDetach; }
 
-// Marks gathers and expansions that need no copy, and target inputs whose rows may have gaps. A marked step is no
-// output, and each of its readers is a sum or works value by value at the same width.
+// Marks gathers and expansions that need no copy, and target inputs whose rows may have gaps. A marked step is not an
+// output, and each of its readers is a sum or an elementwise step of the same width.
 std::vector<char> ReadByRow(const RegionPlan& plan) {
   const std::vector<RegionStep>& steps = plan.region.steps;
   std::vector<char> views(steps.size(), 0);
@@ -31,7 +31,7 @@ std::vector<char> ReadByRow(const RegionPlan& plan) {
   return views;
 }
 
-// Marks the roots of the operands of marked roots.
+// Also marks the roots of the operands of marked roots.
 void AddOperands(const RegionPlan& plan, std::vector<char>& marked) {
   for (size_t i = marked.size(); i-- > 0;) {
     if (!marked[i]) continue;
@@ -41,7 +41,7 @@ void AddOperands(const RegionPlan& plan, std::vector<char>& marked) {
   }
 }
 
-// wanted: the roots to compute, operands included. kept: roots whose registers are never reused.
+// Assigns registers. wanted: the roots to compute, including operands. kept: roots whose registers are never reused.
 RegionPass Allocate(const RegionPlan& plan, const std::vector<char>& wanted, std::vector<char> kept,
                     RegionRegisters& registers) {
   const std::vector<RegionStep>& steps = plan.region.steps;
@@ -54,7 +54,7 @@ RegionPass Allocate(const RegionPlan& plan, const std::vector<char>& wanted, std
       if (o != -1) last[static_cast<size_t>(plan.root[static_cast<size_t>(o)])] = i;
     }
   }
-  // The rows behind a view stay as long as the view.
+  // The rows behind a view must live as long as the view.
   for (size_t i = steps.size(); i-- > 0;) {
     if (!wanted[i] || !plan.is_view[i] || steps[i].a == -1) continue;
     size_t& of_source = last[static_cast<size_t>(plan.root[static_cast<size_t>(steps[i].a)])];
@@ -66,7 +66,7 @@ RegionPass Allocate(const RegionPlan& plan, const std::vector<char>& wanted, std
     const RegionStep& s = steps[i];
     if (!wanted[i] || s.level == RegionLevel::kShared) continue;
     pass.steps.push_back(static_cast<int32_t>(i));
-    std::vector<int32_t> read;  // roots, and what lies behind views
+    std::vector<int32_t> read;  // roots that are read, directly or through views
     for (const int32_t o : s.operands()) {
       if (o == -1) continue;
       const int32_t r = plan.root[static_cast<size_t>(o)];
@@ -83,7 +83,7 @@ RegionPass Allocate(const RegionPlan& plan, const std::vector<char>& wanted, std
     }
     int32_t& own = pass.register_of[i];
     if (!IsInPlace(s.op) && !plan.is_view[i]) {
-      // A step that works value by value may write where it reads.
+      // An elementwise step may write where it reads.
       const auto taken_over = std::ranges::find_if(ended, [&](int32_t r) {
         const RegionStep& from = steps[static_cast<size_t>(r)];
         return TraitsOf(s.op).by_value && from.level == s.level && from.width == s.width;
@@ -141,7 +141,7 @@ ReadByGradient ReadsOf(RegionOp op, int k) {
       return {.operands = {true, true}};
     case RegionOp::kWhere:
       return {.operands = {false, false, true}};
-    default:  // linear
+    default:  // linear: its gradient reads no values
       return {};
   }
 }

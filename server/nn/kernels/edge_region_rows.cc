@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/edge_region_rows.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file once for each target.
 #include "nn/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -48,7 +48,7 @@ HWY_NOINLINE void AddTo(const T* from, int64_t width, const int64_t* index, cons
   }
 }
 
-// to = base + sum over j < rows of row(j).
+// to = base + the sum of row(j) over j < rows.
 template <int kVectors, class D, class T, class Row>
 HWY_INLINE void SumColumnsOf(D d, int64_t rows, const Row& row, const T* base, T* to, int64_t c) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -152,7 +152,7 @@ HWY_NOINLINE void GradientOfExtreme(const RegionSegments& s, int64_t width, cons
       const auto share = hn::Div(hn::LoadU(d, g + t * width + c), equal);
       for (int64_t j = 0; j < rows; ++j) {
         const int64_t at = first + j * width + c;
-        // A product, so that the gradient of NaN, of which none is equal to it, is NaN as in PyTorch.
+        // Multiplies, so that NaN, which equals nothing, still has gradient NaN as in PyTorch.
         const auto is_equal = hn::IfThenElseZero(hn::Eq(hn::LoadU(d, edges + at), found), one);
         const auto passed = hn::Mul(is_equal, share);
         hn::StoreU(base == nullptr ? passed : hn::Add(hn::LoadU(d, base + at), passed), d, to + at);
@@ -187,7 +187,7 @@ HWY_NOINLINE void SumOfGroups(const T* from, int64_t n, int64_t group, const T* 
   }
 }
 
-// Highway exports plain functions: one of each for each type.
+// Highway exports plain functions only, so there is one function for each type.
 #define PERMAFROST_REGION_ROWS(T, NAME)                                                                              \
   void GatherRows##NAME(const T* from, int64_t width, const int64_t* index, const int32_t* places, int64_t rows,     \
                         T* to) {                                                                                     \

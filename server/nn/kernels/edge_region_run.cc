@@ -8,7 +8,7 @@
 namespace permafrost::nn {
 namespace {
 
-// A thread gives back what only very large tiles need.
+// Limits what a thread keeps. It frees memory that only very large tiles need.
 constexpr int64_t kKeptBytes = 16 << 20;
 
 template <class T>
@@ -18,7 +18,7 @@ void FreeLarge() {
   scratch.rows.FreeIfAbove(kKeptBytes / static_cast<int64_t>(sizeof(int64_t)));
 }
 
-// The adjoints of a region's steps for one tile after another.
+// The adjoints of a region's steps, for one tile after another.
 template <class T>
 class TileGradient {
  public:
@@ -64,7 +64,7 @@ class TileGradient {
   }
 
  private:
-  // A place to add to: to = base + what is added; base null: 0.
+  // A sum in progress: writes base + the addend to `to`; base null: 0.
   struct Sum {
     const T* base;
     T* to;
@@ -74,7 +74,8 @@ class TileGradient {
     return s.op == RegionOp::kEdge || (s.op == RegionOp::kGather && to_.tables[static_cast<size_t>(s.input)] == 0);
   }
 
-  // Memory for a step's adjoint that no other step writes: for an input, the rows of its gradient if they lie together.
+  // Returns memory for a step's adjoint that no other step writes. For an input it is the rows of its gradient, if
+  // these are contiguous.
   T* Own(size_t i) {
     const RegionStep& s = steps_[i];
     if (s.input != -1) {
@@ -94,7 +95,7 @@ class TileGradient {
     adjoints_[i] = FlatRows(i, sum.to);
     return sum;
   }
-  // Adds values that do not change until the tile is done. If values.rows is set, they are rows of targets.
+  // Adds values that stay unchanged until the tile is done. If values.rows is set, they are rows of targets.
   void AddUnchanged(size_t i, const RegionRows<T>& values) {
     if (adjoints_[i].base == nullptr) {
       adjoints_[i] = values;
@@ -105,7 +106,7 @@ class TileGradient {
     if (values.rows != nullptr) return ExpandTargets<T>(tile_.segments(), width, values.base, sum.base, sum.to);
     AddValues<T>(sum.base, values.base, tile_.Rows(steps_[i].level) * width, sum.to);
   }
-  // Lays the rows of the step's adjoint out one after the other and returns them; null if it has no adjoint yet.
+  // Makes the rows of the step's adjoint contiguous and returns them; null if it has no adjoint yet.
   const T* Flat(size_t i) {
     RegionRows<T>& adjoint = adjoints_[i];
     if (adjoint.rows == nullptr) return adjoint.base;
@@ -138,14 +139,14 @@ class TileGradient {
     }
   }
 
-  // Returns the step that collects operand k's gradient; -1: the gradient is not wanted.
+  // Returns the step that collects operand k's gradient; -1 if the gradient is not wanted.
   int32_t Receiver(const RegionStep& s, int k) const {
     if (!PassesGradient(s.op, k)) return -1;
     const int32_t home = plan_.home[static_cast<size_t>(s.operands()[static_cast<size_t>(k)])];
     return gradient_.active[static_cast<size_t>(home)] ? home : -1;
   }
 
-  // The adjoint of step i is complete: it goes to the operands, or into an input's gradient.
+  // Called once the adjoint of step i is complete. Passes it to the operands, or into the gradient of an input.
   void PassOn(size_t i) {
     const RegionStep& s = steps_[i];
     if (TraitsOf(s.op).by_value) return PassByValue(i);
@@ -154,7 +155,7 @@ class TileGradient {
     const int32_t receiver = Receiver(s, 0);
     if (receiver == -1) return;
     const auto a = static_cast<size_t>(receiver);
-    // The receiver reads the targets' rows in place; they are copied only if another adjoint is added.
+    // The receiver reads the targets' rows in place. They are copied only if another adjoint is added.
     if (s.op == RegionOp::kSum && s.width >= kLeastViewWidth) return AddUnchanged(a, {g, tile_.TargetRows(), s.width});
     const Sum sum = Add(a);
     const RegionSegments& segments = tile_.segments();
@@ -199,7 +200,7 @@ class TileGradient {
     }
   }
 
-  // A block that holds no operand.
+  // Returns a block that holds no operand.
   T* Spare() const { return tile_.blocks() + 3 * OperandBlocks<T>::BlockSize(plan_); }
 
   struct Part {
@@ -246,10 +247,10 @@ class TileGradient {
     }
   }
 
-  // The gradient of a shared operand, as wide as the step.
+  // Returns memory for the gradient of a shared operand, as wide as the step.
   T* RowSum(int k) { return sums_.data() + static_cast<int64_t>(k) * plan_.widest; }
 
-  // Rows [r, r + n) of the step, whose values begin at y and its adjoint at g.
+  // Adds the gradient from rows [r, r + n) of the step. y and g begin at the values and the adjoint of row r.
   void AddPart(const RegionStep& s, const Part& part, const RegionValues<T>& in, const T* y, const RegionRows<T>& g,
                int64_t r, int64_t n) {
     const int64_t at = r * part.width;
@@ -272,7 +273,7 @@ class TileGradient {
   const RegionInputs<T>& in_;
   const RegionGradients<T>& to_;
   RegionTile<T> tile_;
-  std::vector<RegionRows<T>> adjoints_;  // of the tile; base null: none yet
+  std::vector<RegionRows<T>> adjoints_;  // for this tile; base null: none yet
   std::vector<T> shared_;                // adjoints of shared steps, over all tiles
   std::vector<T> sums_;
 };

@@ -5,9 +5,9 @@
 namespace permafrost::nn {
 namespace {
 
-// Bytes of a tile's registers. They fit an L2 cache and hold enough work to make starting a step cheap.
+// The size of a tile's registers, in bytes. They fit an L2 cache, and hold enough work to make starting a step cheap.
 constexpr int64_t kTileBytes = 128 << 10;
-// Values of a block, which with those of its operands fit an L1 cache.
+// The number of values in a block. With the blocks of its operands it fits an L1 cache.
 constexpr int64_t kBlockValues = 1024;
 
 }  // namespace
@@ -47,9 +47,9 @@ OperandBlocks<T>::OperandBlocks(const RegionPlan& plan, const RegionStep& step, 
         RepeatValues<T>(operand.from.base, operand.width, width_ / operand.width, block);
         operand.from.base = block;
       }
-      operand.from.stride = 0;  // every row is this one
+      operand.from.stride = 0;  // every row is the same
       if (!narrow) continue;
-      // Values that follow each other are worked through faster than rows of a few.
+      // Contiguous values are processed faster than short rows.
       block_rows_ = std::min(block_rows_, BlockRows(width_));
       for (int64_t r = 1; r < BlockRows(width_); ++r) std::copy_n(block, width_, block + r * width_);
       operand.from = {};
@@ -92,7 +92,7 @@ RegionTile<T>::RegionTile(const RegionPlan& plan, const RegionPass& pass, const 
       blocks_(scratch_.blocks.Get(4 * OperandBlocks<T>::BlockSize(plan))) {
   for (size_t j = 0; j < outputs_.size(); ++j) {
     const auto r = static_cast<size_t>(plan_.root[static_cast<size_t>(plan_.region.outputs[j])]);
-    // The rows of an input are not computed: they are copied in the end.
+    // The rows of an input are not computed: WriteOutputs copies them.
     const bool is_computed = plan_.region.steps[r].input == -1;
     if (is_computed && output_of_[r] == -1) output_of_[r] = static_cast<int32_t>(j);
   }
@@ -161,7 +161,7 @@ void RegionTile<T>::Compute() {
 
 template <class T>
 const int64_t* RegionTile<T>::RowsOf(size_t index) {
-  // Every call asks for room for all lists, so only a tile's first may move the memory.
+  // Every call requests memory for all lists. So only the first call of a tile may move the memory.
   int64_t* const rows = scratch_.rows.Get(lists_ * edges_) + list_of_[index] * edges_;
   if (has_rows_[index]) return rows;
   has_rows_[index] = 1;
@@ -258,7 +258,7 @@ void RegionTile<T>::WriteOutputs() const {
     const auto r = static_cast<size_t>(plan_.root[o]);
     const RegionStep& s = plan_.region.steps[r];
     const bool is_target = s.level == RegionLevel::kTarget;
-    if (output_of_[r] == static_cast<int32_t>(j) && (is_target || in_order_)) continue;  // written there
+    if (output_of_[r] == static_cast<int32_t>(j) && (is_target || in_order_)) continue;  // already written there
     if (is_target) {
       std::copy_n(values_[r].base, segments_.targets * s.width, outputs_[j] + first_ * s.width);
     } else {

@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/edge_region_values.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file once for each target.
 #include "nn/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,7 +24,7 @@ HWY_INLINE const T* RowOf(const RegionRows<T>& from, int64_t j) {
   return from.base + (from.rows == nullptr ? j : from.rows[j]) * from.stride;
 }
 
-// The size of the rows that a step writes.
+// The number and the width of the rows that a step writes.
 struct Extent {
   int64_t rows, width;
 };
@@ -70,7 +70,7 @@ HWY_NOINLINE void PowerOf(const RegionRows<T>& a, double x, const Extent& n, T* 
   }
 }
 
-// 1 where holds(a, x).
+// Writes 1 where holds(a, x), else 0.
 template <class T, class F>
 HWY_INLINE void MaskOf(const RegionRows<T>& a, T x, const Extent& n, T* out, const F& holds) {
   EachOf(a, n, out,
@@ -141,7 +141,7 @@ HWY_NOINLINE void Unary(const RegionStep& s, const RegionRows<T>& a, const Exten
     case RegionOp::kEqual:
       return MaskOf(a, x, n, out, [](auto v, auto w) HWY_ATTR { return hn::Eq(v, w); });
     case RegionOp::kNotEqual:
-      // hn::Ne does not hold for NaN on every target.
+      // On some targets hn::Ne is false for NaN.
       return EachOf(a, n, out, [=](auto d, auto v) HWY_ATTR {
         return hn::IfThenZeroElse(hn::Eq(v, hn::Set(d, x)), hn::Set(d, T(1)));
       });
@@ -279,7 +279,7 @@ HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in
           in.a, in.b, g);
     case RegionOp::kMaximum:
     case RegionOp::kMinimum: {
-      // An operand that lost gets 0. Equal operands get half each. If either is NaN, both get all.
+      // The operand that lost gets 0. Equal operands get half each. If either is NaN, both get the whole gradient.
       const bool lost_if_less = (s.op == RegionOp::kMaximum) == (k == 0);
       return Each(
           n, to,
@@ -300,7 +300,7 @@ HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in
   }
 }
 
-// Rows that all follow each other are one long row.
+// Treats rows that are all contiguous as one long row.
 template <class T>
 Extent ExtentOf(const RegionStep& s, const RegionValues<T>& in, const RegionRows<T>& g, int64_t rows) {
   const auto follows = [&](const RegionRows<T>& r) {
@@ -310,7 +310,7 @@ Extent ExtentOf(const RegionStep& s, const RegionValues<T>& in, const RegionRows
   return flat ? Extent{rows > 0, rows * s.width} : Extent{rows, s.width};
 }
 
-// Highway exports plain functions: one of each for each type.
+// Highway exports plain functions only, so there is one function for each type.
 #define PERMAFROST_REGION_VALUES(T, NAME)                                                             \
   void ComputeValues##NAME(const RegionStep& step, const RegionValues<T>& in, int64_t rows, T* out) { \
     Compute(step, in, ExtentOf(step, in, RegionRows<T>(), rows), out);                                \

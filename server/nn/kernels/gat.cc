@@ -10,21 +10,21 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/gat.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file once for each target.
 #include "nn/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// The values that one slot of one row reads, and the place of its scores.
+// The values that one slot of a row reads, the place of its scores, and its dropout key.
 template <class T>
 struct GatSlot {
   const T *left, *right;
-  const T* edge;  // null: without
+  const T* edge;  // null: there are none
   int64_t place, key;
 };
 
-// Keys of slots, for dropout: equal rows and slots have equal keys, wherever padding puts them.
+// The stride of the slots' dropout keys. Equal rows and slots have equal keys, wherever padding puts them.
 constexpr int64_t kSlotStride = 0x9e3779b1;
 
 template <class T>
@@ -37,7 +37,8 @@ HWY_INLINE GatSlot<T> SlotOf(const GatRows<T>& m, int64_t r, int64_t edge, int64
   return {m.left + source * columns, m.right + r * columns, of_edge, m.offsets[r] + r + slot, key * kSlotStride + slot};
 }
 
-// body(slot, edge) of the row's slots that take part, itself (edge -1) first.
+// Calls body(slot, edge) for the slots that take part in the row: first for the row itself (edge -1), then for its
+// edges.
 template <class T, class Body>
 HWY_INLINE void ForSlots(const GatRows<T>& m, int64_t r, const Body& body) {
   const int64_t self = m.first_row + r;
@@ -47,7 +48,7 @@ HWY_INLINE void ForSlots(const GatRows<T>& m, int64_t r, const Body& body) {
   }
 }
 
-// 0, or what a kept alpha is multiplied with.
+// Returns the factor of a slot's alpha: 0 if it is dropped, else m.kept.
 template <class T>
 HWY_INLINE T Kept(const GatRows<T>& m, const GatSlot<T>& slot, int64_t head) {
   if (m.mask.threshold == 0) return T(1);
@@ -62,7 +63,7 @@ HWY_INLINE hn::Vec<D> Sum(D d, const GatSlot<T>& slot, int64_t c) {
   return slot.edge == nullptr ? z : hn::Add(z, hn::LoadU(d, slot.edge + c));
 }
 
-// Sums of body(tag, column) over a head's columns.
+// Returns the sum of body(tag, column) over a head's columns.
 template <class T, class Body>
 HWY_INLINE T SumOverColumns(int64_t first, int64_t width, const Body& body) {
   const hn::ScalableTag<T> d;
@@ -85,7 +86,7 @@ HWY_INLINE T Score(const GatRows<T>& m, const GatSlot<T>& slot, int64_t head) {
   });
 }
 
-// to[c] += factor * from[c] of a head's columns.
+// to[c] += factor * from[c] for a head's columns.
 template <class T>
 HWY_INLINE void AddColumns(const GatRows<T>& m, int64_t head, T factor, const T* from, T* to) {
   ForColumns<1, T>(m.width, [&](auto d, auto, int64_t column) HWY_ATTR {
@@ -94,7 +95,7 @@ HWY_INLINE void AddColumns(const GatRows<T>& m, int64_t head, T factor, const T*
   });
 }
 
-// values[i] = exp(values[i]); -infinity gives 0, NaN stays.
+// values[i] = exp(values[i]). -infinity gives 0, and NaN stays NaN.
 template <class T>
 HWY_INLINE void Exponentials(int64_t count, T* values) {
   ForColumns<1, T>(count, [&](auto d, auto, int64_t i) HWY_ATTR {
@@ -136,7 +137,7 @@ void Forward(const GatRows<T>& m, int64_t begin, int64_t end, T* alpha, T* y) {
   }
 }
 
-// The gradient of z of one slot and head: what `use(tag, column, gradient, leaky_relu(z))` takes, vector by vector.
+// Calls use(tag, column, gradient of z, leaky_relu(z)) for one slot and head, vector by vector.
 template <class T, class Use>
 HWY_INLINE void ForZ(const GatRows<T>& m, const GatSlot<T>& slot, int64_t head, T score_gradient, const Use& use) {
   ForColumns<1, T>(m.width, [&](auto d, auto, int64_t column) HWY_ATTR {

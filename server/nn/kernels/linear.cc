@@ -8,37 +8,37 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/linear.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file once for each target.
 #include "nn/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// Small matrix products whose results go through an epilogue while they are in registers.
+// Small matrix products. An epilogue processes the results while they are in registers.
 
 template <class T>
 using FullTag = hn::ScalableTag<T>;
 template <class T>
 using OneLane = hn::CappedTag<T, 1>;
 
-// Columns of a panel: two vectors.
+// Returns the number of columns of a panel: two vectors.
 template <class T>
 HWY_INLINE int64_t PanelWidth() {
   return 2 * static_cast<int64_t>(hn::Lanes(FullTag<T>()));
 }
 
-// Rows of a tile, whose accumulators fill the registers: 12 of 16 with AVX2, 24 of 32 elsewhere.
+// The number of rows of a tile. Its accumulators fill 12 of 16 registers with AVX2, and 24 of 32 elsewhere.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 constexpr int kTileRows = 12;
 #else
 constexpr int kTileRows = 6;
 #endif
-// The bytes of the rows that are multiplied with one panel before the next. With the panel they stay in half an L1
-// cache, which two hardware threads may share.
+// The size, in bytes, of the rows that are multiplied with one panel before the next. With the panel they stay in
+// half an L1 cache, which two hardware threads may share.
 constexpr int64_t kBlockBytes = 12 << 10;
 
-// Panels of b [k, n], whose element (p, j) is b[p * row + j * column]: panel after panel, each [k, PanelWidth], zeros
-// beyond the last column.
+// Packs b, [k, n], whose element (p, j) is b[p * row + j * column], into panels. Each panel is [k, PanelWidth], with
+// zeros beyond the last column.
 template <class T>
 void PackPanels(const T* HWY_RESTRICT b, int64_t row, int64_t column, int64_t k, int64_t n, T* HWY_RESTRICT packed) {
   const FullTag<T> d;
@@ -61,7 +61,7 @@ void PackPanels(const T* HWY_RESTRICT b, int64_t row, int64_t column, int64_t k,
   }
 }
 
-// The epilogue for the first columns of a tile's rows.
+// Calls the epilogue for the first `columns` columns of a tile's rows.
 template <class T, class Epilogue>
 HWY_NOINLINE void SomeColumns(const T* rows, int64_t count, int64_t i, int64_t j, int64_t columns,
                               const Epilogue& epilogue) {
@@ -104,8 +104,8 @@ HWY_INLINE void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t a_row, int64_t 
   SomeColumns(rows, kRows, i, j, columns, epilogue);
 }
 
-// The last rows of a product, fewer than a tile, as one tile of their own: each sum waits for the one before, so that a
-// tile of one or two rows takes as long as one of four.
+// Multiplies the last rows of a product, fewer than a tile, as a tile of their own. Each sum waits for the one
+// before, so a tile of one or two rows takes as long as one of four.
 template <int kRows, class T, class Epilogue>
 HWY_INLINE void LastRows(int64_t rows, int64_t k, const T* HWY_RESTRICT a, int64_t a_row, int64_t a_k,
                          const T* HWY_RESTRICT panel, int64_t i, int64_t j, int64_t columns, const Epilogue& epilogue) {
@@ -118,8 +118,9 @@ HWY_INLINE void LastRows(int64_t rows, int64_t k, const T* HWY_RESTRICT a, int64
   }
 }
 
-// For each element (i, j) of a * b: epilogue(tag, i, j, values of the columns from j on). a: [m, k], whose element
-// (i, p) is a[i * a_row + p * a_k]; b: [k, n] as PackPanels left it. The order of each element's sum is that of p.
+// Calls epilogue(tag, i, j, values of the columns from j on) for the elements (i, j) of a * b. a: [m, k], whose
+// element (i, p) is a[i * a_row + p * a_k]; b: [k, n], packed by PackPanels. Each element's sum runs in the order of
+// p.
 template <class T, class Epilogue>
 void Gemm(int64_t m, int64_t n, int64_t k, const T* HWY_RESTRICT a, int64_t a_row, int64_t a_k,
           const T* HWY_RESTRICT packed, const Epilogue& epilogue) {
@@ -139,7 +140,7 @@ void Gemm(int64_t m, int64_t n, int64_t k, const T* HWY_RESTRICT a, int64_t a_ro
   }
 }
 
-// y [rows, out] = a [rows, in] * packed + bias; kRelu: relu of it, which keeps NaN.
+// y [rows, out] = a [rows, in] * packed + bias. kRelu also applies ReLU, which keeps NaN.
 template <bool kRelu, class T>
 void AddBias(int64_t rows, int64_t in, int64_t out, const T* a, const T* packed, const T* bias, T* y) {
   Gemm(rows, out, in, a, in, 1, packed, [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR {
@@ -156,8 +157,8 @@ void SumRows(const T* HWY_RESTRICT rows, int64_t count, int64_t width, T* HWY_RE
     for (int64_t c = 0; c < width; ++c) sums[c] += rows[r * width + c];
 }
 
-// to = left^T * right over `rows` rows: [m, n] of [rows, m] and [rows, n]. A panel is packed when its turn comes, so
-// that it is still in cache, and scratch holds one: PackedSize(rows, 1) values.
+// to [m, n] = left^T * right over `rows` rows. left: [rows, m]; right: [rows, n]. Each panel is packed just before it
+// is used, so that it is still in cache. scratch holds one panel: PackedSize(rows, 1) values.
 template <class T>
 void Outer(int64_t rows, int64_t m, int64_t n, const T* left, const T* right, T* scratch, T* to) {
   const int64_t width = PanelWidth<T>();
@@ -209,7 +210,7 @@ void Backward(int64_t rows, int64_t in, int64_t out, const T* a, const T* g, con
        [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR { hn::StoreU(v, d, ga + i * in + j); });
 }
 
-// Highway exports plain functions: one of each for each type.
+// Highway exports plain functions only, so there is one function for each type.
 #define PERMAFROST_LINEAR(T, NAME)                                                                                 \
   void Forward##NAME(int64_t rows, int64_t in, int64_t out, const T* a, const T* packed, const T* bias, bool relu, \
                      T* y) {                                                                                       \

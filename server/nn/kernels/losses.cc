@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/losses.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file once for each target.
 #include "nn/kernels/vectors-inl.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// Works by vectors, and value by value over the rest.
+// Returns the largest value. Works by vectors, then value by value on the rest.
 template <class T>
 T LargestOf(const T* row, int64_t width) {
   const hn::ScalableTag<T> d;
@@ -48,7 +48,7 @@ T SumOf(const T* row, int64_t width) {
   return sum;
 }
 
-// Three passes over rows that stay in cache, so that the exponentials fill whole vectors however few the classes are.
+// Makes three passes over rows that stay in cache. So the exponentials fill whole vectors, even with few classes.
 template <class T>
 double CrossEntropy(const T* logits, const T* labels, const T* weights, int64_t rows, int64_t classes, T scale,
                     T* gradient) {
@@ -63,7 +63,7 @@ double CrossEntropy(const T* logits, const T* labels, const T* weights, int64_t 
     for (int64_t c = 0; c < classes; ++c) out[c] = in[c] - largest;
   }
   double total = 0;
-  // The label's own value goes into the loss, before its exponential is there.
+  // Adds the label's value to the loss before its exponential overwrites it.
   for (int64_t r = 0; r < rows; ++r) {
     if (std::isnan(labels[r])) continue;
     const auto label = static_cast<int64_t>(labels[r]);
@@ -90,7 +90,7 @@ double CrossEntropy(const T* logits, const T* labels, const T* weights, int64_t 
   return total;
 }
 
-// Values whose losses are held until they are added up.
+// How many losses are buffered before they are added up.
 constexpr int64_t kHeld = 256;
 
 template <class T>
@@ -110,7 +110,7 @@ double Binary(const T* logits, const T* labels, const T* weights, int64_t size, 
         const auto of_label = hn::IfThenElse(hn::Ge(y, one), hn::Set(d, weights[1]), hn::Set(d, weights[0]));
         weight = hn::IfThenElseZero(present, of_label);
       }
-      // Takes the exponential of a negative number, which cannot overflow: log(1 + e^x) = max(x, 0) + log(1 + e^-|x|).
+      // The exponential of a negative number cannot overflow: log(1 + e^x) = max(x, 0) + log(1 + e^-|x|).
       const auto power = ExpKeepingNaN(d, hn::Neg(hn::Abs(x)));
       const auto soft = hn::Sub(hn::Add(hn::Max(x, zero), hn::Log1p(d, power)), hn::Mul(x, y));
       const auto sigmoid = hn::Div(hn::IfThenElse(hn::Lt(x, zero), power, one), hn::Add(one, power));
@@ -122,7 +122,7 @@ double Binary(const T* logits, const T* labels, const T* weights, int64_t size, 
   return total;
 }
 
-// Highway exports plain functions: one of each for each type.
+// Highway exports plain functions only, so there is one function for each type.
 #define PERMAFROST_CLASS_LOSS(T, NAME)                                                                          \
   double CrossEntropy##NAME(const T* logits, const T* labels, const T* weights, int64_t rows, int64_t classes,  \
                             T scale, T* gradient) {                                                             \
@@ -135,7 +135,7 @@ PERMAFROST_CLASS_LOSS(float, F32)
 PERMAFROST_CLASS_LOSS(double, F64)
 #undef PERMAFROST_CLASS_LOSS
 
-// Dot products of one row with kRows others.
+// Computes the dot products of one row with kRows others.
 template <int kRows, class T>
 HWY_INLINE void Dots(const T* row, const T* const* others, int64_t dimension, T* out) {
   const hn::ScalableTag<T> d;
@@ -183,14 +183,14 @@ void ScoreOfWalk(const WalkShape& shape, const T* table, const int64_t* walk, T*
 
 template <class T>
 double PairLoss(bool negative, int64_t count, T* scores) {
-  // Beyond it the exponential has no finite value; the sigmoid is 0 or 1 to far below 1e-15 by then.
+  // Beyond this score the exponential is not finite. There the sigmoid equals 0 or 1 with an error far below 1e-15.
   constexpr T kMost = std::is_same_v<T, float> ? T(88) : T(700);
   T losses[64];
   double sum = 0;
   ForColumns<1, T>(count, [&](auto d, auto, int64_t i) HWY_ATTR {
     const auto one = hn::Set(d, T(1)), eps = hn::Set(d, T(1e-15));
     const auto given = hn::LoadU(d, scores + i);
-    // Neither the minimum nor the exponential of a NaN has to be one.
+    // The minimum or the exponential of a NaN need not be NaN.
     const auto none = hn::IsNaN(given);
     const auto score = hn::Clamp(given, hn::Set(d, -kMost), hn::Set(d, kMost));
     const auto sigmoid = hn::Div(one, hn::Add(one, hn::Exp(d, hn::Neg(score))));

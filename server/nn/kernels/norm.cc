@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/norm.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file once for each target.
 #include "nn/kernels/vectors-inl.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// Plain loops where the compiler's vectoriser uses the instructions of the target. Not inlined, where it would no
-// longer know that the pointers are restricted.
+// Plain loops, for which the compiler's vectoriser uses the target's instructions. They are not inlined, because the
+// compiler would then lose the fact that the pointers are restricted.
 template <class T>
 HWY_NOINLINE void Moments(const T* HWY_RESTRICT z, int64_t rows, int64_t width, T* HWY_RESTRICT mean,
                           T* HWY_RESTRICT squares) {
@@ -41,7 +41,7 @@ HWY_NOINLINE void Apply(const T* HWY_RESTRICT z, int64_t rows, int64_t width, co
     }
 }
 
-// DropoutMix of each lane.
+// Applies DropoutMix to each lane.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V MixLanes(D d, V h) {
   h = hn::Mul(hn::Xor(h, hn::ShiftRight<16>(h)), hn::Set(d, kDropoutMix1));
@@ -49,7 +49,8 @@ HWY_INLINE V MixLanes(D d, V h) {
   return hn::Xor(h, hn::ShiftRight<16>(h));
 }
 
-// Lanes of d, all ones where a hash is below the threshold. Hashes are unsigned, half as wide as float64.
+// Returns a mask for d: true in each lane whose hash is below the threshold. Hashes are unsigned, and half as wide as
+// float64.
 template <class D, class DU, class V>
 HWY_INLINE hn::Mask<D> Below(D d, DU du, V hash, uint32_t threshold) {
   const auto below = hn::VecFromMask(du, hn::Lt(hash, hn::Set(du, threshold)));
@@ -77,7 +78,7 @@ HWY_NOINLINE void Drop(const DropoutMask& mask, T kept, const int64_t* row_keys,
   }
 }
 
-// The gradient that passes dropout and ReLU, for the columns from `at` on.
+// Returns the gradient that passes dropout and ReLU, for the columns from `at` on.
 template <class D, class T, class V = hn::Vec<D>>
 HWY_INLINE V Passed(D d, const T* grad, const T* out, V kept, int64_t at) {
   const auto passed = hn::Mul(hn::LoadU(d, grad + at), kept);
@@ -120,7 +121,7 @@ HWY_NOINLINE void Add(const T* HWY_RESTRICT parts, int64_t stride, int64_t count
     for (int64_t i = 0; i < size; ++i) to[i] += parts[c * stride + i];
 }
 
-// Highway exports plain functions: one of each for each type.
+// Highway exports plain functions only, so there is one function for each type.
 #define PERMAFROST_NORM(T, NAME)                                                                                       \
   void Moments##NAME(const T* z, int64_t rows, int64_t width, T* mean, T* squares) {                                   \
     Moments(z, rows, width, mean, squares);                                                                            \

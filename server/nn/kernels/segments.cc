@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/segments.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file once for each target.
 #include "nn/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -84,7 +84,7 @@ void Gradient(const SegmentGradient<T>& m, int64_t begin, int64_t end, T* gx) {
   }
 }
 
-// Highway exports plain functions: one of each for each type.
+// Highway exports plain functions only, so there is one function for each type.
 #define PERMAFROST_SEGMENTS(T, NAME)                                                              \
   void Sum##NAME(const SegmentRows<T>& m, int64_t begin, int64_t end, T* to, int64_t to_stride) { \
     Sum(m, begin, end, to, to_stride);                                                            \
@@ -94,7 +94,7 @@ PERMAFROST_SEGMENTS(float, F32)
 PERMAFROST_SEGMENTS(double, F64)
 #undef PERMAFROST_SEGMENTS
 
-// The most vectors of columns that a loop handles at once; each loop keeps up to two arrays of them in registers.
+// The most vectors of columns that a loop handles at once. Each loop keeps up to two arrays of them in registers.
 constexpr int kMaxVectors = 4;
 
 template <int kVectors, class D, class T>
@@ -111,7 +111,7 @@ HWY_INLINE void LargestColumns(D d, const MaxRows<T>& m, int64_t r, T* HWY_RESTR
     const T* const x = m.x + m.source[e] * m.width + c;
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      // hn::Max does not serve: it promises nothing about NaN that holds on every target.
+      // Avoids hn::Max, which makes no promise about NaN that holds on every target.
       const auto value = hn::LoadU(d, x + v * lanes);
       largest[v] = hn::IfThenElse(hn::Gt(value, largest[v]), value, largest[v]);
     }
@@ -194,7 +194,7 @@ void LargestGradient(const MaxGradient<T>& m, int64_t begin, int64_t end, T* gx)
   }
 }
 
-// Highway exports plain functions: one of each for each type.
+// Highway exports plain functions only, so there is one function for each type.
 #define PERMAFROST_SEGMENT_MAX(T, NAME)                                                                                \
   void Largest##NAME(const MaxRows<T>& m, int64_t begin, int64_t end, T* largest) { Largest(m, begin, end, largest); } \
   void Shares##NAME(const MaxRows<T>& m, const T* largest, const T* g, int64_t begin, int64_t end, T* share) {         \
@@ -207,7 +207,7 @@ PERMAFROST_SEGMENT_MAX(float, F32)
 PERMAFROST_SEGMENT_MAX(double, F64)
 #undef PERMAFROST_SEGMENT_MAX
 
-// Columns [c, c + kVectors vectors) of one row.
+// Computes columns [c, c + kVectors vectors) of one row.
 template <int kVectors, bool kEdges, class D, class T>
 HWY_INLINE void MessageColumns(D d, const GineMessages<T>& m, const int64_t* source, int64_t begin, int64_t end,
                                const T* HWY_RESTRICT own, T* HWY_RESTRICT sum, int64_t c) {
@@ -226,7 +226,7 @@ HWY_INLINE void MessageColumns(D d, const GineMessages<T>& m, const int64_t* sou
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       const auto message = hn::Add(hn::LoadU(d, x + v * lanes), hn::LoadU(d, e + v * lanes));
-      // Keeps NaN, as relu does.
+      // Keeps NaN, as ReLU does.
       total[v] = hn::Add(total[v], hn::IfThenZeroElse(hn::Lt(message, hn::Zero(d)), message));
     }
   }
@@ -301,7 +301,7 @@ void MessageGradient(const GineMessages<T>& m, const int32_t* offsets, const int
                                                                                       begin, end, gx, ge);
 }
 
-// Highway exports plain functions: one of each for each type.
+// Highway exports plain functions only, so there is one function for each type.
 #define PERMAFROST_GINE(T, NAME)                                                                              \
   void Messages##NAME(const GineMessages<T>& m, const int32_t* offsets, const int64_t* source, int64_t begin, \
                       int64_t end, T* sum) {                                                                  \
