@@ -92,7 +92,8 @@ LossTerms ComputeLossPlain(spec::Loss loss, const Tensor& prediction, const Tens
     count = at::where(present, of_label, zero).sum();
   }
   const Tensor sum = terms.sum();
-  // A sum of weights may lie below 1. If it is 0, the sum of the terms is 0 too.
+  // A sum of weights may lie below 1, so the limit is the least float. If the sum is 0, the sum of the terms is 0
+  // too.
   return {sum / count.clamp_min(std::numeric_limits<float>::min()), sum.detach(), count};
 }
 
@@ -115,7 +116,8 @@ LossResult LossOf(const Tensor& prediction, double count, int64_t width, const O
   Tensor mean = at::empty({}, prediction.options()), sum = at::empty_like(mean), counted = at::empty_like(mean);
   Tensor gradient = at::empty_like(prediction);
   T* const to = gradient.mutable_data_ptr<T>();
-  // A sum of weights may lie below 1. If it is 0, the sum of the losses is 0 too.
+  // A sum of weights may lie below 1, so the limit is the least float. If the sum is 0, the sum of the losses is 0
+  // too.
   const T divisor = std::max(static_cast<T>(count), static_cast<T>(std::numeric_limits<float>::min()));
   const int64_t rows = prediction.numel() / std::max<int64_t>(1, width);
   const int64_t chunk = std::max<int64_t>(1, kLossChunk / std::max<int64_t>(1, width));

@@ -28,7 +28,8 @@ inline constexpr int64_t kMostRows = 1 << 15;
 
 // The most blocks of a launch in its second dimension.
 inline constexpr int64_t kMostBlocks = 65'535;
-// The most edges for the kernel edge_index, which compares each edge with all others. PyTorch sorts larger numbers.
+// The most edges for the kernel edge_index, which compares each edge with all others. Above it, PyTorch sorts the
+// edges.
 inline constexpr int64_t kMostCountedEdges = 1 << 14;
 
 // kernels.cu defines the same constants.
@@ -42,7 +43,7 @@ Tensor EmbeddingForward(const Tensor& features, at::TensorList tables);
 std::vector<Tensor> EmbeddingBackward(const Tensor& grad, const Tensor& features, at::IntArrayRef sizes);
 Tensor CombineCategories(const Tensor& features, at::IntArrayRef categories);
 
-// PyTorch sorts more than kMostCountedEdges edges.
+// Above kMostCountedEdges edges, PyTorch sorts them.
 std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndex(const Tensor& source, const Tensor& target, int64_t nodes);
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> GineForward(

@@ -494,7 +494,7 @@ std::string ParametersOf(const EdgeRegion& region, const char* type) {
   return absl::StrJoin(parameters, ",\n    ");
 }
 
-// Returns the number of threads in a block: enough for the widest step, in whole warps.
+// Returns the number of threads in a block: enough for the widest step, in whole warps, but at most kMostThreads.
 int32_t ThreadsFor(int32_t width) { return std::min((width + kWarp - 1) / kWarp * kWarp, kMostThreads); }
 
 std::string SourceOf(const KernelPlan& plan, const ValueType& type, int32_t threads, const std::string& name) {

@@ -28,7 +28,8 @@ struct RegionKernel {
   int64_t target_columns = 0, edge_columns = 0;
 };
 
-// The most inputs, indices and outputs of a kernel. Every version of CUDA takes 4,096 bytes of parameters.
+// The most inputs, indices and outputs of a kernel, all together. Every version of CUDA takes 4,096 bytes of
+// parameters.
 inline constexpr int64_t kMostRegionPointers = 500;
 
 // T: float or double. region: one that DecodeRegion accepts. name: a C identifier, which names the kernel.

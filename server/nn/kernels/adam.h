@@ -10,7 +10,7 @@ struct AdamUpdate {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double learning_rate = 0, weight_decay = 0;
   bool decoupled = false;  // AdamW: weight decay shrinks the value itself, not through the gradient
-  // 1 - beta^step.
+  // Bias corrections: 1 - beta1^step and 1 - beta2^step.
   double correction1 = 1, correction2 = 1;
 };
 

@@ -24,7 +24,7 @@ enum class RegionOp : uint8_t {
   kEdge,      // row e of the input [edges, width]
   kGather,    // row index[e] of the input [rows, width], by the index at position `index`
   kConstant,  // `x`, a shared step of width 1
-  // Changes of level or width. A reduced edge step becomes a target step.
+  // Changes of level or width. An edge step that is reduced becomes a target step.
   kExpand,  // target to edge: the row of the edge's target
   kSum,
   kMax,     // 0 for a target without edges, as scatter_reduce_ with include_self=false on zeros; NaN passes through
@@ -77,7 +77,7 @@ struct RegionOpTraits {
   bool by_value = false;
 };
 inline constexpr int kNumRegionOps = 43;
-// In the order of the enum.
+// Both tables are in the order of the enum.
 extern const std::array<RegionOpTraits, kNumRegionOps> kRegionOps;
 extern const EnumNames<RegionOp, kNumRegionOps> kRegionOpNames;
 inline const RegionOpTraits& TraitsOf(RegionOp op) { return kRegionOps[static_cast<size_t>(op)]; }

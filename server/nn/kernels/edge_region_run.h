@@ -11,8 +11,9 @@
 
 namespace permafrost::nn {
 
-// The caller must have checked it. A target's edges are places[offsets[t]] .. places[offsets[t + 1] - 1], and indices
-// are in range. If HasNoEdges(region), offsets and places may be null; then no target has edges.
+// The arrays of a call, which the caller has checked: a target's edges are places[offsets[t]] ..
+// places[offsets[t + 1] - 1], and indices are in range. If HasNoEdges(region), offsets and places may be null; then
+// no target has edges.
 template <class T>
 struct RegionInputs {
   std::span<const T* const> inputs;         // RegionPlan::may_lie_apart tells which of them may have gaps between rows

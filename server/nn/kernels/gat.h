@@ -43,8 +43,8 @@ template <class T>
 void GatTargetGradient(const GatRows<T>& rows, const T* alpha, const T* g, int64_t begin, int64_t end,
                        const GatTargetGradients<T>& to);
 
-// Writes the gradient of rows [begin, end) of left. The arrays are those of CsrTranspose (nn/ops/segment_ops.h);
-// targets: T. first_row must be 0.
+// Writes the gradient of rows [begin, end) of left. The arrays are those of CsrTranspose (nn/ops/segment_ops.h), and
+// `targets` is T. first_row must be 0.
 template <class T>
 struct GatSources {
   const int32_t *offsets, *rows, *edges;

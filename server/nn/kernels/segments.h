@@ -63,8 +63,8 @@ template <class T>
 void GradientOfLargest(const MaxGradient<T>& gradient, int64_t begin, int64_t end, T* gx);
 
 // Message passing of GINE and GIN without a tensor of messages: relu(x_j + e_ji) lives in registers.
-// The inputs of messages. Edge k reads row code[k] of `edges`, or row k if there is no code. Without edges (GIN), the
-// message is x_j itself, without ReLU.
+// GineMessages holds the inputs. The message of edge k reads row code[k] of `edges`, or row k if there is no code.
+// Without edges (GIN), the message is x_j itself, without ReLU.
 template <class T>
 struct GineMessages {
   const T* x;      // [N, width]

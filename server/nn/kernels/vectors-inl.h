@@ -45,13 +45,13 @@ HWY_INLINE void AskForRow(const T* row, int64_t width) {
   for (int64_t c = 0; c < width; c += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + c);
 }
 
-// hn::Exp takes NaN for a small number, and promises nothing about large numbers. This keeps NaN; x must not be
-// large.
+// Returns exp(x) for x that is not large; NaN stays NaN. hn::Exp takes NaN for a small number, and promises nothing
+// about large numbers.
 template <class D, class V>
 HWY_INLINE V ExpKeepingNaN(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
 }
-// Same, for every x.
+// Returns exp(x) for every x; NaN stays NaN.
 template <class D, class V>
 HWY_INLINE V ExpOf(D d, V x) {
   using T = hn::TFromD<D>;
@@ -88,7 +88,7 @@ HWY_INLINE V SigmoidOf(D d, V x) {
   return hn::Div(one, hn::Add(one, ExpOf(d, hn::Neg(x))));
 }
 
-// Uses beta 1 and threshold 20.
+// Softplus with beta 1 and threshold 20.
 template <class D, class V>
 HWY_INLINE V SoftplusOf(D d, V x) {
   const auto as_it_is = hn::Or(hn::Gt(x, hn::Set(d, hn::TFromD<D>(20))), hn::IsNaN(x));

@@ -47,7 +47,7 @@ struct ConvCall {
   double attention_p = 0;  // dropout probability of the attention
 };
 
-// Threads: the device thread. Its tensors are the model's.
+// Threads: the device thread. Its tensors belong to the model.
 class Convolution {
  public:
   virtual ~Convolution() = default;

@@ -42,7 +42,7 @@ class Gatv2 final : public Convolution {
   Tensor Finish(const Tensor& attended) const;
 
   ConvShape shape_;
-  int64_t width_;  // of all heads
+  int64_t width_;  // columns of all heads together
   Linear left_, right_;
   Tensor attention_, bias_, edge_;
 };

@@ -20,8 +20,8 @@ namespace permafrost::nn {
 // The computation graph of one step of a node-level model: a sampled, padded block (data/batching/block_batch.h), or a
 // whole graph.
 struct NodeBlock {
-  // [L + 1] numbers of rows whose representation is needed at each depth, from the last layer's output (the seeds) to
-  // the input, so row_ends[L] == N. Layer l = 1..L computes rows [0, row_ends[L - l]) from rows [0,
+  // [L + 1]: for each depth, the number of rows whose representation is needed, from the last layer's output (the
+  // seeds) to the input. So row_ends[L] == N. Layer l = 1..L computes rows [0, row_ends[L - l]) from rows [0,
   // row_ends[L - l + 1]). In a whole graph all entries are N. If the sums of the first layer are precomputed, there
   // are only L entries, and row_ends[L - 1] == N.
   std::vector<int64_t> row_ends;
@@ -101,10 +101,11 @@ class LayerWiseModel : public NodeModel {
   // if joins(), of JoinOutput. They equal those of Forward in kEval on the whole graph as one block, up to float
   // tolerance.
   struct InputRows {
-    at::Tensor dense;                                             // [n, in] float32; if undefined, the
-    at::Tensor feature_offsets, feature_columns, feature_values;  // rows are CSR, as in NodeBlock (first layer only)
+    at::Tensor dense;                                             // [n, in] float32; undefined: CSR rows follow
+    at::Tensor feature_offsets, feature_columns, feature_values;  // as in NodeBlock (first layer only)
   };
-  // Returns [n, projected_width(layer)]. A layer that projects nothing returns `rows.dense` itself.
+  // Returns [n, projected_width(layer)]. A layer without a projection returns its input rows, made dense if
+  // necessary.
   virtual at::Tensor Project(int64_t layer, const InputRows& rows) = 0;
   virtual int64_t projected_width(int64_t layer) const = 0;
   struct Chunk {
@@ -174,8 +175,9 @@ class GraphModel {
 
 // Row counts of one step, without padding. They serve to estimate its cost before it exists.
 struct StepRows {
-  // [num_layers + 1] numbers of rows whose representation is needed at each depth, from the outputs to the inputs, as
-  // NodeBlock::row_ends. For a whole graph and for a batch of small graphs, each entry is the number of its nodes.
+  // [num_layers + 1]: for each depth, the number of rows whose representation is needed, from the outputs to the
+  // inputs, as in NodeBlock::row_ends. For a whole graph and for a batch of small graphs, each entry is the number of
+  // its nodes.
   std::vector<double> nodes;
   double edges = 0;
   double graphs = 0;  // rows that get a prediction

@@ -86,7 +86,7 @@ class RowNorm {
 
 // Jumping knowledge: predictions are made from the outputs of all layers. Source: Xu et al. 2018, "Representation
 // learning on graphs with jumping knowledge networks", as PyG's JumpingKnowledge.
-// Returns the number of channels that Join returns.
+// JoinedWidth returns the number of channels of Join's result.
 constexpr int64_t JoinedWidth(const spec::ModelOptions& model) {
   return model.hidden_channels * (model.jumping_knowledge == spec::JumpingKnowledge::kCat ? model.num_layers : 1);
 }

@@ -51,7 +51,7 @@ void MergeMoments(int64_t& rows, std::vector<double>& means, std::vector<double>
   for (size_t r = 0; r < ranks; ++r) count += of(r)[0];
   std::ranges::fill(means, 0);
   std::ranges::fill(squares, 0);
-  // Chan et al. 1983, applied to ranks as within one rank to chunks.
+  // Chan et al. 1983: moments of parts. Here each rank is a part.
   for (size_t r = 0; r < ranks; ++r) {
     const double part = count > 0 ? of(r)[0] / count : 0;
     for (size_t d = 0; d < width; ++d) means[d] += of(r)[1 + d] * part;

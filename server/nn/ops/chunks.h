@@ -82,7 +82,8 @@ T* Write(const at::Tensor& t) {
   return t.mutable_data_ptr<T>();
 }
 
-// Returns the kind of products by which an operator on the CPU multiplies x with its weights.
+// Returns how an operator on the CPU multiplies x with its weights: with rounded factors if `bfloat16`, else in full.
+// Errors: c10::Error if the rounded products need another type or processor.
 inline Products ProductsOf(const at::Tensor& x, bool bfloat16) {
   if (!bfloat16) return Products::kFull;
   TORCH_CHECK(x.scalar_type() == at::kFloat && HasBfloat16Products(),

@@ -66,7 +66,7 @@ class RegionPlans {
  private:
   static constexpr size_t kMost = 256;
   struct Entry {
-    uint64_t hash = 0;  // of the code
+    uint64_t hash = 0;  // hash of the code
     std::vector<int64_t> code;
     std::vector<double> numbers;
     std::shared_ptr<const RegionPlan> plan;

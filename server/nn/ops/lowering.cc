@@ -40,8 +40,8 @@ class ShapeFreeLinear : public torch::autograd::Function<ShapeFreeLinear> {
   }
 };
 
-// Returns the index of each value of `of`, int64, as gather and scatter_add take it: [E, C], or [E] if `of` is one
-// column.
+// Returns `index` as gather and scatter_add need it for the values of `of`: int64, [E, C], or [E] if `of` has one
+// dimension.
 Tensor ForEachColumn(const Tensor& index, const Tensor& of) {
   const Tensor rows = index.to(at::kLong);
   return of.dim() == 1 ? rows : rows.unsqueeze(1).expand({rows.size(0), of.size(1)});

@@ -1,6 +1,6 @@
-// Chooses the operators of a step. A step is made of the CPU's fused operators, of the PyTorch operators that express
-// it best, or of PyTorch operators that are shape-free. The last add no entry to libtorch's cache of compiled MPS
-// graphs (graphcache/census.h). The functions here are the pieces in which the last two differ.
+// Chooses the operators of a step. It is made of the CPU's fused operators, of the PyTorch operators that express it
+// best, or of shape-free PyTorch operators. Shape-free operators add no entry to libtorch's cache of compiled MPS
+// graphs (graphcache/census.h). The functions here are the pieces in which the two kinds of PyTorch operators differ.
 #pragma once
 
 #include <ATen/core/Tensor.h>
