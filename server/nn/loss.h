@@ -16,9 +16,9 @@ struct LossTerms {
   at::Tensor count;  // scalar, detached: number of present labels
 };
 
-// Computes the loss of [G, T] predictions and [G, T] labels, which are NaN where missing. kCrossEntropy takes [G,
-// classes] logits and [G, 1] labels, which are whole numbers in 0..classes-1. kBce takes [G, T] logits and labels 0
-// or 1.
+// Computes the loss of [G, T] predictions and [G, T] labels, which are NaN where missing. kCrossEntropy takes
+// [G, classes] logits and [G, 1] labels, which are whole numbers in 0..classes-1. kBce takes [G, T] logits and labels
+// 0 or 1.
 // class_weights: undefined, or [classes] float32; for kBce [2], the weights of labels 0 and 1. With them each term is
 // weighted by its label's class, `count` is the sum of these weights, and `mean` is divided by it, as in
 // torch.nn.CrossEntropyLoss(weight). On the CPU each loss is one operator.
@@ -29,11 +29,11 @@ LossTerms ComputeLoss(spec::Loss loss, const at::Tensor& prediction, const at::T
 LossTerms ComputeLossPlain(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                            const at::Tensor& class_weights = {});
 
-// Computes the same as ComputeLoss, on the CPU. Each loss is one operator with its gradient:
-// permafrost::regression_loss, permafrost::cross_entropy_loss or permafrost::binary_cross_entropy_loss. prediction:
-// float32 or float64; labels and class_weights are converted to that type. The sum is computed in float64. Missing
-// labels at the end and the number of threads change no bit of the results. Errors: sizes that do not match, and a
-// label that is not a class.
+// Computes the same as ComputeLoss by one fused operator with its gradient: permafrost::regression_loss,
+// permafrost::cross_entropy_loss or permafrost::binary_cross_entropy_loss. The CPU runs all three, and a GPU with
+// compiled kernels (nn/gpu) the first two. prediction: float32 or float64; labels and class_weights are converted to
+// that type. On the CPU the sum is computed in float64, and missing labels at the end and the number of threads
+// change no bit of the results. Errors: sizes that do not match, and a label that is not a class.
 LossTerms MaskedLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                      const at::Tensor& class_weights);
 

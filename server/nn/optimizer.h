@@ -66,8 +66,8 @@ class Optimizer {
   // Makes one update from a gradient for a few rows of the only parameter. kSparseAdam updates those rows alone. The
   // other algorithms act as Step does, with gradient 0 for all other rows.
   void StepRows(const RowGradient& gradient);
-  // Takes the place of Step for a batch that must not count. If the batch ends a group, the group's other batches
-  // make the update with their mean. Waits for the device if accumulate_steps is above 1.
+  // Takes the place of Step for a batch that must not count. If the batch ends a group, the update uses the mean of
+  // the group's other batches. Waits for the device if accumulate_steps is above 1.
   void SkipBatch();
   // Ends a group without an update.
   void DropGroup();

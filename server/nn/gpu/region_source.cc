@@ -79,7 +79,7 @@ constexpr Formula kFormulas[] = {
     {RegionOp::kWhere, "$2 == 0 ? $1 : $0"},
 };
 
-// A shorter form for one value of x, which PyTorch's operators have, too.
+// A shorter formula for one particular value of x. PyTorch's operators use the same.
 struct ShortFormula {
   RegionOp op;
   double x;

@@ -101,8 +101,8 @@ class RegionTile {
  private:
   void ComputeStep(size_t i, T* out);
   RegionRows<T> View(const RegionStep& step);
-  // Returns, for each edge, the row that the index selects. The number of indices selects the position of the edge's
-  // target.
+  // Returns, for each edge, the row that index number `index` selects. If `index` equals the number of indices, it
+  // returns the position of each edge's target.
   const int64_t* RowsOf(size_t index);
   void ComputeByValue(const RegionStep& step, T* out);
   // Returns where a step's rows are written: in an output or in its register.

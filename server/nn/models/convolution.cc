@@ -173,7 +173,7 @@ struct InEdges {
   Tensor is_self_loop;
 };
 
-// Returns [rows]: the sums of h over in-edges and self-loops, for rows first_row, first_row + 1, ...
+// Returns the sums of h over in-edges and self-loops, for rows first_row, first_row + 1, ...
 Tensor Aggregate(const Tensor& h, int64_t first_row, const Tensor& offsets, const Tensor& sources,
                  const MessageNorm& norm) {
   const int64_t rows = offsets.size(0) - 1;

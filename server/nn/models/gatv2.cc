@@ -36,7 +36,7 @@ class Gatv2 final : public Convolution {
 
  private:
   // If the model reads edge rows, adds the rows of the edges and of the self-loops to `edges`. rows, code: as in
-  // ConvCall. weights: the factors of edges in the means that serve as rows of self-loops, from MeanWeights.
+  // ConvCall. weights: from MeanWeights, for the means that serve as rows of self-loops.
   void AddEdgeRows(const Tensor& rows, const Tensor& code, const Tensor& weights, GatEdges& edges) const;
   // Averages the heads if they are not joined, and adds the bias.
   Tensor Finish(const Tensor& attended) const;

@@ -32,9 +32,9 @@ struct NodeBlock {
   at::Tensor feature_columns;  // [entries] int64
   at::Tensor feature_values;   // [entries] float32; undefined: all are 1
   at::Tensor positions;        // [N, columns] float32, which programs read; undefined: the model reads none
-  // In-edges as CSR: those of row r come from rows sources[offsets[r] .. offsets[r + 1]). Only the rows below the
-  // last but one entry of row_ends have in-edges. `sources` may be longer than the last offset; the rest is padding
-  // that no row reaches.
+  // In-edges as CSR: those of row r come from rows sources[offsets[r] .. offsets[r + 1]). Only rows below the second
+  // to last entry of row_ends have in-edges. `sources` may be longer than the last offset; the rest is padding that
+  // no row reaches.
   at::Tensor offsets;  // [row_ends[row_ends.size() - 2] + 1] int64
   at::Tensor sources;  // [E] int64
   // [E] int64, rising: the target of each edge. Only blocks for programs have it. They have no offsets, and their

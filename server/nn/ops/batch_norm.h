@@ -55,7 +55,7 @@ inline int64_t RealRows(const at::Tensor& real_rows, int64_t rows, const char* o
   return real;
 }
 
-// Returns whether a device runs permafrost::row_norm: the CPU does.
+// Returns whether a device runs permafrost::row_norm. Only the CPU does.
 bool RunsRowNorm(c10::Device device);
 
 // Batch norm in training, as at::batch_norm for [N, D]. Normalizes by the statistics of x, and updates the running

@@ -16,7 +16,7 @@
 
 namespace permafrost::nn {
 
-// Returns whether a device runs the operators below: the CPU does.
+// Returns whether a device runs the operators below. Only the CPU does.
 bool RunsEdgeRegions(c10::Device device);
 
 // Edges grouped by the row to which each belongs.

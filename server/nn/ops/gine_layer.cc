@@ -56,7 +56,7 @@ void ForwardRows(const Aggregation& aggregation, const MlpWeights& w, const RowC
   });
 }
 
-// Default-constructed, it drops nothing.
+// The dropout behind a layer. Default-constructed, it drops nothing.
 struct LayerDropout {
   DropoutMask mask;
   double p = 0;

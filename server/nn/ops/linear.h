@@ -7,7 +7,7 @@
 
 namespace permafrost::nn {
 
-// Returns whether a device runs permafrost::row_linear: the CPU does.
+// Returns whether a device runs permafrost::row_linear. Only the CPU does.
 bool RunsRowLinear(c10::Device device);
 
 // y = x * weight^T + bias, then ReLU if `relu` is set; NaN stays NaN. x: [..., C] float32 or float64; weight: [D, C];
