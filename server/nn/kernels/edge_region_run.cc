@@ -64,7 +64,7 @@ class TileGradient {
   }
 
  private:
-  // A sum in progress: writes base + the addend to `to`; base null: 0.
+  // Where a sum goes: base + the addend is written to `to`. If base is null, the addend alone is.
   struct Sum {
     const T* base;
     T* to;

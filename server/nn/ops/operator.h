@@ -23,8 +23,8 @@ class Operator {
  public:
   explicit constexpr Operator(const char* schema) : schema_(schema) {}
 
-  // composite: made of other operators, for all other devices. gpu: for a GPU with compiled kernels (nn/gpu). Null:
-  // there is none.
+  // Registers the operator. composite: what all other devices run, made of other operators. gpu: what a GPU with
+  // compiled kernels runs (nn/gpu). Null: there is none.
   void Register(torch::Library& library, decltype(kCpuKernel) composite = nullptr,
                 decltype(kCpuKernel) gpu = nullptr) const {
     library.def(schema_);
