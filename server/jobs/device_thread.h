@@ -1,5 +1,6 @@
-// The thread that owns the device: takes jobs of the book one at a time and runs them.
-// Threads: all methods are safe anywhere. Invariant: it is the only caller of Runner::Run.
+// The thread that owns the device. It takes jobs from the book and runs them one at a time.
+// Threads: all methods are safe anywhere.
+// Invariant: only this thread calls Runner::Run.
 #pragma once
 
 #include <functional>
@@ -23,33 +24,33 @@ namespace permafrost::jobs {
 
 class DeviceThread {
  public:
-  // Called once, on the thread, by the first device fault (base/status.h): the book drains by then, and no job is
-  // taken any more. It must not block.
+  // Called once, on the device thread, at the first device fault (base/status.h). The book drains by then, so no more
+  // jobs are taken. The callback must not block.
   using OnFault = std::function<void(const absl::Status&)>;
 
   // Borrows everything.
   DeviceThread(JobBook& book, data::Catalog& catalog, train::Runner& runner, const RunMetrics& metrics,
                OnFault on_fault);
-  // The book drains already: waits for the thread.
+  // Waits for the thread. The book must be draining already.
   ~DeviceThread();
 
-  // Does nothing if the thread was started before, or if the book drains.
+  // Starts the thread. Does nothing if it was started before, or if the book drains.
   void Start();
-  // Runs `work` on the thread before its next job, if the thread waits for one. Returns false without running `work` if
-  // the thread runs a job, has not begun, or ends. `work` returns its outcome, and must not throw; it ends soon once
-  // the book drains.
+  // Runs `work` on the thread before its next job, if the thread waits for one. Returns false without running `work`
+  // if the thread runs a job, has not started, or is ending. `work` returns its outcome and must not throw. It must
+  // end soon once the book drains.
   bool RunWhileIdle(std::function<absl::Status()> work);
-  // Runs `work` in the same way and waits for it, though it may take as long as a job: until it ends, neither a job nor
-  // other work is taken. Returns false, too, while such work is there, and if a job is taken first.
+  // Runs `work` in the same way and waits for it. `work` may take as long as a job: the thread takes no job and no
+  // other work until it ends. Also returns false while other such work exists, or if the thread takes a job first.
   bool RunGuest(const std::function<absl::Status()>& work);
   // Returns whether RunGuest would run work now.
   bool CanTakeGuest() const;
-  // As RunWhileIdle, and waits for it.
+  // Does what RunWhileIdle does, and waits for the work to end.
   bool RunNowIfIdle(const std::function<absl::Status()>& work);
-  // Tells what the thread does. Work of RunWhileIdle reports here too.
+  // Shows what the thread does. Work of RunWhileIdle reports here too.
   DeviceActivityBoard& activity() { return activity_; }
   const DeviceActivityBoard& activity() const { return activity_; }
-  // Waits until the thread has ended, which it does only while the book drains.
+  // Waits until the thread has ended. It ends only once the book drains.
   void Join();
 
  private:
@@ -59,16 +60,18 @@ class DeviceThread {
   };
 
   void Loop();
-  // Waits for a job and moves the best one to running; nullopt once draining.
+  // Waits for a job, and moves the best one to preparing or recovering. Returns nullopt once the book drains.
   std::optional<StartedJob> TakeNext();
-  // Runs what RunWhileIdle was given; nothing more comes once `waits` is false.
+  // Runs the work that RunWhileIdle and RunGuest were given. If `waits` is false, no more work is accepted, and the
+  // work of RunGuest is refused.
   void DoIdleWork(bool waits);
   absl::StatusOr<train::RunOutcome> Execute(Run& run);
-  // If `status` is a device fault, nothing runs on the device from now on.
+  // If `status` is the first device fault, drains the book and calls on_fault_, so that nothing more runs on the
+  // device.
   void LookForFault(const absl::Status& status);
-  // Stores and tells where the job goes, and answers who waits for its commands.
+  // Stores and logs the state that the job goes to, and answers the callers that wait for its commands.
   void Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome);
-  // Waits a moment before a write is tried again that must not be lost; false once draining.
+  // Waits a moment before retrying a write that must not be lost. Returns false once the book drains.
   bool WaitToRetry();
 
   JobBook& book_;
@@ -76,14 +79,14 @@ class DeviceThread {
   train::Runner& runner_;
   const RunMetrics metrics_;
   const OnFault on_fault_;
-  bool faulted_ = false;  // the thread's
+  bool faulted_ = false;  // used by the device thread only
   DeviceActivityBoard activity_;
-  std::mutex start_mu_;  // held by Start and the destructor for thread_
+  std::mutex start_mu_;  // guards thread_ in Start and the destructor
   std::thread thread_;
-  Event idle_;  // the thread has not begun, or has ended
+  Event idle_;  // set while the thread has not started or has ended
   mutable absl::Mutex work_mu_;
-  bool waits_ ABSL_GUARDED_BY(work_mu_) = false;  // for a job
-  // The work of RunGuest, until it has ended or was refused since a job came first.
+  bool waits_ ABSL_GUARDED_BY(work_mu_) = false;  // true while the thread waits for a job
+  // The work of RunGuest. It stays here until it has ended, or is refused because a job came first.
   struct Guest;
   Guest* guest_ ABSL_GUARDED_BY(work_mu_) = nullptr;
   std::vector<std::function<absl::Status()>> work_ ABSL_GUARDED_BY(work_mu_);

@@ -20,8 +20,8 @@
 
 namespace permafrost::jobs {
 
-// The states of a job, and how it came into them.
-// Threads: everything here is pure.
+// The states of a job, and the reasons why a job came into them.
+// Threads: every function in this file is safe anywhere.
 enum class JobState {
   kQueued,
   kRunning,
@@ -50,25 +50,25 @@ using JobCounts = std::array<int64_t, kJobStateNames.rows.size()>;
 constexpr bool IsTerminal(JobState s) {
   return s == JobState::kSucceeded || s == JobState::kFailed || s == JobState::kCancelled;
 }
-// True if the device thread has the job.
+// True if the device thread has taken the job.
 constexpr bool IsOnDevice(JobState s) {
   return s == JobState::kPreparing || s == JobState::kWarmingUp || s == JobState::kRecovering ||
          s == JobState::kRunning || s == JobState::kCancelling;
 }
-// True if it waits to be taken or to be resumed.
+// True if the job waits for the device, or to be resumed.
 constexpr bool IsWaiting(JobState s) { return s == JobState::kQueued || s == JobState::kPaused; }
 
-// True if the state machine has this arrow. Pure; tested by a table.
+// Returns true if a job may move from `from` to `to`. A pure function. The arrows:
 //   queued -> preparing, recovering, paused, cancelled, failed (its deadline passed)
-//   preparing -> warming-up, running, and as running
-//   warming-up, recovering -> running, and as running
-//   running -> cancelling, succeeded, failed, paused, queued (drain, crash, an error of machine or device, preempted)
+//   preparing -> warming-up, running, and every state that running leads to
+//   warming-up, recovering -> running, and every state that running leads to
+//   running -> cancelling, succeeded, failed, paused, queued (drain, crash, error of machine or device, preemption)
 //   cancelling -> cancelled, succeeded, failed
 //   paused -> queued, cancelled, failed (its deadline passed)
 //   failed, cancelled -> queued (a retry)
 bool CanMove(JobState from, JobState to);
 
-// Why a job came into a state, in UPPER_SNAKE_CASE. For FAILED it is its Failure's reason.
+// Reasons why a job came into a state, in UPPER_SNAKE_CASE. For FAILED the reason is Failure::reason instead.
 namespace why {
 inline constexpr std::string_view kSubmitted = "SUBMITTED";
 inline constexpr std::string_view kResumed = "RESUMED";
@@ -90,14 +90,14 @@ inline constexpr std::string_view kFinished = "FINISHED";
 
 struct StateChange {
   JobState state = JobState::kQueued;
-  absl::Time time;  // by the wall clock: it may be before that of the change before
+  absl::Time time;  // wall clock, so it may be earlier than the time of the change before
   std::string reason;
   std::string message;  // one line; may be empty
   bool operator==(const StateChange&) const = default;
 };
 
-// The changes of one job, in order. Keeps the newest kMax and counts the rest, so that a job that is interrupted for
-// months does not make a record of its own size.
+// The state changes of one job, oldest first. Keeps only the newest kMax, so that the record of a job that is
+// interrupted for months stays small. `dropped` counts the changes that were removed.
 struct StateHistory {
   static constexpr size_t kMax = 64;
 
@@ -108,44 +108,44 @@ struct StateHistory {
   bool operator==(const StateHistory&) const = default;
 };
 
-// Labels that the owner of a job gives it, by key.
+// The labels that the owner of a job gives it: values by key.
 using Labels = std::map<std::string, std::string>;
 inline constexpr size_t kMaxLabels = 64;
-// True if a label may have this key: [a-z][a-z0-9_-]{0,62}.
+// True if `key` is a valid label key: [a-z][a-z0-9_-]{0,62}.
 bool IsLabelKey(std::string_view key);
-// Adds a violation of `FIELD.KEY` for each bad label, of `field` for too many.
+// Adds a violation of `field`.KEY for each bad label, and a violation of `field` if there are more than kMaxLabels.
 void Validate(const Labels& labels, std::string_view field, Violations& violations);
 
 // The traits of a dataset that decide the defaults of its jobs.
 struct DatasetTraits {
-  spec::ModelLevel level = spec::ModelLevel::kGraph;  // what they predict for
-  bool gives_links = false;                           // it divides links by itself
+  spec::ModelLevel level = spec::ModelLevel::kGraph;  // what jobs on the dataset predict for
+  bool gives_links = false;                           // its links come divided into splits
   bool bare_nodes = false;                            // a set of graphs whose nodes have no features
-  // data::Dataset's.
+  // The same as in data::Dataset.
   std::string uid;
   absl::Time create_time = absl::InfinitePast();
 };
 
-// Deaths of the server while the job ran, in a row at the same place.
+// Counts how often in a row the server died, or the device failed, while the job ran and was at the same place.
 struct Deaths {
   int32_t count = 0;
-  int64_t step = -1;            // steps done when it died; -1: before the run's first step
-  int64_t checkpoint_step = 0;  // at the last of them
+  int64_t step = -1;            // steps done at the last death; -1: before the run's first step
+  int64_t checkpoint_step = 0;  // step of the newest checkpoint at the last death
   bool operator==(const Deaths&) const = default;
 };
 
-// Errors of the machine (transient, status.h) that the job has met and not got over yet.
+// Errors of the machine that the job has not recovered from yet. They are transient (base/status.h).
 struct Trouble {
-  std::string error;                             // the newest, one line; empty: none
-  int32_t runs = 0;                              // in a row that such an error ended
-  absl::Time retry_time = absl::InfinitePast();  // of a queued job: when it runs again at the earliest
+  std::string error;                             // the newest error, one line; empty: none
+  int32_t runs = 0;                              // consecutive runs that such an error ended
+  absl::Time retry_time = absl::InfinitePast();  // a queued job runs no earlier than this
   bool operator==(const Trouble&) const = default;
 };
 
-// Returns the message as the error of a job is shown: on one line.
+// Returns `message` with line breaks replaced by blanks, as the error of a job is shown.
 std::string OneLine(absl::string_view message);
 
-// A job's failure, for programs; Job::error is its line for people.
+// Why a job failed, for programs to read. Job::error says it for people.
 struct Failure {
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string reason;  // UPPER_SNAKE_CASE
@@ -153,69 +153,76 @@ struct Failure {
   bool operator==(const Failure&) const = default;
 };
 
-// A snapshot.
+// A snapshot of a job.
 struct Job {
   JobId id;
   std::string request_id;
   spec::JobSpec spec;
-  // The uid of the dataset that the job was made for: another dataset may have its name by now. Empty: the version that
-  // made the job did not note it, and only the times tell.
+  // The uid of the dataset that the job was made for. It matters because another dataset may have the same name by
+  // now. Empty if an older version made the job without noting it; then only the times of creation tell the two
+  // datasets apart.
   std::string dataset_uid;
-  // Each line tells the job's user something to know about it, found when it was submitted.
+  // What the job's user should know about it, as found when it was submitted. One line each.
   std::vector<std::string> notes;
   Labels labels;
   JobState state = JobState::kQueued;
   StateHistory history;
-  bool pausing = false;      // while on the device: it pauses at its next step boundary
-  bool interrupted = false;  // the server's death or an error of the machine ended its last run; until its next step
+  bool pausing = false;  // on the device only: it will pause at its next step boundary
+  // A death of the server or an error of the machine ended its last run; cleared by the next step.
+  bool interrupted = false;
   absl::Time create_time, start_time = absl::InfinitePast(), end_time = absl::InfinitePast();
   std::string error;                                  // when kFailed
-  Failure failure;                                    // when kFailed; code kOk where an older version stored it
-  absl::Duration device_time = absl::ZeroDuration();  // of all its runs
+  Failure failure;                                    // set if kFailed; code kOk if an older version stored it
+  absl::Duration device_time = absl::ZeroDuration();  // time on the device, of all its runs
   train::Progress progress;
   std::vector<train::EpochMetrics> epochs;
   std::optional<train::RunResult> result;  // when kSucceeded
   int32_t resumes = 0;
   Deaths deaths;
   Trouble trouble;
-  int64_t sequence = 0;  // age: rises with creation
-  // The record cannot be read: shown as kFailed with the reason as its error, and left as it is on disk.
+  int64_t sequence = 0;  // rises with each job that is created: a lower one is older
+  // True if the record cannot be read. The job is shown as kFailed, with the reason as its error. The record on disk
+  // stays as it is.
   bool unreadable = false;
 };
 
-// The job comes into `state` now, for this reason (namespace why); nothing is stored.
+// Sets the job's state and adds the change to its history, with the current time. `reason` comes from namespace why.
+// Stores nothing.
 void Move(Job& job, JobState state, std::string_view reason, const std::string& message = "");
-// Moves the job to FAILED, with line, code and reason of `error`. If the error has no reason, its code gives one.
+// Moves the job to FAILED, and takes its error line and its Failure from `error`. An error without a reason gets one
+// that follows from its code.
 void MoveToFailed(Job& job, const absl::Status& error);
-// As it was given to MoveToFailed. Ok for a job that is not FAILED.
+// Returns the error that MoveToFailed was given, or Ok if the job is not FAILED. Returns UnknownError if an older
+// version stored the failure without its code.
 absl::Status ErrorOf(const Job& job);
 
-// Changes with what JobManager::Update can change, and with nothing else.
+// Returns a hash of the job's id and of the fields that JobManager::Update can change, and of no other field.
 std::string EtagOf(const Job& job);
 
-// The id of a job whose client chose none: "job-20250131-142311-k3x9qa": sorts by `time` (UTC); the random end keeps
-// two of one second apart. Threads: safe anywhere.
+// Makes an id for a job whose client chose none, such as "job-20250131-142311-k3x9qa". Ids sort by `time` (UTC). The
+// random end tells ids of one second apart.
 JobId MakeJobId(absl::Time time);
 
-// Limits on the time that a job may take, max_runtime and deadline, and on how many ended jobs are kept. Threads: pure
-// functions.
+// The limits on the time that a job may take (max_runtime and deadline), and the rule for keeping ended jobs.
 
 enum class Limit { kNone, kMaxRuntime, kDeadline };
 
-// Returns the limit of the job that is passed. `device_time`: the time of all its runs so far. `now`: by the clock that
-// deadlines are measured by (BookOptions::now).
+// Returns the limit that a job has passed; kMaxRuntime if it has passed both. `device_time` is the time of all its
+// runs so far. `now` comes from the clock that deadlines are measured by (BookOptions::now).
 Limit PassedLimit(const spec::JobLimits& limits, absl::Duration device_time, absl::Time now);
 
-// A new deadline must lie ahead.
+// Adds a violation of `field` if `deadline` is not in the future.
 void ValidateDeadline(absl::Time deadline, std::string_view field, Violations& violations);
 
-// DeadlineExceeded, reason MAX_RUNTIME or DEADLINE_EXCEEDED, that says how the job goes on. `limit`: not kNone.
+// Returns DeadlineExceeded with reason MAX_RUNTIME or DEADLINE_EXCEEDED. Its message says how the job can be retried.
+// `limit` must not be kNone.
 absl::Status LimitError(Limit limit, const spec::JobLimits& limits);
 
-// The rule for which ended jobs are kept: by default all. Both may be given: a job is kept where each of them keeps it.
+// The rule for which ended jobs are kept. By default all are. If both fields are given, a job must satisfy both to be
+// kept.
 struct KeepFinished {
-  std::optional<int64_t> count;                   // those that ended last
-  absl::Duration age = absl::InfiniteDuration();  // those that ended less long ago
+  std::optional<int64_t> count;                   // keeps this many jobs, those that ended last
+  absl::Duration age = absl::InfiniteDuration();  // keeps jobs that ended less than this long ago
   bool keeps_all() const { return !count && age == absl::InfiniteDuration(); }
 };
 

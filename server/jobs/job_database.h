@@ -1,6 +1,7 @@
-// The database file of the job store: its tables, its care before anything in it is changed, SQLite's errors as Status,
-// and the connection to it.
-// Threads: each call has the connection for itself. StoreConnection, RequestRows and Use throw SQLite::Exception.
+// The database file of the job store: its tables, checks and copies before anything in it is changed, the connection
+// to it, and SQLite's errors as Status.
+// Threads: the caller has the connection to itself during a call. StoreConnection, RequestRows and Use throw
+// SQLite::Exception.
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -20,36 +21,40 @@ struct sqlite3;
 
 namespace permafrost::jobs {
 
-// Sets the connection up and brings its file to the present schema, from nothing or from an older one; of two processes
-// that do so at once one waits. An older one is copied to FILE.vVERSION-backup first (-backup-2 and so on where that is
-// there), on disk before anything of it changes. FailedPrecondition for a schema version that is not known; DataLoss,
-// with nothing changed, for a file that SQLite's own check finds damaged. Throws SQLite::Exception.
+// Sets up the connection and migrates its file to the present schema, from an empty file or an older schema. If two
+// processes do so at once, one waits. A file of an older schema is first copied to FILE.vVERSION-backup (-backup-2
+// and so on if that exists). The copy is on disk before the file changes. Throws SQLite::Exception. Errors:
+// FailedPrecondition for an unknown schema version; DataLoss, with nothing changed, if SQLite's check finds damage.
 absl::Status PrepareDatabase(SQLite::Database& database);
 
-// True if reading, writing, truncating or syncing the database or its log failed. The errno that SQLite keeps for a
-// file (SQLITE_FCNTL_LAST_ERRNO) then belongs to this error and to no other one.
+// Returns true if reading, writing, truncating or syncing the database or its log failed. Only then the errno that
+// SQLite keeps for a file (SQLITE_FCNTL_LAST_ERRNO) belongs to this error.
 bool IsOfFileBytes(const SQLite::Exception& error);
-// The errno behind an error that `database` just met; 0: not known.
+// Returns the errno behind an error that `database` has just met; 0: not known.
 int SystemErrorOf(sqlite3* database, const SQLite::Exception& met);
-// The errno that keeps SQLite from opening `file`; 0: nothing does, or it is not known.
+// Returns the errno with which SQLite fails to open `file`; 0: it can open it, or the errno is not known.
 int WhyNotOpened(const std::string& file);
 
-// `file`: named in the message. `system_error`: the errno behind it, which an I/O error's message ends with; 0:
-// unknown. Unavailable where that says that nothing may be written just now, or that descriptors or memory are lacking.
+// Turns an exception into a Status whose message names `file`. `system_error` is the errno behind it, or 0 if
+// unknown; the message of an I/O error ends with it. Returns Unavailable for an errno which says that the file cannot
+// be written just now, or that descriptors or memory are lacking.
 absl::Status ToStatus(const std::string& file, const SQLite::Exception& error, int system_error = 0);
 
-// SQLite's quick_check; of a small file its integrity_check, which compares indices with their tables too. DataLoss,
-// naming the file, the first finding and where there may be a good copy. Throws SQLite::Exception.
+// Runs SQLite's quick_check, or its integrity_check on a small file, which compares indices with their tables too.
+// Throws SQLite::Exception. Errors: DataLoss, naming the file, the first finding, and places where a good copy may
+// be.
 absl::Status CheckDatabase(SQLite::Database& database);
 
-// A copy of a database of a version between 1 and `newest` beside it, on disk when Ok; never in place of another one.
-// Nothing for any other version, as for a new file. Errors: those of the disk. Throws SQLite::Exception.
+// Copies a database whose schema version is at least 1 and below `newest` to a file beside it, on disk when Ok.
+// Replaces no file. Does nothing for other versions, such as that of a new file. Throws SQLite::Exception. Errors:
+// those of the disk.
 absl::Status BackUpBeforeMigration(SQLite::Database& database, int newest);
 
 // Returns NotFound with the reason JOB_NOT_FOUND.
 absl::Status JobNotFound(const JobId& id);
 
-// A prepared statement for one use: reset when done, or it would keep its read lock on the file.
+// A prepared statement for one use. It is reset at the end, because it would otherwise keep its read lock on the
+// file.
 class Use {
  public:
   explicit Use(SQLite::Statement& statement) : statement_(statement) {}
@@ -62,22 +67,23 @@ class Use {
   SQLite::Statement& statement_;
 };
 
-// Calls that were begun or answered, by their `request_id`. They are rows of the table answered_requests, one a call;
-// the newest JobStore::kMaxRequests are kept.
+// The records of calls that were begun or answered, by `request_id`. Each is a row of the table answered_requests.
+// The newest JobStore::kMaxRequests are kept.
 class RequestRows {
  public:
   // Borrows the database.
   explicit RequestRows(SQLite::Database& database);
 
-  // Inserts, or replaces what is said of the call: it stays as old as it was. An empty id: nothing.
+  // Inserts a record, or replaces it without making it newer. Does nothing if the id is empty.
   void Put(const RequestKey& request, const RequestRecord& record);
   void Drop(const std::string& request_id);
-  // Both do what JobStore's methods of these names do.
+  // See JobStore::FindRequest and JobStore::FindCreation.
   absl::StatusOr<std::optional<RequestRecord>> Find(const RequestKey& request);
   absl::StatusOr<std::optional<Creation>> FindCreation(const std::string& request_id);
-  // A CreateJob that made `job`.
+  // Records the CreateJob that made `job`.
   void PutCreation(const std::string& request_id, const std::string& asked, const JobId& job);
-  // The same call, from now on as the newest. One that is not kept any more is put anew, without what it asked for.
+  // Makes the record of the CreateJob that made `job` the newest one. If it is no longer kept, makes a new record
+  // without `asked`.
   void RenewCreation(const std::string& request_id, const JobId& job);
 
  private:
@@ -94,14 +100,16 @@ class RequestRows {
 // The connection of a job store to its database, with its statements and its rows of requests.
 // Threads: one call at a time.
 struct StoreConnection {
-  // `prepared`: see PrepareDatabase.
+  // `prepared` is a database on which PrepareDatabase was called.
   explicit StoreConnection(SQLite::Database prepared);
 
-  // Returns whether `by` finds a row by `key`.
+  // Returns whether the statement `by` finds a row for `key`.
   static bool Has(SQLite::Statement& by, const std::string& key);
-  // The request_id that a job was created with; empty: none, or there is no such job.
+  // Returns the request_id that a job was created with. Returns an empty text if it had none, or if there is no such
+  // job.
   std::string RequestOf(const JobId& id);
-  // The job that `by` finds by `key`, with the first kMostEpochs of its epochs after `after_epoch`.
+  // Returns the job that the statement `by` finds for `key`, with the first kMostEpochs of its epochs after
+  // `after_epoch`.
   std::optional<Job> Find(SQLite::Statement& by, const std::string& key, int64_t after_epoch);
   // Inserts or replaces the snapshot of the job's graph cache. Errors: JobNotFound.
   absl::Status PutCache(const JobId& id, const graphcache::Snapshot& snapshot);

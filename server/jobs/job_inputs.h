@@ -1,5 +1,4 @@
-// Finds what a job is trained or evaluated with: weights to begin with or to evaluate, and the dataset that it was made
-// of.
+// Finds the inputs of a job's training or evaluation: weights, and the dataset that the job was trained on.
 // Threads: safe anywhere.
 #pragma once
 
@@ -16,25 +15,28 @@
 
 namespace permafrost::jobs {
 
-// Finds a job's weights. Errors: NotFound; FailedPrecondition (reason ARTIFACT_NOT_READY) while it has not made them.
+// Finds the file of a job's weights. Errors: NotFound; FailedPrecondition (reason ARTIFACT_NOT_READY) if the job has
+// not written them yet.
 absl::StatusOr<std::filesystem::path> FindWeightsOfJob(const JobId& job, spec::JobWeights weights, const JobBook& book);
-// Finds a file of weights below an import root. Errors: InvalidArgument with a violation of `spec.init_from.file` for
-// what is no file; PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS); NotFound.
+// Finds a file of weights below an import root. Errors: InvalidArgument with a violation of `spec.init_from.file` if
+// it is not a file; PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS); NotFound.
 absl::StatusOr<std::filesystem::path> FindWeightsFile(const std::string& file, const data::Catalog& catalog);
-// All of what FindWeightsFile found, which a caller calls `file`. Errors: InvalidArgument with a violation of
-// `spec.init_from.file` for what does not begin as a safetensors file, of which no more is read; ResourceExhausted, and
-// nothing is read, for more than memory has room for, as long as one is read at a time; those of reading, which its
-// owner mends.
+// Reads the whole file at `path`, which FindWeightsFile returned. `file` is its name in error messages. Keep to one
+// call at a time, since the bound on memory counts a single file. Errors:
+//   InvalidArgument, with a violation of `spec.init_from.file`: it does not begin as a safetensors file does. Only its
+//     beginning is read.
+//   ResourceExhausted: memory has no room for it. Nothing is read.
+//   Errors of reading, which the owner of the file can mend.
 absl::StatusOr<std::string> ReadWeightsFile(const std::filesystem::path& path, const std::string& file);
 
-// The options as the runner takes them: with the place of its program's archive, if the job trains one.
+// Returns the job's options as the runner takes them. If the job trains a program, they name the file of its archive.
 spec::TrainOptions RunnerOptions(const Job& job, const JobFiles& files);
 
-// True if `dataset` has the data that the job was made of. The name alone is not enough: another dataset may have taken
-// it since.
+// Returns true if `dataset` holds the data that the job was made for. The name alone does not tell, because another
+// dataset may have taken it since.
 bool IsOfSameData(const Job& job, const data::Dataset& dataset, const data::Catalog& catalog, const JobFiles& files);
 
-// The dataset that the job was made of; nullopt: it is not known any more, or cannot be opened.
+// Opens the dataset that the job was made for. Returns nullopt if it is no longer known or cannot be opened.
 std::optional<data::OpenedDataset> OpenTrainedDataset(const Job& job, const data::Catalog& catalog,
                                                       const JobFiles& files);
 

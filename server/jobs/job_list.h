@@ -1,4 +1,4 @@
-// Lists of jobs: the filter that selects them, and the tokens that lead from page to page.
+// Lists of jobs: the filter that selects the jobs, and the tokens that lead from page to page.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,19 @@
 
 namespace permafrost::jobs {
 
-// Selects the jobs of a list by ListJobsRequest.filter, a subset of AIP-160. The contract in job.proto says the
-// language. Threads: values; all methods of a const filter are safe anywhere.
+// Selects the jobs of a list by ListJobsRequest.filter, a subset of AIP-160. The contract in job.proto defines the
+// language.
+// Threads: values; all methods of a const filter are safe anywhere.
 class JobFilter {
  public:
-  // Takes every job.
+  // Makes a filter that matches every job.
   JobFilter();
   ~JobFilter();
   JobFilter(JobFilter&&) noexcept;
   JobFilter& operator=(JobFilter&&) noexcept;
 
-  // Empty, or nothing but blanks: every job. InvalidArgument (field filter) that names the place (the first character
-  // is 1), what stands there and what would be accepted.
+  // Parses a filter. A text that is empty or blank matches every job. Errors: InvalidArgument (field filter). The
+  // message names the place (the first character is 1), the text found there, and what would be accepted.
   static absl::StatusOr<JobFilter> Parse(std::string_view text);
 
   bool Matches(const Job& job) const;
@@ -36,13 +37,14 @@ class JobFilter {
   std::unique_ptr<const Node> root_;
 };
 
-// Page tokens of the job list: opaque text that names where the last page ended and for which states and filter.
-// A position in the order of creation, so that jobs made meanwhile neither repeat nor hide others.
+// Page tokens of the job list. A token is opaque text that says where the last page ended, and for which states and
+// filter. The place is a position in the order of creation, so jobs made meanwhile neither repeat nor hide others.
 // Threads: pure functions.
 
-// Makes the token of a page that ended with the job of this sequence. The order of `query.states` does not matter.
+// Makes the token for the page after the job with this sequence. The order of `query.states` does not matter.
 std::string MakePageToken(int64_t sequence, const JobQuery& query);
-// The sequence. InvalidArgument (field page_token) for any text that MakePageToken did not make for this query.
+// Returns the sequence in the token. Errors: InvalidArgument (field page_token) unless MakePageToken made the token
+// for this query.
 absl::StatusOr<int64_t> ParsePageToken(const std::string& token, const JobQuery& query);
 
 }  // namespace permafrost::jobs

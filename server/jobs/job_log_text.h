@@ -1,4 +1,5 @@
-// The lines that the job manager writes into a job's log. Numbers are aligned so that epochs read as a table.
+// The lines that the job manager writes into a job's log. Numbers are aligned, so that the lines of epochs read as a
+// table.
 // Threads: pure functions.
 #pragma once
 
@@ -10,10 +11,10 @@
 namespace permafrost::jobs {
 
 std::string SubmittedLine(const Job& job);
-// The line for a job that has just moved to running.
+// The line for a job that the device has just taken.
 std::string StartedLine(const Job& job, std::string_view device, int threads);
 std::string EpochLine(const train::EpochMetrics& metrics, const spec::TrainOptions& options);
-// The line for a job in a terminal state.
+// The line for a job that has ended.
 std::string EndedLine(const Job& job);
 
 }  // namespace permafrost::jobs

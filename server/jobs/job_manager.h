@@ -1,6 +1,7 @@
-// Accepts jobs, queues them by priority then age, and runs one at a time on the device thread, which it owns.
+// Accepts jobs, queues them by priority and then by age, and runs one at a time on the device thread, which it owns.
 // Threads: all methods are safe anywhere and never wait for a training step.
-// Invariant: a job is in the store before Create answers; every state change is in the store before anyone sees it.
+// Invariant: a job is in the store before Create answers, and a change of state is in the store before anyone sees
+// it.
 #pragma once
 
 #include <cstdint>
@@ -39,39 +40,43 @@ class RequestLog;
 
 struct JobManagerOptions {
   std::filesystem::path state_dir;  // permafrost.db and jobs/ID/ live here
-  // Start although the database never held a job and jobs/ holds checkpoints or artifacts of some; they are set aside.
+  // If true, Open succeeds although the database never held a job and jobs/ holds checkpoints or artifacts of jobs.
+  // Their directories are quarantined.
   bool quarantine_unknown_jobs = false;
-  // Wait before a job runs again that an error of the machine ended, and before files of a deleted job are tried to be
-  // removed again; it doubles each time, up to five minutes.
+  // The wait before a job that an error of the machine ended runs again, and before another try to remove files of a
+  // deleted job. It doubles with each try, up to five minutes.
   absl::Duration first_retry = absl::Seconds(1);
-  // True: a queued job takes the device from one of lower priority.
+  // If true, a queued job takes the device from a job of lower priority.
   bool preempt = true;
-  const ProgramStore* programs = nullptr;  // for jobs that train one; it outlives the manager
+  const ProgramStore* programs = nullptr;  // nullptr: none; must outlive the manager
   KeepFinished keep_finished;
-  int64_t max_log_bytes = 0;  // kept of each job's log; 0: all
-  // Interval between two looks at deadlines of waiting jobs and at waits that end.
+  int64_t max_log_bytes = 0;  // most bytes kept of each job's log; 0: all
+  // How often deadlines of waiting jobs, and waits that end, are checked.
   absl::Duration attend_every = absl::Seconds(1);
-  // Most jobs that have not ended; one more is refused. 0: any number.
+  // The most jobs that have not ended; Create refuses one more. 0: any number.
   int64_t max_jobs = 0;
-  // The clock that ages and deadlines are measured by: the wall clock, as far as it is believed. It is called under
-  // locks and at each step of a job with a deadline, so it must not wait for a disk.
+  // The clock that ages and deadlines are measured by: the wall clock, as far as it can be trusted. It is called
+  // under locks, and at each step of a job with a deadline, so it must not wait for a disk.
   std::function<absl::Time()> now = [] { return absl::Now(); };
-  // Tells whether ended jobs may be deleted for --keep-finished-jobs. They may not while the clock is in doubt, since
-  // it puts them in order.
+  // Returns whether ended jobs may be deleted for --keep-finished-jobs. They may not while the clock is in doubt,
+  // because their order of age depends on it.
   std::function<bool()> may_expire = [] { return true; };
-  // Told once, on the device thread, that the device is unusable until the process ends (base/status.h): its job
-  // goes back to the queue, and the manager drains. It must not block, nor call back.
+  // Called once, on the device thread, when the device becomes unusable until the process ends (base/status.h). The
+  // manager drains, and the device's job goes back to the queue. The callback must not block, and must not call back
+  // into the manager.
   std::function<void(const absl::Status&)> on_device_fault = [](const absl::Status&) {};
 };
 
-// A book of jobs together with all that works on it: admission, the device thread, planner, evaluator, retention.
+// A book of jobs with all that works on it: admission, the device thread, planner, evaluator, host of ranks,
+// retention.
 class JobManager : private JobBook {
  public:
-  // Interrupted jobs (on the device) are queued again (cancelling ones become cancelled, pausing ones paused). A
-  // job is failed instead once the server died five times in a row while it was at the same step: it would take every
-  // later server down too. Directories of no job on record are renamed to `.quarantine-*`. Does not start the device
-  // thread. All references outlive the manager. Errors: FailedPrecondition where the database never held a job
-  // beside directories that hold work.
+  // Opens the database and recovers its jobs. Does not start the device thread. All references must outlive the
+  // manager. Interrupted jobs, which were on the device, are queued again. If they were being cancelled they become
+  // cancelled, and if they were pausing they become paused. A job fails instead if the server died five times in a
+  // row while the job was at the same step, because it would take every later server down too. Directories of jobs
+  // that are not on record are renamed to `.quarantine-*`. Errors: FailedPrecondition if the database never held a
+  // job but directories hold work.
   static absl::StatusOr<std::unique_ptr<JobManager>> Open(const JobManagerOptions& options, data::Catalog& catalog,
                                                           train::Runner& runner, telemetry::JobMetrics& metrics,
                                                           telemetry::GraphCacheMetrics& cache_metrics);
@@ -89,77 +94,85 @@ class JobManager : private JobBook {
   using JobBook::SubscribeLog;
   using JobBook::watchers;
 
-  // Errors: as proto JobService.CreateJob.
+  // Creates a job, or returns the one that the same call made before. Errors: those of JobService.CreateJob
+  // (job.proto).
   absl::StatusOr<Job> Create(const CreateRequest& request);
-  // Finds the job that an earlier CreateRequest with this `request_id` and `asked` made. nullopt: none is known, or
-  // there is no id. Errors: NotFound, reason JOB_NOT_FOUND, if the job is deleted; AlreadyExists, reason
-  // REQUEST_ID_REUSED, if another call had the id.
+  // Finds the job that an earlier CreateRequest with this `request_id` and `asked` made. Returns nullopt if none is
+  // known, or if `request_id` is empty. Errors: NotFound, reason JOB_NOT_FOUND, if the job was deleted;
+  // AlreadyExists, reason REQUEST_ID_REUSED, if another call used the id.
   absl::StatusOr<std::optional<CreatedBefore>> FindCreated(const std::string& request_id,
                                                            const std::string& asked) const;
-  // nullopt where they are not known (no such dataset, or not imported yet).
+  // Returns nullopt if the dataset does not exist or is not imported yet.
   std::optional<DatasetTraits> TraitsOf(const DatasetId& id) const;
-  // `page_token` empty for the first page. InvalidArgument (field page_token) for a token it did not make, or one made
-  // for another query; (field filter) for a filter that is none.
+  // Lists jobs. `page_token` is empty for the first page. Errors: InvalidArgument (field page_token) for a token that
+  // this method did not make for the same query; InvalidArgument (field filter) for a text that is not a filter.
   absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token, const JobQuery& query) const;
-  // `request_id`, here and below: of a call that may come again, which is then not done a second time, and answered
-  // with the job as it is then; empty: it has none. AlreadyExists, reason REQUEST_ID_REUSED, where it was another
-  // call's. Errors besides: as proto JobService's methods of these names.
+  // These methods change a job and return it. `request_id`, here and below, identifies a call that may come again;
+  // empty: the call has none. A call that comes again changes nothing, and is answered with the job as it is then.
+  // Errors: AlreadyExists, reason REQUEST_ID_REUSED, if another call used the id; those of JobService's methods of
+  // these names.
   absl::StatusOr<Job> Cancel(const JobId& id, const std::string& request_id = "");
   absl::StatusOr<Job> Pause(const JobId& id, const std::string& request_id = "");
   absl::StatusOr<Job> Resume(const JobId& id, const std::string& request_id = "");
   absl::StatusOr<Job> Retry(const JobId& id, const std::string& request_id = "");
   absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update, const std::string& request_id = "");
   absl::Status Delete(const JobId& id, const std::string& request_id = "");
-  // Newest first. Reads the disk; every byte with `verify`. Unavailable where it cannot.
+  // Lists the job's checkpoints, newest first. Reads the disk; with `verify`, every byte of every checkpoint. Errors:
+  // Unavailable if the disk cannot be read.
   absl::StatusOr<std::vector<train::CheckpointInfo>> Checkpoints(const JobId& id, bool verify) const;
-  // FailedPrecondition (reason ARTIFACT_NOT_READY) while the job has not made it.
+  // Returns the path of an artifact. Errors: FailedPrecondition (reason ARTIFACT_NOT_READY) if the job has not made
+  // it yet.
   absl::StatusOr<std::filesystem::path> ArtifactPath(const JobId& id, Artifact artifact) const;
 
-  // Returns the job's graph cache as it is now, or for an ended job as it was last. Before the first step it has only
-  // its options.
+  // Returns the job's graph cache as it is now; for an ended job, as it was at the end. Before the first step it has
+  // only its options.
   absl::StatusOr<graphcache::Snapshot> GetGraphCache(const JobId& id) const;
-  // Returns entries in the order in which they were inserted; they may be a moment old.
+  // Returns the cache's entries in the order of insertion. They may be a moment old.
   absl::StatusOr<std::vector<graphcache::EntryInfo>> GraphCacheEntries(const JobId& id) const;
-  // Records a command (its sequence and step are set here) and calls `done` once: with the cache after it took effect
-  // at a step boundary of the running job; at once, as recorded, for a queued job (command_step: where it goes on); or
-  // with an error: InvalidArgument, NotFound, FailedPrecondition (reason JOB_ENDED, also where the job ends first),
-  // Unavailable (reason SERVER_DRAINING: on record, takes effect when the job goes on). `done` is called on any thread,
-  // possibly before this returns, and must not call back into the manager. `request_id`: as of the verbs; where it
-  // comes again, `done` is given the cache as it is then, at once.
+  // Records a command, whose sequence and step are set here, and calls `done` once:
+  //   for a running job, with the cache after the command took effect at a step boundary
+  //   for a queued or paused job, at once, with the cache as recorded (command_step is where the job goes on)
+  //   for a call with a `request_id` that was answered before, at once, with the cache as it is then
+  //   with an error: InvalidArgument; NotFound; ResourceExhausted (reason TOO_MANY_COMMANDS); FailedPrecondition
+  //     (reason JOB_ENDED) if the job has ended or ends first; Unavailable (reason SERVER_DRAINING or JOB_WAITS) if the
+  //     run stops first. The command is then on record, and takes effect when the job goes on.
+  // `done` may be called on any thread, also before this method returns. It must not call back into the manager.
   void CommandGraphCache(const JobId& id, const graphcache::Command& command, const std::string& request_id,
                          const CommandLog::Done& done);
 
-  // The log of calls that change something else than jobs.
+  // Returns the log of calls that change something other than jobs.
   RequestLog& requests();
 
-  // Returns what each cache policy would cost a job of this spec; nothing is created. Waits for it. With `measure`,
-  // bytes and times are those of the device if it is idle. `wanted` is asked every few milliseconds, by one thread at a
-  // time. Errors: as Create, Unavailable also once the book drains; Cancelled once it is not wanted.
+  // Returns what each cache policy would cost a job of this spec. Creates nothing, and waits for the plan. With
+  // `measure`, bytes and times are measured on the device if it is idle. `wanted` returns whether the caller still
+  // waits; it is called every few milliseconds, by one thread at a time. Errors: those of Create; Unavailable also
+  // once the book drains; Cancelled once `wanted` returns false.
   absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const spec::JobSpec& spec, bool measure,
                                                        const std::function<bool()>& wanted);
 
-  // One pass of a job's weights over rows of a dataset; waits for it, and leaves nothing behind. `on_progress` hears of
-  // rows done and in all (0: not known yet), and returns whether to go on; Cancelled when not. Errors: NotFound;
-  // InvalidArgument; FailedPrecondition, reason ARTIFACT_NOT_READY or of a dataset that is not READY; Unavailable once
-  // the book drains, and on another device than the CPU while a job runs.
+  // Evaluates a job's weights in one pass over rows of a dataset. Waits for the pass, and stores nothing.
+  // `on_progress` receives the rows done and the total (0: not known yet), and returns whether to go on. Errors:
+  // Cancelled if `on_progress` returned false; NotFound; InvalidArgument; FailedPrecondition, reason
+  // ARTIFACT_NOT_READY, or the reason of a dataset that is not READY; Unavailable once the book drains, or while a
+  // job runs if the device is not the CPU.
   absl::StatusOr<JobEvaluation> Evaluate(const EvaluationRequest& request,
                                          const std::function<bool(int64_t done, int64_t total)>& on_progress);
 
-  // Trains one rank of a job that another server leads; waits for its end, and leaves nothing behind. `on_progress`
-  // hears of 0 steps once the device has taken the rank, and then of its steps; it returns whether the leader is still
-  // there. Errors: InvalidArgument; FailedPrecondition, reason DATASET_MISSING, DATASET_DIFFERS, or RANK_FAILED for an
-  // error of the job itself; Unavailable, reason DEVICE_BUSY while the device has a job or a rank, and once the book
-  // drains or another rank has gone.
+  // Trains one rank of a job that another server leads. Waits for its end, and stores nothing. `on_progress` receives
+  // 0 steps once the device has taken the rank, and then the rank's steps. It returns whether the leader is still
+  // there. Errors: InvalidArgument; FailedPrecondition, reason DATASET_MISSING, DATASET_DIFFERS, or RANK_FAILED for
+  // an error of the job itself; Unavailable, reason DEVICE_BUSY, while the device has a job or a rank; Unavailable
+  // once the book drains or if another rank has gone.
   absl::Status RunRank(const RankRequest& request, const OnRankProgress& on_progress);
 
-  // Returns the entries that a job of this spec would add to the graph cache of MPS; nothing is created. Waits for it.
-  // Errors: as PlanGraphCache; Unavailable on MPS while a job runs.
+  // Returns the entries that a job of this spec would add to the graph cache of MPS. Creates nothing, and waits for
+  // the census. Errors: those of PlanGraphCache; Unavailable on MPS while a job runs.
   absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const spec::JobSpec& spec, graphcache::TorchRelease release,
                                                           const std::function<bool()>& wanted);
 
-  // Tells what the device thread does just now. Waits for no store and no step.
+  // Returns what the device thread does just now. Waits neither for the store nor for a step.
   DeviceActivity device_activity() const;
-  // Waits until the device thread has ended, after Drain.
+  // Waits until the device thread has ended. Call Drain first.
   void Join();
 
  private:

@@ -1,4 +1,4 @@
-// Requests to the manager of jobs, and its answers.
+// Requests to JobManager, and its answers.
 #pragma once
 
 #include <cstdint>
@@ -19,56 +19,57 @@
 namespace permafrost::jobs {
 
 struct CreateRequest {
-  JobId id;  // empty: one is made
+  JobId id;  // empty: the manager makes one
   std::string request_id;
-  // A hash of everything that the call asked for, as its client wrote it. A later call with the same text is the same
-  // call, even if defaults have changed what the text means. Empty: `spec` alone tells.
+  // A hash of everything that the call asked for, as its client wrote it. A later call with an equal hash is the same
+  // call, even if defaults have changed since. If it is empty, calls are compared by `spec`.
   std::string asked;
   spec::JobSpec spec;
   Labels labels;
   bool validate_only = false;
 };
 
-// Refuses what JobManager::Create refuses for the request alone. Errors: InvalidArgument with a violation for each bad
-// field.
+// Makes the checks of JobManager::Create that need only the request. Errors: InvalidArgument with a violation for
+// each bad field.
 absl::Status CheckRequest(const CreateRequest& request);
-// Refuses a request_id that every call refuses. Errors: InvalidArgument with a violation of it.
+// Checks that a request_id is valid. Errors: InvalidArgument with a violation of request_id.
 absl::Status CheckRequestId(const std::string& request_id);
 
-// The job that a CreateJob made when it came before.
+// The job that an earlier CreateJob with the same request_id made.
 struct CreatedBefore {
   Job job;            // as it is now
-  bool same = false;  // true: `asked` is equal; false: Create compares the specs
+  bool same = false;  // true: `asked` is equal; false: Create must compare the specs
 };
 
 // Selects and orders the jobs of a list.
 struct JobQuery {
   std::vector<JobState> states;  // empty: all
-  std::string filter;            // job_list.h; empty: all
+  std::string filter;            // see job_list.h; empty: all
 };
 
-// Changes of a job; what is not set stays.
+// Changes to a job. A field that is not set leaves the job's value as it is.
 struct JobUpdate {
-  std::optional<Labels> labels;                                     // in place of all
-  std::map<std::string, std::optional<std::string>> label_changes;  // after `labels`; nullopt: the label goes
+  std::optional<Labels> labels;                                     // replace all labels
+  std::map<std::string, std::optional<std::string>> label_changes;  // applied after `labels`; nullopt removes the label
   std::optional<int32_t> priority;
   std::optional<absl::Duration> max_runtime;  // infinite: no limit
-  std::optional<absl::Time> deadline;         // InfiniteFuture: none
-  std::string etag;                           // not empty: the job must still have it
+  std::optional<absl::Time> deadline;         // InfiniteFuture: no deadline
+  std::string etag;                           // if not empty, the job must still have this etag
 };
 
 struct JobPage {
-  // With a filter they may be fewer than asked for although more follow.
+  // With a filter, a page may hold fewer jobs than asked for although more follow.
   std::vector<Job> jobs;
-  std::string next_page_token;  // empty: the last page
+  std::string next_page_token;  // empty on the last page
 };
 
 struct LogChunk {
   std::string data;
   int64_t next_offset = 0;
-  // The read reached the present end.
+  // True if the read reached the present end.
   bool at_end = false;
-  // Nothing will be written after next_offset: the job was terminal before the read and the read reached the end.
+  // True if nothing will be written after next_offset. The job had ended before the read, and the read reached the
+  // end.
   bool complete = false;
 };
 
@@ -77,34 +78,36 @@ inline constexpr EnumNames<Artifact, 3> kArtifactNames{{{{Artifact::kBestWeights
                                                          {Artifact::kLastWeights, "last-weights"},
                                                          {Artifact::kTestPredictions, "test-predictions"}}}};
 
-// The reason of an error that says that the device has a job or a rank already.
+// The reason of the error that is returned while the device has a job or a rank.
 inline constexpr std::string_view kDeviceBusyReason = "DEVICE_BUSY";
 
 // A request to JobManager::RunRank.
 struct RankRequest {
-  std::string job;  // as its leader names it
+  std::string job;  // the job's id at its leader
   spec::TrainOptions options;
-  std::string dataset_checksum;  // data::ContentChecksumOf the leader's dataset, as hex digits
+  std::string dataset_checksum;  // data::ContentChecksumOf the leader's dataset, in hex
   train::RankPlace place;
-  bool validate_only = false;  // tells whether the rank would be taken now, and takes nothing
+  bool validate_only = false;  // only checks whether the rank would be taken now
 };
 
-// Hears what a rank has done, and returns whether to go on.
+// Called with what a rank has done so far. Returns whether the rank is to go on.
 using OnRankProgress = std::function<bool(const train::RankProgress& progress)>;
 
 // A request to JobManager::Evaluate.
 struct EvaluationRequest {
   JobId job;
-  DatasetId dataset;                         // empty: the job's
-  std::optional<train::EvaluatedRows> rows;  // of the job's dataset kTest, else kAll
+  DatasetId dataset;  // empty: the dataset of the job
+  // Unset: kAll for a job that learns from walks, kTest for one that predicts links. For other jobs kTest on the job's
+  // own dataset, else kAll.
+  std::optional<train::EvaluatedRows> rows;
   spec::JobWeights weights = spec::JobWeights::kBest;
-  std::optional<int64_t> checkpoint_step;  // the weights of this checkpoint instead
-  std::vector<spec::Metric> metrics;       // empty: the job's
+  std::optional<int64_t> checkpoint_step;  // if set, the weights of this checkpoint
+  std::vector<spec::Metric> metrics;       // empty: the metrics of the job
   bool predictions = false;
-  bool allow_unknown_categories = false;  // train::EvaluateRequest
+  bool allow_unknown_categories = false;  // see train::EvaluateRequest
 };
 
-// The request with what it left open, and what came of it.
+// The result of an evaluation, with the values that were chosen for fields left open in the request.
 struct JobEvaluation {
   DatasetId dataset;
   train::EvaluatedRows rows = train::EvaluatedRows::kTest;

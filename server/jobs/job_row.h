@@ -1,5 +1,6 @@
-// A job as a row of the table of jobs: what is written into its columns, and read from them. Most columns are JSON.
-// Threads: each call has the statement for itself. All throw SQLite::Exception.
+// A job as a row of the table `jobs`: how its columns are written and read. Most columns are JSON.
+// Threads: the caller has the statement to itself during a call. All functions with a statement throw
+// SQLite::Exception.
 #pragma once
 
 #include <string>
@@ -13,16 +14,16 @@ class Statement;
 
 namespace permafrost::jobs {
 
-// The columns that ReadRow reads, from the table of jobs.
+// A SELECT of the columns that ReadRow reads. A WHERE clause may follow.
 extern const char kSelectJob[];
-// Without epochs. One that cannot be read is given as far as it can be (Job::unreadable).
+// Reads a job, without its epochs. A record that cannot be read is returned as far as it can be (Job::unreadable).
 Job ReadRow(SQLite::Statement& row);
 
-// The columns that change while a job lives, in this order.
+// The columns that change during a job's life, in the order of BindLiveColumns.
 inline constexpr char kLiveColumns[] =
     "state = ?, start_time = ?, end_time = ?, progress = ?, result = ?, error = ?, resumes = ?, history = ?, failure = "
     "?";
-// Binds them from `index` on; returns the index after them.
+// Binds the columns of kLiveColumns, starting at `index`. Returns the index after the last one.
 int BindLiveColumns(SQLite::Statement& statement, int index, const Job& job);
 
 inline constexpr char kInsertJob[] =
@@ -31,10 +32,12 @@ inline constexpr char kInsertJob[] =
     "resumes, history, failure) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 void BindInsert(SQLite::Statement& insert, const Job& job);
 
-// Columns of JSON. Every value round-trips exactly: doubles bit by bit (infinities and NaN as strings, which JSON
-// lacks), seeds as 64-bit unsigned integers, durations to the nanosecond. Reading accepts columns of older and newer
-// versions: a missing field keeps its default, an unknown one is skipped. Threads: pure functions. Errors of reading:
-// DataLoss naming what is wrong.
+// The columns of JSON. Every value round-trips exactly. Doubles keep every bit; infinities and NaN are strings,
+// because JSON has no numbers for them. Seeds are 64-bit unsigned integers, and durations are exact to the
+// nanosecond. Columns of older and newer versions can be read: a missing field keeps its default, and an unknown
+// field is skipped.
+// Threads: pure functions.
+// Errors of reading: DataLoss, naming what is wrong.
 struct SpecColumn {
   spec::JobSpec spec;
   std::string dataset_uid;

@@ -1,9 +1,11 @@
-// Jobs in SQLite (WAL, synchronous=FULL): what a method returned Ok for survives the death of the process.
-// Threads: all methods are safe anywhere; one connection under one lock. While another process writes to the file,
-// methods that write wait for as long as the thread's Patience allows, and at most five seconds without one. Then they
-// fail with nothing done: Unavailable, or Cancelled if nobody waits for it any more. Methods that only read go on.
-// Specs, progress, results, graph caches and commands are JSON columns, so that a new field needs no migration; the
-// schema version is checked, and an older one brought up to date.
+// Stores jobs in SQLite (WAL, synchronous=FULL). A change survives the death of the process once its method has
+// returned Ok.
+// Threads: all methods are safe anywhere; they share one connection under one lock. While another process writes to
+// the file, a method that writes waits as long as the thread's Patience allows, and five seconds at most. Then it
+// fails with nothing done: Unavailable, or Cancelled if nobody wants the change any more. Methods that only read do
+// not wait.
+// Specs, progress, results, graph caches and commands are JSON columns, so a new field needs no migration. Opening
+// checks the schema version, and migrates a file of an older one.
 #pragma once
 
 #include <cstddef>
@@ -26,104 +28,105 @@
 
 namespace permafrost::jobs {
 
-// A call that changed something, by the id that its client gave it; an empty id: none.
+// Identifies a call that changed something. An empty id stands for no call.
 struct RequestKey {
   std::string id;
-  std::string what;  // the call and all that it asked for, to tell another one of the same id
+  std::string what;  // the call and its arguments, to detect another call with the same id
 };
 
 // The record of one request.
 struct RequestRecord {
-  bool answered = true;  // else begun, and by what is known not done
-  std::string subject;   // what it was about
+  bool answered = true;  // false: begun, and not known to be done
+  std::string subject;   // what the request was about
 };
 
 // The record of a CreateJob that had a request_id.
 struct Creation {
   JobId job;
-  std::string asked;  // all that it asked for, hashed; empty: not known, as of versions before there was one
+  std::string asked;  // hash of all that the call asked for; empty if an older version made the record
 };
 
-// Most epochs that are read or copied under a lock, since a job may have a million.
+// The most epochs that are read or copied under a lock, since a job may have a million.
 inline constexpr size_t kMostEpochs = 1'000;
-// As `after_epoch`: no epochs.
+// A value for `after_epoch` that selects no epochs.
 inline constexpr int64_t kNoEpochs = std::numeric_limits<int64_t>::max();
 
-// Returns the job with all epochs after `after_epoch`. `get` gives the first kMostEpochs after the epoch that it is
-// given. Everything but the epochs is from the moment of the last piece.
+// Returns the job with all epochs after `after_epoch`. `get` must return the first kMostEpochs epochs after the epoch
+// that it is given. All other fields are as of the last call of `get`.
 absl::StatusOr<Job> GetInPieces(int64_t after_epoch,
                                 const std::function<absl::StatusOr<Job>(int64_t after_epoch)>& get);
 
 struct ListOptions {
   int64_t page_size = 50;                  // 1..1000
-  std::optional<int64_t> before_sequence;  // only older ones: where the last page ended
+  std::optional<int64_t> before_sequence;  // only jobs older than this one: where the last page ended
   std::vector<JobState> states;            // empty: all
 };
 
 class JobStore {
  public:
-  // Creates or opens `path`. FailedPrecondition for a schema version that is not known.
-  // `on_error` is told of each statement that cannot be executed from then on, under the store's lock.
+  // Creates or opens the file `path`. Calls `on_error` for each later statement that cannot be executed, under the
+  // store's lock. Errors: FailedPrecondition if the schema version is not known.
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(
       const std::filesystem::path& path, std::function<void()> on_error = [] {});
   virtual ~JobStore() = default;
 
-  // True while some call waits for another process that writes to the file.
+  // Returns true while a call waits for another process that writes to the file.
   virtual bool waits_for_lock() const { return false; }
 
-  // Sets job.sequence. AlreadyExists (reason JOB_ALREADY_EXISTS) for a taken id. The job's request_id is on record too,
-  // with `asked` (Creation).
+  // Inserts a job and sets job.sequence. Records the job's request_id too, with `asked` (Creation). Errors:
+  // AlreadyExists (reason JOB_ALREADY_EXISTS) if the id is taken.
   virtual absl::Status Insert(Job& job, const std::string& asked) = 0;
   absl::Status Insert(Job& job) { return Insert(job, ""); }
-  // All of it but spec, labels and epochs.
-  // `request`, here and below: on record in the same transaction.
+  // Updates all of a job except its spec, labels and epochs. `request`, here and below, is recorded in the same
+  // transaction.
   virtual absl::Status Update(const Job& job, const RequestKey& request) = 0;
   absl::Status Update(const Job& job) { return Update(job, {}); }
-  // Spec and labels.
+  // Updates a job's spec and labels.
   virtual absl::Status Describe(const Job& job, const RequestKey& request) = 0;
   absl::Status Describe(const Job& job) { return Describe(job, {}); }
-  // Stores all or none. Each is inserted or replaced.
+  // Inserts or replaces epochs: all of them or none.
   virtual absl::Status PutEpochs(const JobId& id, const std::deque<train::EpochMetrics>& epochs) = 0;
-  // With the first kMostEpochs of its epochs after `after_epoch`. NotFound, reason JOB_NOT_FOUND. A job whose record
-  // cannot be read is given as far as it can be (Job::unreadable), here and below.
+  // Returns the job with the first kMostEpochs of its epochs after `after_epoch`. Here and below, a record that
+  // cannot be read is returned as far as it can be (Job::unreadable). Errors: NotFound, reason JOB_NOT_FOUND.
   virtual absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const = 0;
   // Returns the job with all epochs, read piece by piece.
   absl::StatusOr<Job> Get(const JobId& id) const;
-  // Returns the job without epochs.
+  // Returns the job that was created with this request_id, without epochs.
   virtual absl::StatusOr<std::optional<Job>> FindByRequestId(const std::string& request_id) const = 0;
-  // Newest first, without epochs. `states` are those on record.
+  // Returns jobs without epochs, newest first. `states` selects by the states in the store.
   virtual absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const = 0;
-  // With its epochs, graph cache and commands. The request_id that it was created with stays on record.
+  // Deletes a job with its epochs, graph cache and commands. The request_id that it was created with stays on record.
   virtual absl::Status Delete(const JobId& id, const RequestKey& request) = 0;
   absl::Status Delete(const JobId& id) { return Delete(id, {}); }
-  // The largest sequence that a job was ever inserted with, also where it is deleted since; 0: none was.
+  // Returns the largest sequence that a job ever had, deleted jobs included; 0: there was no job.
   virtual absl::StatusOr<int64_t> LastSequence() const = 0;
-  // Returns the record of this request, if it is one of the kMaxRequests newest; nullopt: there is none, or the id is
-  // empty. AlreadyExists, reason REQUEST_ID_REUSED, if another call has its id.
+  // Returns the record of this request, if it is one of the kMaxRequests newest. Returns nullopt if there is none, or
+  // if the id is empty. Errors: AlreadyExists, reason REQUEST_ID_REUSED, if another call has its id.
   static constexpr int64_t kMaxRequests = 10'000;
   virtual absl::StatusOr<std::optional<RequestRecord>> FindRequest(const RequestKey& request) const = 0;
-  // The CreateJob of this id, though its job was deleted since. Errors: as FindRequest.
+  // Returns the record of the CreateJob with this id, even if its job was deleted since. Errors: same as FindRequest.
   virtual absl::StatusOr<std::optional<Creation>> FindCreation(const std::string& request_id) const = 0;
-  // True if it is on record as answered. Errors: as FindRequest.
+  // Returns true if the request is on record as answered. Errors: same as FindRequest.
   absl::StatusOr<bool> IsAnswered(const RequestKey& request) const;
-  // Inserts or replaces. For calls that change nothing else in this store.
+  // Inserts or replaces the record of a request. For calls that change nothing else in this store.
   virtual absl::Status PutRequest(const RequestKey& request, const RequestRecord& record) = 0;
   virtual absl::Status DropRequest(const std::string& request_id) = 0;
 
-  // Inserts or replaces. `entries`: nullptr leaves those stored before.
+  // Inserts or replaces the graph cache of a job. If `entries` is nullptr, the entries stored before stay.
   virtual absl::Status PutGraphCache(const JobId& id, const graphcache::Snapshot& snapshot,
                                      const std::vector<graphcache::EntryInfo>* entries) = 0;
-  // nullopt where none was put yet.
+  // Returns nullopt if no graph cache was put yet.
   virtual absl::StatusOr<std::optional<graphcache::Snapshot>> GetGraphCache(const JobId& id) const = 0;
   virtual absl::StatusOr<std::vector<graphcache::EntryInfo>> GetGraphCacheEntries(const JobId& id) const = 0;
-  // All or none: each is inserted, or replaces the one of its sequence; the snapshot as by PutGraphCache, if given.
+  // Inserts commands, or replaces those of equal sequence: all or none. If `snapshot` is given, puts it as
+  // PutGraphCache does.
   virtual absl::Status PutCacheCommands(const JobId& id, const std::vector<graphcache::Command>& commands,
                                         const graphcache::Snapshot* snapshot, const RequestKey& request) = 0;
   absl::Status PutCacheCommands(const JobId& id, const std::vector<graphcache::Command>& commands,
                                 const graphcache::Snapshot* snapshot) {
     return PutCacheCommands(id, commands, snapshot, {});
   }
-  // In order of their sequence; none for a job that does not exist.
+  // Returns the commands in order of their sequence. Returns none if the job does not exist.
   virtual absl::StatusOr<std::vector<graphcache::Command>> GetCacheCommands(const JobId& id) const = 0;
 };
 

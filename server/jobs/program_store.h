@@ -1,16 +1,17 @@
-// The programs under `state_dir/programs`: archives of torch.export that jobs train.
+// The programs under `state_dir/programs`: archives of torch.export that jobs train. The directory holds:
 //   NAME/program.pt2       the archive, as it was uploaded
-//   NAME/program.json      its checksum, and what is told of it
-//   .upload-N-NAME/        a program in the making
+//   NAME/program.json      its checksum and its description
+//   .upload-N-NAME/        a program that is being uploaded
 //   .deleted-N-NAME/       a deleted program whose bytes are being removed
-//   .quarantine/           what stood under one of these names and cannot be proven to be the store's own; nothing is
-//                          ever removed from it
-// Threads: all methods are safe anywhere, and wait for the disk unless they say otherwise. One ProgramUpload is used by
+//   .quarantine/           files that had one of these names but are not provably the store's own; nothing in it is
+//                          ever removed
+// Threads: all methods are safe anywhere, and wait for the disk unless they say otherwise. A ProgramUpload is used by
 // one thread at a time.
-// Invariant: NAME/ exists only whole, and never changes until it is deleted. Each step on disk is one rename, so that a
-// crash leaves a whole program or what the next start removes.
-// The checksum is compared with the bytes at upload, and again by CopyTo, which reads them all: so a job begins with
-// the archive that was uploaded, or not at all. A start and Get look at the record and the file's size only.
+// Invariant: NAME/ always holds a whole program, and never changes until it is deleted. Each step on disk is one
+// rename. After a crash there is a whole program, or a folder that the next start removes.
+// The archive's bytes are compared with the checksum at upload. CopyTo reads and compares them all again, so a job
+// begins with the archive that was uploaded, or does not begin. A start and Get look only at the record and at the
+// size of the file.
 #pragma once
 
 #include <cstdint>
@@ -35,54 +36,57 @@
 
 namespace permafrost::jobs {
 
-// A program as it is told of.
+// The record of a program.
 struct StoredProgram {
   ProgramId id;
   absl::Time create_time;
-  int64_t bytes = 0;  // of the archive
-  std::string xxh3;   // of the archive, 16 hex digits
-  // Tells it from all others that ever had its name. It stays with the program, in a backup too.
+  int64_t bytes = 0;  // size of the archive
+  std::string xxh3;   // XXH3 of the archive, 16 hex digits
+  // Tells the program from every other one that ever had its name. A backup keeps it.
   std::string etag;
   spec::ProgramDescription description;
 };
 
 struct ProgramStoreOptions {
   std::filesystem::path directory;  // state_dir/programs
-  // Reads and checks an archive whole: train::Runner::DescribeProgram, with its contract.
+  // Reads and checks a whole archive. The contract is that of train::Runner::DescribeProgram.
   std::function<absl::StatusOr<spec::ProgramDescription>(const std::filesystem::path&)> describe;
-  // Space kept free on the directory's disk. An upload, or a piece of one, that would leave less is refused.
+  // Space that is kept free on the disk of `directory`. An upload, or a piece of one, is refused if it would leave
+  // less.
   DiskReserve reserve;
-  // Most bytes of all archives together, those of uploads under way included. 0: uploads are refused.
+  // The most bytes that all archives may have together, uploads under way included. 0 refuses all uploads.
   uint64_t max_bytes = uint64_t{16} << 30;
-  // Receives one line for each path moved to .quarantine/, and for files that a deletion could not remove. Called on
-  // any thread; it must not call back.
+  // Receives one line for each path that is moved to .quarantine/, and for each deletion that could not remove its
+  // files. May be called on any thread, and must not call back into the store.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
 };
 
-// An upload declares this.
+// What an upload declares before it sends its bytes.
 struct ProgramArchive {
   int64_t bytes = 0;
   std::string xxh3;  // 16 lower-case hex digits
 };
 
-// Ok, or InvalidArgument with a violation for each bad field: "start.bytes", "start.xxh3".
+// Checks a declaration. Errors: InvalidArgument with a violation for each bad field ("start.bytes", "start.xxh3").
 absl::Status CheckProgramArchive(const ProgramArchive& archive);
 
 class ProgramStore;
 
-// An archive that comes piece by piece. Unless it is finished, nothing of it is left once this is destroyed. The store
-// outlives it.
+// An archive that arrives piece by piece. If it is destroyed before Finish succeeds, all its files are removed. The
+// store must outlive it.
 class ProgramUpload {
  public:
   ProgramUpload(const ProgramUpload&) = delete;
   ProgramUpload& operator=(const ProgramUpload&) = delete;
   ~ProgramUpload();
 
-  // Errors: InvalidArgument for more bytes than were declared; those of DiskReserve and SystemError.
+  // Adds the next piece. Errors: InvalidArgument for more bytes than were declared; those of DiskReserve and
+  // SystemError.
   absl::Status Append(std::string_view data);
-  // Call it when all bytes have come. Checks them and makes the program, which is on disk when Ok. If an equal one came
-  // under its name meanwhile, returns that. Errors: InvalidArgument for too few bytes; DataLoss where they are not what
-  // the checksum says; those of `describe`; AlreadyExists (reason PROGRAM_ALREADY_EXISTS); those of SystemError.
+  // Ends the upload: checks the bytes and makes the program, which is on disk when Ok. Call it when all bytes have
+  // come. If an equal program got the name meanwhile, returns that one. Errors: InvalidArgument for too few bytes;
+  // DataLoss if the bytes do not match the checksum; those of `describe`; AlreadyExists (reason
+  // PROGRAM_ALREADY_EXISTS); those of SystemError.
   absl::StatusOr<StoredProgram> Finish();
 
  private:
@@ -100,38 +104,41 @@ class ProgramUpload {
 
 class ProgramStore {
  public:
-  // Removes what interrupted uploads and deletions left, and moves files that have their names and are not proven
-  // theirs to .quarantine/. Errors: those of SystemError.
+  // Opens the store. Removes what interrupted uploads and deletions left. Moves files to .quarantine/ that have the
+  // name of a program or of a leftover but are not provably one. Errors: those of SystemError.
   static absl::StatusOr<std::unique_ptr<ProgramStore>> Open(ProgramStoreOptions options);
 
-  // Errors: NotFound, reason PROGRAM_NOT_FOUND, metadata `program`; DataLoss where its files were changed; those of
-  // SystemError.
+  // Returns a program. Errors: NotFound, reason PROGRAM_NOT_FOUND, metadata `program`; DataLoss if its files were
+  // changed; those of SystemError.
   absl::StatusOr<StoredProgram> Get(const ProgramId& id) const;
-  // Returns at most `most` programs after `after`, by id, without forms and tensors. Reads no file, but waits while
-  // another call publishes or deletes a program.
+  // Returns the first `most` programs after `after`, ordered by id, without forms and tensors. Reads no file, but
+  // waits while another call publishes or deletes a program.
   std::vector<StoredProgram> List(const ProgramId& after, size_t most) const;
-  // Durable when Ok. Copies that CopyTo made stay. Files that cannot be removed are reported to `warn`; the next start
-  // tries again. Errors: Aborted (reason ETAG_MISMATCH) if `etag` is not empty and not the program's; NotFound, as Get.
+  // Deletes a program; durable when Ok. Copies that CopyTo made stay. Files that cannot be removed are reported to
+  // `warn`, and the next start tries again. Errors: Aborted (reason ETAG_MISMATCH) if `etag` is not empty and differs
+  // from the program's; NotFound, as for Get.
   absl::Status Delete(const ProgramId& id, const std::string& etag);
 
-  // The program of this name if its archive is the declared one; NotFound (as Get) where there is none. Errors:
-  // AlreadyExists, reason PROGRAM_ALREADY_EXISTS, for another archive.
+  // Returns the program of this name if its archive is the declared one. Errors: NotFound, as for Get; AlreadyExists,
+  // reason PROGRAM_ALREADY_EXISTS, if the program has another archive.
   absl::StatusOr<StoredProgram> FindEqual(const ProgramId& id, const ProgramArchive& archive) const;
-  // Begins an upload, whose bytes count from now on. Errors: CheckProgramArchive's; AlreadyExists as FindEqual's;
-  // ResourceExhausted (reason PROGRAMS_TOO_LARGE, metadata `limit`); those of DiskReserve and SystemError.
+  // Begins an upload. All its declared bytes count against max_bytes from now on. Errors: those of
+  // CheckProgramArchive; AlreadyExists, as for FindEqual; ResourceExhausted (reason PROGRAMS_TOO_LARGE, metadata
+  // `limit`); those of DiskReserve and SystemError.
   absl::StatusOr<std::unique_ptr<ProgramUpload>> BeginUpload(const ProgramId& id, const ProgramArchive& archive);
 
-  // Makes the file `to`, in a folder that is there, with the archive's bytes: a hard link where the file system can,
-  // else a copy. Durable when Ok, and there is no such file otherwise. Replaces no file. Errors: NotFound, as Get;
-  // DataLoss where the bytes are not what their checksum says; those of SystemError and, for a copy, of DiskReserve.
+  // Makes the file `to` with the archive's bytes, in a folder that exists. Makes a hard link if the file system can,
+  // else a copy. The file is durable when Ok, and does not exist after an error. Replaces no file. Errors: NotFound,
+  // as for Get; DataLoss if the bytes do not match their checksum; those of SystemError and, for a copy, of
+  // DiskReserve.
   absl::Status CopyTo(const ProgramId& id, const std::filesystem::path& to) const;
-  // The archive's file; it may be deleted at any time. NotFound, as Get.
+  // Returns the path of the archive's file. The file may be deleted at any time. Errors: NotFound, as for Get.
   absl::StatusOr<std::filesystem::path> PathOf(const ProgramId& id) const;
 
-  // Totals of the programs and of the uploads under way. Waits for no disk.
+  // Totals of the programs and of the uploads under way. usage() does not wait for the disk.
   struct Usage {
     int64_t programs = 0;
-    uint64_t bytes = 0;            // of the programs' archives
+    uint64_t bytes = 0;            // sum of the sizes of the archives
     uint64_t uploading_bytes = 0;  // declared by uploads under way
   };
   Usage usage() const;
@@ -139,23 +146,23 @@ class ProgramStore {
  private:
   friend class ProgramUpload;
   explicit ProgramStore(ProgramStoreOptions options) : options_(std::move(options)) {}
-  // Takes up what an earlier process left under this name.
+  // Loads the program that an earlier process left under this name, or removes or quarantines what lies there.
   absl::Status TakeUp(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Quarantine(const std::filesystem::path& path, std::string_view why) const;
-  // Without forms and tensors, as in programs_.
+  // Returns the entry of programs_, without forms and tensors.
   absl::StatusOr<StoredProgram> Find(const ProgramId& id) const;
-  // A path that nothing has.
+  // Returns a path that does not exist yet.
   std::filesystem::path NewFolder(absl::string_view prefix, const ProgramId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<StoredProgram> Publish(const std::filesystem::path& folder, StoredProgram program);
   void EndUpload(const ProgramArchive& archive);
 
   const ProgramStoreOptions options_;
   mutable absl::Mutex mu_;
-  // Without forms and tensors, which are read where they are asked for.
+  // The programs without forms and tensors, which Get reads from disk.
   std::map<ProgramId, StoredProgram> programs_ ABSL_GUARDED_BY(mu_);
-  uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;            // of programs_
+  uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;            // sum over programs_
   uint64_t uploading_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // declared by uploads under way
-  int64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;       // of a folder's name
+  int64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;       // the last number used in a folder's name
 };
 
 }  // namespace permafrost::jobs

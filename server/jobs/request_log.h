@@ -1,7 +1,7 @@
-// Calls that change what lies outside of the jobs' records (datasets, uploads, tokens, the server itself), done once
-// for each `request_id`, also where the process dies before it has answered. A call that changes a job's records is put
-// on record with the change itself (JobStore). Threads: all methods are safe anywhere; each waits for the disk. Borrows
-// the store.
+// The log of calls that change something other than jobs: datasets, uploads, tokens, the server itself. It makes a
+// call with a `request_id` happen once, even if the process dies before it has answered. A call that changes a job is
+// recorded together with its change (JobStore) instead.
+// Threads: all methods are safe anywhere; each waits for the disk. Borrows the store.
 #pragma once
 
 #include <functional>
@@ -16,32 +16,35 @@
 
 namespace permafrost::jobs {
 
-// The record of a call at the time when it comes.
+// The record that a call finds when it comes.
 struct Earlier {
   enum class Seen {
-    kNever,     // do it
-    kBegun,     // a process began it and died: do what of it is not done yet
-    kAnswered,  // it was done: only answer
+    kNever,     // the call must do its work
+    kBegun,     // a process began the call and died: the call must do what is not done yet
+    kAnswered,  // the call was done: only answer it
   };
   Seen seen = Seen::kNever;
-  std::string subject;  // what it was about when it came first
+  std::string subject;  // the subject given when the call came first
 };
 
 class RequestLog {
  public:
   explicit RequestLog(JobStore& store) : store_(store) {}
 
-  // Runs `body`, which does the call or answers it, and returns its status. The id is on record as begun before, with
-  // `subject`, and as answered after it returned Ok; after an error it is forgotten, or stays begun where it was told
-  // kBegun. An empty id: `body` alone, which is told kNever. Errors besides `body`'s: InvalidArgument, a violation of
-  // "request_id"; AlreadyExists, reason REQUEST_ID_REUSED, of one used for another call; Unavailable, reason
-  // REQUEST_UNDER_WAY, while the same call is being done; the store's, and then nothing was done.
+  // Runs `body`, which does the call or only answers it, and returns its status. Before `body` runs, the id is on
+  // record as begun, with `subject`. If `body` returns Ok, the id is recorded as answered. After an error the id is
+  // forgotten if `body` was told kNever, and stays begun if it was told kBegun. With an empty id nothing is recorded,
+  // and `body` is told kNever.
+  // Errors: those of `body`; InvalidArgument with a violation of "request_id"; AlreadyExists, reason
+  // REQUEST_ID_REUSED, if another call used the id; Unavailable, reason REQUEST_UNDER_WAY, while the same call is
+  // being done; the store's, and then nothing was done.
   absl::Status Once(const RequestKey& key, const std::string& subject,
                     const std::function<absl::Status(const Earlier& earlier)>& body);
 
-  // For a call that may be interrupted and goes on where it was: whether it was answered. Errors: as Once's.
+  // Returns whether a call was answered. For calls that can be interrupted and then continue. Errors: same as Once,
+  // without those of `body`.
   absl::StatusOr<bool> IsAnswered(const RequestKey& key) const;
-  // It was done. One that cannot be written is logged: the call would be done again.
+  // Records that a call was answered. A failure is only logged: the call would then be done again.
   void Remember(const RequestKey& key);
 
  private:

@@ -1,4 +1,4 @@
-// Deletes jobs that have ended and that the operator does not want kept (--keep-finished-jobs).
+// Deletes ended jobs that the operator does not want to keep (--keep-finished-jobs).
 // Threads: one thread. Borrows everything.
 #pragma once
 
@@ -15,19 +15,20 @@
 
 namespace permafrost::jobs {
 
-// Returns the jobs of `ended` that `keep` does not keep, the oldest end first. One whose record cannot be read stays:
-// its files are all that is left of it.
+// Returns the jobs of `ended` that `keep` does not keep, the earliest end first. A job whose record cannot be read is
+// never returned, because its files are all that is left of it.
 std::vector<Job> ChooseExpired(std::vector<Job> ended, const KeepFinished& keep, absl::Time now);
 
 class Retention {
  public:
-  // `may_expire`: as JobManagerOptions::may_expire.
+  // `may_expire` is the same as JobManagerOptions::may_expire.
   Retention(JobBook& book, Admission& admission, telemetry::JobMetrics& metrics, const KeepFinished& keep,
             std::function<bool()> may_expire)
       : book_(book), admission_(admission), metrics_(metrics), keep_(keep), may_expire_(std::move(may_expire)) {}
 
-  // Looks once a job has ended since, and each minute, unless the clock is in doubt. Deletions are logged and counted;
-  // what cannot be deleted now is tried again with the next look.
+  // Deletes expired jobs. Looks for them if a job has ended since the last look, or a minute has passed. Does nothing
+  // while the clock is in doubt. Deletions are logged and counted. The next look tries again what cannot be deleted
+  // now.
   void Apply();
 
  private:

@@ -1,5 +1,5 @@
-// Carries news and requests of a running job between the device thread and everyone else: what the thread does, the
-// commands to the job's graph cache, and the run's progress.
+// Carries news and requests of a running job between the device thread and everyone else. It has three parts: what
+// the device thread does, the commands to the job's graph cache, and the run's progress.
 #pragma once
 
 #include <atomic>
@@ -55,19 +55,19 @@ inline constexpr EnumNames<DevicePhase, 10> kDevicePhaseNames{{{{DevicePhase::kI
                                                                 {DevicePhase::kCheckpoint, "writing a checkpoint"},
                                                                 {DevicePhase::kEnding, "storing the run's end"}}}};
 
-// A snapshot.
+// A snapshot of what the device thread does.
 struct DeviceActivity {
   DevicePhase phase = DevicePhase::kIdle;
-  JobId job;           // empty: none is on the device
-  int64_t step = 0;    // of the job, done
-  uint64_t moves = 0;  // rises with every sign of progress
+  JobId job;           // empty: no job is on the device
+  int64_t step = 0;    // steps of the job that are done
+  uint64_t moves = 0;  // rises with each sign of progress
 };
 
-// Tells what the device thread does just now, so that a watchdog sees whether it gets on.
+// Shows what the device thread does just now, so that a watchdog sees whether it makes progress.
 // Threads: all methods are safe anywhere. The lock is held for a copy only.
 class DeviceActivityBoard {
  public:
-  // The thread does something else now, or the same for another job: a sign of progress.
+  // Sets a new phase, and the job that it is for. Counts as a sign of progress.
   void Enter(DevicePhase phase, JobId job = {}) {
     Move();
     absl::MutexLock lock(&mu_);
@@ -75,14 +75,14 @@ class DeviceActivityBoard {
     if (job_ != job) step_ = 0;
     job_ = std::move(job);
   }
-  // Does what Enter does, for the same job. It is cheap enough for each step.
+  // Sets a new phase and step for the same job. Cheap enough to call at each step.
   void Enter(DevicePhase phase, int64_t step) {
     Move();
     absl::MutexLock lock(&mu_);
     phase_ = phase;
     step_ = step;
   }
-  // It got on with what it does.
+  // Counts a sign of progress in the current phase.
   void Move() { moves_.fetch_add(1, std::memory_order_relaxed); }
 
   DeviceActivity Read() const {
@@ -98,39 +98,41 @@ class DeviceActivityBoard {
   int64_t step_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// The graph cache commands of a job that has not ended, as the store has them, and who waits for their effect.
+// The graph cache commands of a job that has not ended, as they are in the store, and the callers that wait for their
+// effect.
 // Threads: all methods are safe anywhere; the lock is held for copies only.
-// Invariant: sequences rise, and so do steps; a command without a step has none with a step after it.
+// Invariant: sequences rise, and so do steps. All commands without a step come after all commands with one.
 class CommandLog {
  public:
-  // Told what became of a command: JobManager::CommandGraphCache.
+  // Called with the outcome of a command; see JobManager::CommandGraphCache.
   using Done = std::function<void(absl::StatusOr<graphcache::Snapshot>)>;
 
-  // `spec`: the options that the job began with.
+  // `spec` holds the options that the job began with.
   CommandLog(const spec::PolicyOptions& spec, std::vector<graphcache::Command> commands);
 
-  // A new command is checked against this state and put after it. All fields are of one moment.
+  // The state that a new command is checked against and added to. All fields are from one moment.
   struct State {
-    spec::PolicyOptions options;  // once all commands have taken effect
-    int64_t newest = 0;           // its sequence; 0: there are none
-    int64_t last_step = 0;        // the newest that a command has; 0: none has
+    spec::PolicyOptions options;  // the options once all commands have taken effect
+    int64_t newest = 0;           // sequence of the newest command; 0: none
+    int64_t last_step = 0;        // the last step that a command has; 0: none has a step
   };
   State state() const;
   // Returns the commands without a step, in order.
   std::vector<graphcache::Command> Unstamped() const;
-  // Sequence of the newest command; 0: there is none. One atomic load: it is asked at every training step.
+  // Returns the sequence of the newest command; 0: there is none. It is one atomic load, because it is called at
+  // every training step.
   int64_t newest() const { return newest_.load(std::memory_order_acquire); }
-  // Called in the order of their sequences. TakeWaiting returns `done` (nullptr: nobody waits). False after Close,
-  // which drops `done`.
+  // Adds a command. Call it in the order of the sequences. TakeWaiting returns `done` later; nullptr: nobody waits.
+  // Returns false and drops `done` after Close.
   bool Append(const graphcache::Command& command, Done done);
   // Returns the commands after `after_sequence` that take effect at `step`: first those with that step or an earlier
   // one, then those without one.
   std::vector<graphcache::Command> Due(int64_t after_sequence, int64_t step) const;
-  // Gives commands of the log their step.
+  // Sets the steps of commands that are in the log already.
   void Stamp(const std::vector<graphcache::Command>& stamped);
-  // Returns the callers that wait for commands up to `sequence`, in order; each once.
+  // Returns the callbacks that wait for commands up to `sequence`, in order. Each is returned once.
   std::vector<Done> TakeWaiting(int64_t sequence);
-  // The run is over, or the next one begins: whoever still waits.
+  // Close ends a run, and returns the callbacks that still wait. Open begins the next run.
   std::vector<Done> Close();
   void Open();
 
@@ -143,7 +145,7 @@ class CommandLog {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// The running job as others see it.
+// The running job as other threads see it.
 // Threads: all methods are safe anywhere.
 class LiveRun {
  public:
@@ -153,8 +155,8 @@ class LiveRun {
     Entries entries = std::make_shared<const std::vector<graphcache::EntryInfo>>();
   };
 
-  // `cache`: as it was last, where the job ran before. `trouble`, `device_time`: of the job so far. `now`: what its
-  // deadline is measured by.
+  // `cache` is the graph cache as it was at the end of the last run. `trouble` and `device_time` are those of the job
+  // so far. `now` is the clock that the deadline is measured by.
   LiveRun(
       Cache cache, std::shared_ptr<CommandLog> commands, Trouble trouble, absl::Duration device_time,
       const spec::JobLimits& limits, std::function<absl::Time()> now = [] { return absl::Now(); })
@@ -168,10 +170,10 @@ class LiveRun {
   void RequestCancel() { cancel_.store(true, std::memory_order_release); }
   bool cancel_requested() const { return cancel_.load(std::memory_order_acquire); }
   void RequestPause() { pause_.store(true, std::memory_order_release); }
-  // The run may have seen the request already.
+  // Withdraws the request to pause. The run may have seen it already.
   void WithdrawPause() { pause_.store(false, std::memory_order_release); }
   bool pause_requested() const { return pause_.load(std::memory_order_acquire); }
-  // The job of higher priority that waits for the device; empty: none. The run may have seen the one before already.
+  // Sets the job of higher priority that waits for the device; empty: none. The run may have seen the job set before.
   void SetPreempted(const JobId& by) {
     absl::MutexLock lock(&mu_);
     preempted_by_ = by;
@@ -182,7 +184,7 @@ class LiveRun {
     absl::MutexLock lock(&mu_);
     return preempted_by_;
   }
-  // The run was told to stop, for whatever reason: what it was told stays so, though the reason may be withdrawn.
+  // Notes that the run was told to stop, for any reason. It stays told, even if the reason is withdrawn.
   void SetStopSeen() { stop_seen_.store(true, std::memory_order_release); }
   bool stop_seen() const { return stop_seen_.load(std::memory_order_acquire); }
 
@@ -192,13 +194,13 @@ class LiveRun {
   }
   Limit passed_limit() const {
     absl::MutexLock lock(&mu_);
-    // Most jobs have no limits: then no clock is read.
+    // Most jobs have no limits, so no clock is read for them.
     if (limits_ == spec::JobLimits()) return Limit::kNone;
-    // Reading the clock may be a call of the system, so jobs without a deadline do not do it either.
+    // Reading the clock may be a system call, so jobs without a deadline skip it too.
     return PassedLimit(limits_, device_time(),
                        limits_.deadline == absl::InfiniteFuture() ? absl::InfinitePast() : now_());
   }
-  // Time on the device of all runs of the job, this one included.
+  // Returns the time on the device of all runs of the job, this one included.
   absl::Duration device_time() const { return time_before_ + watch_.Elapsed(); }
 
   void SetProgress(const train::Progress& progress) {
@@ -210,7 +212,7 @@ class LiveRun {
     return progress_;
   }
 
-  // The error with which the newest try to write a checkpoint, or to store the run's end, came out; Ok: it was written.
+  // Sets the result of the newest try to write a checkpoint or to store the run's end. Ok clears the error.
   void SetTrouble(const absl::Status& error) {
     absl::MutexLock lock(&mu_);
     trouble_ = error.ok() ? Trouble() : Trouble{OneLine(error.message()), trouble_.runs};
@@ -220,11 +222,11 @@ class LiveRun {
     return trouble_;
   }
 
-  // `entries`: nullptr leaves those reported before.
+  // `entries` may be nullptr: the entries reported before stay.
   void SetCache(const graphcache::Snapshot& snapshot, Entries entries) {
     absl::MutexLock lock(&mu_);
     cache_.snapshot = snapshot;
-    // The old ones are freed after the lock.
+    // The old entries are freed after the lock is released.
     if (entries != nullptr) cache_.entries.swap(entries);
   }
   Cache cache() const {
@@ -239,7 +241,7 @@ class LiveRun {
   const absl::Duration time_before_;
   const Stopwatch watch_;
   const std::function<absl::Time()> now_;
-  mutable absl::Mutex mu_;  // held for a copy only: a training step never waits for the store
+  mutable absl::Mutex mu_;  // held for a copy only, so a training step never waits for the store
   train::Progress progress_ ABSL_GUARDED_BY(mu_);
   Cache cache_ ABSL_GUARDED_BY(mu_);
   Trouble trouble_ ABSL_GUARDED_BY(mu_);
@@ -247,24 +249,24 @@ class LiveRun {
   JobId preempted_by_ ABSL_GUARDED_BY(mu_);
 };
 
-// The calls that a run's news go to.
+// The callbacks that receive a run's news.
 struct RunHooks {
-  std::function<void()> notify;  // tells watchers; each step
-  // Stores LiveRun's progress, its cache, and the epochs recorded since, when it can and on another thread.
+  std::function<void()> notify;  // tells watchers; called at each step
+  // Stores LiveRun's progress, its cache, and the epochs recorded since, as soon as possible on another thread.
   std::function<void()> store_soon;
-  // The same at once.
+  // Does the same at once, on the calling thread.
   std::function<absl::Status()> store_progress;
-  // Ok: the epochs recorded so far are in the store.
+  // Stores the epochs recorded so far. Ok means that they are on disk.
   std::function<absl::Status()> store_epochs;
-  std::function<void(const train::EpochMetrics&)> record_epoch;  // publishes it
-  // Replaces those of equal sequence; on disk when it returns Ok.
+  std::function<void(const train::EpochMetrics&)> record_epoch;  // publishes an epoch
+  // Stores commands, replacing those of equal sequence. They are on disk when it returns Ok.
   std::function<absl::Status(const std::vector<graphcache::Command>&)> store_commands;
-  std::function<void(int64_t)> mark_step;  // cheap; each step
-  // The job has come to this state, WARMING_UP or RUNNING; false: that could not be stored.
+  std::function<void(int64_t)> mark_step;  // cheap; called at each step
+  // Moves the job to WARMING_UP or RUNNING. Returns false if that could not be stored.
   std::function<bool(JobState)> advance;
-  // Since a moment before the run, by a clock that nobody sets.
+  // Returns the time since a moment before the run, by a monotonic clock.
   std::function<absl::Duration()> now;
-  // Told of every sign of progress, if given.
+  // Receives every sign of progress; may be nullptr.
   DeviceActivityBoard* activity = nullptr;
 };
 
@@ -273,9 +275,10 @@ struct RunMetrics {
   telemetry::GraphCacheMetrics& graph_cache;
 };
 
-// Progress, epochs and the graph cache are in memory at once, and in the store at most once a second and at each
-// checkpoint. No step waits for the store where another process has locked it: what cannot be stored then is stored
-// later, a command waits, and a checkpoint is put off. Only the last checkpoint of a run waits.
+// The RunContext of a job's run. It publishes progress, epochs and the graph cache in memory at once. It stores them
+// at most once a second, and at each checkpoint. No step waits for the store while another process has locked it.
+// What cannot be stored then is stored later, a command waits, and a checkpoint is put off. Only the last checkpoint
+// of a run waits for the lock.
 // Threads: the device thread only. Borrows everything.
 class JobRunContext : public train::RunContext {
  public:
@@ -293,7 +296,7 @@ class JobRunContext : public train::RunContext {
   void Log(train::LogLevel level, std::string_view line) override;
 
  private:
-  // If the last time was a second ago.
+  // Calls store_soon if the last call was a second ago or longer.
   void StoreNowAndThen();
   void Move() const;
   void Enter(DevicePhase phase) const;
@@ -307,27 +310,27 @@ class JobRunContext : public train::RunContext {
   const RunHooks hooks_;
   RunCounters counters_;
   CacheCounters cache_counters_;
-  int64_t step_ = 0;  // of the newest progress
+  int64_t step_ = 0;  // step of the newest progress
   absl::Duration last_store_;
-  JobState state_ = JobState::kPreparing;  // the newest that was stored of this run
-  // No state is stored before this time, because the store failed just now.
+  JobState state_ = JobState::kPreparing;  // the newest state of this run that was stored
+  // After a failure of the store, no state is stored before this time.
   absl::Duration next_advance_ = -absl::InfiniteDuration();
-  // No commands are stamped before this time, because the store failed just now.
+  // After a failure of the store, no command gets its step before this time.
   absl::Duration next_stamp_ = -absl::InfiniteDuration();
 };
 
-// Stores what a run tells, on a thread of its own, so that no step waits for the disk.
+// Stores what a run reports on a thread of its own, so that no step waits for the disk.
 // Threads: made and destroyed by the device thread; StoreSoon is safe anywhere.
 class RunWriter {
  public:
-  // `store` is called on the new thread, with no patience for a lock of another process; where it fails it is called
-  // again a second later. `what` names the run in the log, which hears of the first of several errors in a row.
-  // Errors: Unavailable where the system has no thread to give.
+  // Starts the thread. It calls `store` with a Patience of zero, so `store` never waits for another process's lock.
+  // If `store` fails, it is called again a second later. `what` names the run in the log, which gets only the first
+  // of several errors in a row. Errors: Unavailable if the system cannot start a thread.
   static absl::StatusOr<std::unique_ptr<RunWriter>> Start(std::string what, std::function<absl::Status()> store);
-  // Waits for the store that is under way. Requests since then are dropped.
+  // Waits for the call of `store` that is under way. Later requests are dropped.
   ~RunWriter();
 
-  // Never waits.
+  // Asks the thread to call `store`. Never waits.
   void StoreSoon() { wake_.Set(); }
 
  private:

@@ -1,5 +1,6 @@
-// Turns the totals of a run, counted since the job's first step, into increments for the process's counters. Threads:
-// one thread. Invariant: no increment is negative, and none counts work of an earlier run of the job.
+// Turns the totals of a run, which count from the job's first step, into increments of the process's counters.
+// Threads: one thread.
+// Invariant: no increment is negative, and none counts work of an earlier run of the job.
 #pragma once
 
 #include <array>
@@ -13,42 +14,44 @@
 
 namespace permafrost::jobs {
 
-// Counts from a run's progress.
+// Makes increments from a run's progress.
 class RunCounters {
  public:
   struct Increment {
     telemetry::StepCounts counts;
     telemetry::LookAheadCounts look_ahead;
     telemetry::FeatureCounts features;
-    std::optional<telemetry::StepSeconds> step;  // when a step was done
+    std::optional<telemetry::StepSeconds> step;  // set if a step was done
   };
 
-  // `resumed`: the job ran before, so its first progress may hold steps of that run. Their graphs and nodes are not
-  // known here, so of a resumed run's first progress only the step itself is counted.
+  // `resumed` means that the job ran before, so the first progress may include steps of earlier runs. How many graphs
+  // and nodes those steps had is not known here. So from the first progress of a resumed run only the step itself is
+  // counted.
   explicit RunCounters(bool resumed) : resumed_(resumed) {}
 
   Increment Advance(const train::Progress& progress);
   static std::optional<telemetry::LookAheadState> StateOf(const std::optional<train::LookAhead>& look_ahead);
-  // nullopt: the run has no cache of features.
+  // Returns nullopt if the run has no feature cache.
   static std::optional<telemetry::FeatureState> FeaturesOf(const std::optional<train::LookAhead>& look_ahead);
 
  private:
   const bool resumed_;
   bool first_ = true;
   train::Progress last_;
-  int64_t most_skipped_ = 0;  // a run that went back skips the same batches again
+  int64_t most_skipped_ = 0;  // a run that was rewound skips the same batches again
 };
 
-// The counters on /metrics of a mode's statistics, from the rows of graphcache::ModeStats.
+// Returns the counters that /metrics shows for each mode, from the rows of graphcache::ModeStats.
 std::vector<telemetry::CounterRow> CacheCounterRows();
 
-// Counts from a run's graph cache statistics.
+// Makes increments from a run's graph cache statistics.
 class CacheCounters {
  public:
-  // `resumed`: the job ran before, so its first snapshot may hold that run's steps, and counting begins from it.
+  // `resumed` means that the job ran before, so the first snapshot may include that run's steps. Counting then begins
+  // from the first snapshot.
   explicit CacheCounters(bool resumed) : resumed_(resumed) {}
 
-  // By mode; counters in the order of CacheCounterRows.
+  // Returns the increments by mode, with counters in the order of CacheCounterRows.
   std::array<telemetry::GraphCacheCounts, 2> Advance(const graphcache::Snapshot& snapshot);
 
  private:

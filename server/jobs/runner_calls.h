@@ -1,4 +1,4 @@
-// Work of the runner that calls ask for, beside the jobs: plans of graph caches, evaluations of weights, and ranks of
+// Work of the runner that RPCs ask for, apart from jobs: plans of graph caches, evaluations of weights, and ranks of
 // jobs that other servers lead.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace permafrost::jobs {
 
-// Plans of graph caches for jobs that do not exist yet.
+// Plans the graph caches of jobs that do not exist yet.
 // Threads: safe anywhere; a call waits for its plan. Borrows everything.
 class Planner {
  public:
@@ -27,21 +27,23 @@ class Planner {
           train::Runner& runner)
       : book_(book), admission_(admission), device_(device), catalog_(catalog), runner_(runner) {}
 
-  // As JobManager::PlanGraphCache.
+  // See JobManager::PlanGraphCache.
   absl::StatusOr<graphcache::CachePlan> Plan(const spec::JobSpec& spec, bool measure,
                                              const std::function<bool()>& wanted);
-  // As JobManager::TakeGraphCacheCensus.
+  // See JobManager::TakeGraphCacheCensus.
   absl::StatusOr<graphcache::Census> TakeCensus(const spec::JobSpec& spec, graphcache::TorchRelease release,
                                                 const std::function<bool()>& wanted);
 
  private:
-  // Opens the dataset of a spec that could become a job, and sets `options` to the spec's, as the runner takes them.
+  // Opens the dataset of a spec, after checking that a job could be made of the spec. Sets `options` to the spec's
+  // options in the form that the runner takes.
   absl::StatusOr<data::OpenedDataset> Open(const spec::JobSpec& spec, spec::TrainOptions& options);
-  // False once the book drains or the caller has gone. `on_device`: asked by the device thread, which gets on then.
+  // Returns false once the book drains or the caller has gone. With `on_device`, the device thread is asking, and the
+  // call counts as a sign of its progress.
   bool KeepGoing(bool on_device, const std::function<bool()>& wanted);
-  // The error of work that KeepGoing stopped.
+  // Returns the error for work that KeepGoing stopped.
   absl::Status StoppedError() const;
-  // Cancelled once KeepGoing says no.
+  // Makes a plan. Errors: Cancelled once KeepGoing returns false.
   absl::StatusOr<graphcache::CachePlan> TryPlan(const spec::JobSpec& spec, bool measure,
                                                 const std::function<bool()>& wanted);
 
@@ -52,14 +54,14 @@ class Planner {
   train::Runner& runner_;
 };
 
-// Passes of a job's weights over rows of a dataset, its own or another, beside what the device does.
+// Evaluates a job's weights on rows of its dataset or of another one.
 // Threads: safe anywhere; a call waits for its pass. Borrows everything.
 class JobEvaluator {
  public:
   JobEvaluator(JobBook& book, DeviceThread& device, data::Catalog& catalog, train::Runner& runner)
       : book_(book), device_(device), catalog_(catalog), runner_(runner) {}
 
-  // As JobManager::Evaluate.
+  // See JobManager::Evaluate.
   absl::StatusOr<JobEvaluation> Evaluate(const EvaluationRequest& request,
                                          const std::function<bool(int64_t done, int64_t total)>& on_progress);
 
@@ -79,11 +81,12 @@ class RankHost {
   RankHost(JobBook& book, DeviceThread& device, data::Catalog& catalog, train::Runner& runner)
       : book_(book), device_(device), catalog_(catalog), runner_(runner) {}
 
-  // As JobManager::RunRank.
+  // See JobManager::RunRank.
   absl::Status Run(const RankRequest& request, const OnRankProgress& on_progress);
 
  private:
-  // Returns the dataset that the rank trains on. Errors: those of a rank that this server cannot take even when idle.
+  // Returns the dataset that the rank trains on. Errors: those of a rank that this server could not take even if it
+  // were idle.
   absl::StatusOr<data::OpenedDataset> Check(const RankRequest& request) const;
 
   JobBook& book_;
