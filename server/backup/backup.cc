@@ -30,10 +30,10 @@ namespace fs = std::filesystem;
 
 constexpr char kDatabaseFile[] = "permafrost.db";
 constexpr char kLogFile[] = "log", kOlderLog[] = "log.";
-// Tries of what may be removed while it is copied.
+// How often to try to copy something that may be removed while it is copied.
 constexpr int kTries = 20;
 
-// The log of a job and what was written before it (telemetry/log.h), in order of their names.
+// Returns the names of a job's log and of its older parts (telemetry/log.h), sorted.
 absl::StatusOr<std::vector<std::string>> LogNames(const fs::path& job) {
   PF_ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> names, ListDirectory(job));
   std::vector<std::string> logs = std::move(names).value_or(std::vector<std::string>());
@@ -75,7 +75,7 @@ bool IsRealDirectory(const fs::path& path) {
   return fs::is_directory(fs::symlink_status(path, error));
 }
 
-// The mark that says that it is of a backup goes last.
+// Removes a folder in the making. The mark, which says that the folder is part of a backup, is removed last.
 absl::Status RemoveMaking(const fs::path& making) {
   PF_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> names, ListDirectory(making));
   for (const std::string& name : names.value_or(std::vector<std::string>())) {
@@ -84,8 +84,8 @@ absl::Status RemoveMaking(const fs::path& making) {
   return RemoveAll(making);
 }
 
-// ROOT/NAME of what a request calls `directory`. Errors: FailedPrecondition without a root (reason NO_BACKUP_ROOT);
-// InvalidArgument with a violation of "directory".
+// Returns ROOT/NAME for the `directory` of a request. Errors: FailedPrecondition without a root (reason
+// NO_BACKUP_ROOT); InvalidArgument with a violation of "directory".
 absl::StatusOr<fs::path> TargetOf(const fs::path& root, const std::string& directory) {
   if (root.empty()) {
     return WithReason(absl::FailedPreconditionError("the server was started without --backup-root DIR, which names the "
@@ -102,7 +102,7 @@ absl::StatusOr<fs::path> TargetOf(const fs::path& root, const std::string& direc
   return violations.ToStatus();
 }
 
-// Ok: nothing is there, or an empty directory, no link to one. Errors: AlreadyExists.
+// Checks that the target does not exist, or is an empty directory (not a link to one). Errors: AlreadyExists.
 absl::Status CheckFree(const fs::path& target) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(target, error);
@@ -116,8 +116,8 @@ absl::Status CheckFree(const fs::path& target) {
   return absl::AlreadyExistsError(absl::StrCat(target.string(), " is there already, and not an empty directory"));
 }
 
-// Held while a backup is made, so that two daemons of one root do not make two at once. FailedPrecondition (reason
-// BACKUP_UNDER_WAY) where another process, or another call of this one, makes one.
+// Locks the root while a backup is made, so that two daemons with one root do not make backups at the same time.
+// Errors: FailedPrecondition (reason BACKUP_UNDER_WAY) if another process, or another call of this one, makes one.
 absl::StatusOr<FileLock> LockRoot(const fs::path& root) {
   absl::StatusOr<FileLock> lock = FileLock::Acquire(root / kRootLock);
   if (!absl::IsFailedPrecondition(lock.status())) return lock;
@@ -125,7 +125,8 @@ absl::StatusOr<FileLock> LockRoot(const fs::path& root) {
                     "BACKUP_UNDER_WAY");
 }
 
-// Under the lock: removes the parts of backups whose daemon died. A leftover that cannot be removed is logged.
+// Removes unfinished backups whose daemon died. The caller holds the root's lock. A leftover that cannot be removed
+// is logged.
 void RemoveLeftovers(const fs::path& root) {
   const auto names = ListDirectory(root);
   if (!names.ok()) return telemetry::Log(telemetry::Severity::kWarning, StdView(names.status().message()));
@@ -148,14 +149,14 @@ void RemoveLeftovers(const fs::path& root) {
   }
 }
 
-// An empty directory at `target` makes room for the backup; whatever else is there stays and is in its way.
+// Renames the finished backup to `target`, after removing an empty directory there. Fails if something else is there.
 absl::Status PublishMaking(const fs::path& making, const fs::path& target) {
-  // This fails if it is anything but an empty directory, which is then in the way.
+  // rmdir removes only an empty directory. Anything else stays, and makes the rename fail.
   rmdir(target.c_str());
   return PublishDirectory(making, target);
 }
 
-// One backup in the making.
+// Makes one backup.
 class Maker {
  public:
   Maker(const Request& request, fs::path target, fs::path temporary, const OnProgress& on_progress)
@@ -178,14 +179,14 @@ class Maker {
   absl::Status CopyJob(const JobRow& row);
   absl::Status CopyLogs(const JobId& id);
   absl::Status CopyIfThere(const std::string& path, bool folder);
-  // Datasets that unfinished jobs use and that are not in the backup as these know them, by name.
+  // Returns the names of datasets that unfinished jobs use, but which the backup lacks or holds under another uid.
   absl::StatusOr<std::set<std::string>> FindWanted(const std::vector<JobRow>& rows);
 
   const Request& request_;
   const fs::path target_, temporary_;
   Copier copier_;
   DatasetCopies datasets_;
-  std::map<JobId, CheckpointCopy> checkpoints_;  // what came of those of each job that was copied
+  std::map<JobId, CheckpointCopy> checkpoints_;  // the outcome for the checkpoints of each copied job
 };
 
 int64_t Maker::Expected(const Request& request) {
@@ -213,13 +214,14 @@ absl::Status Maker::CopyIfThere(const std::string& path, bool folder) {
     if (!absl::IsNotFound(copied)) return copied;
     std::error_code error;
     if (!fs::exists(request_.state_dir / path, error)) return copier_.Drop(path);
-    // A file of the folder was replaced or removed meanwhile.
+    // A file of the folder was replaced or removed meanwhile, so the folder is copied again.
     PF_RETURN_IF_ERROR(copier_.Drop(path));
   }
   return copied;
 }
 
-// A log that grew too long is renamed while it is copied, and the one before it removed: then all of it again.
+// A log that grows too long may be renamed, and the part before it removed, while they are copied. Then all parts are
+// copied again.
 absl::Status Maker::CopyLogs(const JobId& id) {
   const std::string folder = absl::StrCat("jobs/", id.value());
   for (int i = 0; i < kTries; ++i) {
@@ -258,7 +260,7 @@ absl::Status Maker::CopyOneDatabase() {
   return CopyDatabase(DatabasePath(), temporary_ / kDatabaseFile);
 }
 
-// The database, and before it the jobs that have not ended by it.
+// Copies the database, and before it the jobs that have not ended according to it.
 absl::Status Maker::CopyUnfinished(std::vector<JobRow>& rows) {
   std::set<JobId> copied;
   bool all_copied = false;
@@ -270,8 +272,8 @@ absl::Status Maker::CopyUnfinished(std::vector<JobRow>& rows) {
     }
     PF_RETURN_IF_ERROR(CopyOneDatabase());
     PF_ASSIGN_OR_RETURN(rows, ReadJobRows(temporary_ / kDatabaseFile));
-    // One that was created or queued again meanwhile, or that has written its first checkpoint: its files must be older
-    // than the database, so both again.
+    // A job that was created or queued again meanwhile, or that has written its first checkpoint, is copied in
+    // another round. Its files must be older than the database, so the database is then copied again too.
     for (const JobRow& row : rows) {
       if (row.had_checkpoint && copied.contains(row.id) && checkpoints_[row.id] == CheckpointCopy::kNone) {
         copied.erase(row.id);
@@ -283,8 +285,8 @@ absl::Status Maker::CopyUnfinished(std::vector<JobRow>& rows) {
     return absl::UnavailableError(
         "jobs were created or queued again faster than they could be copied: try again when fewer are");
   }
-  // Deleted before the database was copied: files of no job on record would be set aside by the daemon that goes on
-  // from it.
+  // These jobs were deleted before the database was copied. The daemon that goes on from the backup would quarantine
+  // their files.
   for (const JobRow& row : rows) copied.erase(row.id);
   for (const JobId& id : copied) PF_RETURN_IF_ERROR(copier_.Drop(absl::StrCat("jobs/", id.value())));
   return absl::OkStatus();
@@ -297,7 +299,8 @@ absl::Status Maker::CopyJobs(std::vector<JobRow>& rows) {
     if (!row.ended) continue;
     std::error_code error;
     if (!fs::is_directory(request_.state_dir / "jobs" / row.id.value(), error)) {
-      // The job was deleted since the database was copied. One whose files are only missing cannot be restored either.
+      // The job was deleted since the database was copied. A job whose files are merely missing is treated the same
+      // way, since it cannot be restored either.
       gone.push_back(row.id);
       PF_RETURN_IF_ERROR(copier_.Drop(absl::StrCat("jobs/", row.id.value())));
       continue;
@@ -312,10 +315,10 @@ absl::Status Maker::CopyJobs(std::vector<JobRow>& rows) {
 absl::StatusOr<std::set<std::string>> Maker::FindWanted(const std::vector<JobRow>& rows) {
   std::set<std::string> wanted;
   for (const JobRow& row : rows) {
-    // No server runs a job whose spec cannot be read, so it wants no dataset.
+    // A job whose spec cannot be read never runs, so it needs no dataset.
     if (row.ended || row.dataset.empty()) continue;
     bool there = false;
-    // One that was imported, or replaced, after the datasets were copied is copied now.
+    // A dataset that was imported or replaced after the datasets were copied is copied now.
     if (request_.with_datasets) {
       PF_ASSIGN_OR_RETURN(there, datasets_.Pair(row.dataset.value(), row.dataset_uid));
     }
@@ -333,10 +336,10 @@ absl::StatusOr<Summary> Maker::Make() {
   PF_RETURN_IF_ERROR(CopyIfThere("plans", /*folder=*/true));
   PF_RETURN_IF_ERROR(CopyIfThere("programs", /*folder=*/true));
   PF_RETURN_IF_ERROR(CopyAudit(request_.state_dir, copier_));
-  // A server that goes on from an old backup asks before it deletes anything for its age.
+  // With this file, a server that goes on from an old backup asks before it deletes anything because of its age.
   PF_RETURN_IF_ERROR(CopyIfThere("clock.json", /*folder=*/false));
   PF_ASSIGN_OR_RETURN(const std::set<std::string> wanted, FindWanted(rows));
-  // An ended job that lost its checkpoint needs none: nobody goes on from it.
+  // An ended job that lost its checkpoints is not listed, because it does not go on.
   std::vector<JobId> anew;
   for (const JobRow& row : rows) {
     if (row.ended || checkpoints_[row.id] != CheckpointCopy::kLost) continue;
@@ -360,7 +363,7 @@ absl::StatusOr<Summary> Maker::Make() {
   return SummaryOf(target_, manifest);
 }
 
-// Returns what the call of this id made before; nullopt: nothing.
+// Returns the summary of the backup that the call with this request_id made before; nullopt: it made none.
 absl::StatusOr<std::optional<Summary>> FindMade(const Request& request, const fs::path& target) {
   if (request.request_id.empty()) return std::nullopt;
   const absl::StatusOr<std::optional<Manifest>> manifest = ReadManifest(target);

@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
-// O_NONBLOCK: a pipe that somebody left there must not hang the backup.
+// Opens a regular file. O_NONBLOCK keeps a pipe that somebody left there from hanging the backup.
 absl::StatusOr<Descriptor> OpenRegular(const fs::path& path) {
   Descriptor file = OpenRetrying(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!file.valid()) return SystemError(errno, path, "open");
@@ -71,7 +71,7 @@ absl::Status Copier::CopyFile(const std::string& from, const std::string& to) {
   PF_ASSIGN_OR_RETURN(FileWriter writer, FileWriter::Create(target));
   StreamHash hash;
   const auto write = [&](std::string_view piece) -> absl::Status {
-    // It is not known what else is written to this disk meanwhile.
+    // Checked for each piece, because others may write to this disk meanwhile.
     PF_RETURN_IF_ERROR(reserve_.Check(piece.size()));
     hash.Update(piece.data(), piece.size());
     PF_RETURN_IF_ERROR(writer.Append(piece.data(), piece.size()));
@@ -160,15 +160,16 @@ int64_t BytesBelow(const fs::path& path) {
 
 namespace {
 
-// Looks at a folder of checkpoints.
+// How often a folder of checkpoints is looked at before its copy is given up.
 constexpr int kLooks = 50;
-// Between two looks. Longer than a tick of the clock that file systems take their times from: a folder whose time is
-// the same before and after has not changed.
+// The time between two looks. It is longer than a tick of the clock that file systems take their times from. So a
+// folder whose time is the same before and after has not changed.
 constexpr absl::Duration kBetweenLooks = absl::Milliseconds(20);
-// In the folder of checkpoints. A run removes what begins so when it begins, and this copy removes it before it ends.
+// A folder in the folder of checkpoints. This copy removes it before it ends. A run removes all names with this
+// prefix when it begins.
 constexpr char kHold[] = ".tmp-backup";
 
-// Returns when an entry came or went last; nullopt: there is no such folder.
+// Returns the time when an entry was last added to or removed from the folder; nullopt: there is no such folder.
 std::optional<int64_t> TimeOf(const fs::path& folder) {
   struct stat info {};
   if (stat(folder.c_str(), &info) != 0) return std::nullopt;
@@ -177,7 +178,7 @@ std::optional<int64_t> TimeOf(const fs::path& folder) {
 
 struct Look {
   std::vector<int64_t> steps;  // of checkpoints, the newest first
-  bool set_aside = false;      // some were, as damaged
+  bool set_aside = false;      // some checkpoints were set aside as damaged
 };
 
 absl::StatusOr<Look> LookAt(const fs::path& folder) {
@@ -196,7 +197,7 @@ absl::StatusOr<Look> LookAt(const fs::path& folder) {
 
 enum class Held { kAll, kGone, kImpossible };
 
-// Hard links to a checkpoint's files in the new folder `hold`.
+// Makes hard links to a checkpoint's files in the new folder `hold`.
 Held HoldFiles(const fs::path& checkpoint, const fs::path& hold) {
   const auto why = [] { return errno == ENOENT ? Held::kGone : Held::kImpossible; };
   if (mkdir(hold.c_str(), 0700) != 0) return why();
@@ -227,7 +228,7 @@ class CheckpointCopier {
       PF_ASSIGN_OR_RETURN(const Look look, LookAt(from_));
       PF_ASSIGN_OR_RETURN(const bool copied, CopyOneOf(look.steps));
       if (copied) return CheckpointCopy::kWhole;
-      // A list that was begun before one came and ended after the one before it went has neither.
+      // A list can miss both checkpoints if, while it was read, a new one came and the one before it went.
       if (i == 0 || TimeOf(from_) != before) continue;
       const bool had_some = had_one || look.set_aside || !look.steps.empty();
       return had_some ? CheckpointCopy::kLost : CheckpointCopy::kNone;
@@ -237,7 +238,7 @@ class CheckpointCopier {
   }
 
  private:
-  // The newest that is whole. False: none is, or one that was wanted has gone.
+  // Copies the newest whole checkpoint. Returns false if none is whole, or if the checkpoint to be copied has gone.
   absl::StatusOr<bool> CopyOneOf(const std::vector<int64_t>& steps) {
     for (const int64_t step : steps) {
       if (damaged_.contains(step)) continue;
@@ -248,7 +249,7 @@ class CheckpointCopier {
     return false;
   }
 
-  // False: it is damaged, which is noted, or gone.
+  // Copies one checkpoint. Returns false if it has gone, or if it is damaged; then adds it to damaged_.
   absl::StatusOr<bool> CopyStep(int64_t step) {
     const fs::path checkpoint = from_ / absl::StrCat(step), hold = from_ / kHold;
     const std::string target = absl::StrCat(path_, "/", step);
@@ -261,22 +262,22 @@ class CheckpointCopier {
     const std::string source = held == Held::kAll ? absl::StrCat(path_, "/", kHold) : target;
     absl::Status copied = copier_.CopyFolder(source, target);
     if (copied.ok()) {
-      // Against the sums that the run wrote, so that a backup is never of damage.
+      // Compares the copy with the checksums that the run wrote, so that a backup never holds a damaged checkpoint.
       PF_ASSIGN_OR_RETURN(const auto copy, train::ListCheckpoints(to_, /*verify=*/true));
       if (copy.size() == 1 && copy.front().damage.empty()) return true;
     } else if (!absl::IsNotFound(copied)) {
       return copied;
     }
     PF_RETURN_IF_ERROR(copier_.Drop(path_));
-    // Otherwise files were missing for another reason than damage: the run removed some before they were held, or it
-    // began just now and removed the folder that holds them.
+    // The checkpoint is damaged only if its files were held all along. Otherwise files may be missing because the run
+    // removed some before they were held, or because the run began just now and removed the folder that holds them.
     const bool held_all_along = held != Held::kAll || TimeOf(hold) == held_at;
     if (copied.ok() && held_all_along && TimeOf(checkpoint)) damaged_.insert(step);
     return false;
   }
 
   const JobId& id_;
-  const std::string path_;  // of the checkpoints' folder, in the state and in the backup
+  const std::string path_;  // the folder of checkpoints, relative to the state directory and to the backup
   const fs::path from_, to_;
   Copier& copier_;
   std::set<int64_t> damaged_;
@@ -291,7 +292,7 @@ absl::StatusOr<CheckpointCopy> CopyNewestCheckpoint(const fs::path& state_dir, c
 
 namespace {
 
-// For whoever else holds the file for a moment.
+// How long to wait for another process that holds the file for a moment.
 constexpr int kPatienceMilliseconds = 30'000;
 
 absl::Status WithDatabase(const std::filesystem::path& path, int flags,
@@ -307,7 +308,7 @@ absl::Status WithDatabase(const std::filesystem::path& path, int flags,
   }
 }
 
-// A text of a JSON object; empty where it has none of this name.
+// Returns the text of this name in a JSON object; empty: there is none.
 std::string TextOf(const nlohmann::json& object, const char* name) {
   return object.is_object() && object.contains(name) && object[name].is_string() ? object[name].get<std::string>() : "";
 }
@@ -330,7 +331,7 @@ absl::StatusOr<std::vector<JobRow>> ReadJobRows(const std::filesystem::path& dat
   absl::Status read = WithDatabase(database, SQLite::OPEN_READONLY, [&](SQLite::Database& open) {
     SQLite::Statement select(open, "SELECT id, state, spec, progress FROM jobs");
     while (select.executeStep()) {
-      // A row whose state cannot be read is shown as failed, and is nobody's to run.
+      // A job whose state cannot be read is shown as failed, and never runs.
       const std::optional<jobs::JobState> state = jobs::kJobStateNames.Parse(select.getColumn(1).getString());
       JobRow row{.id = JobId(select.getColumn(0).getString()), .ended = !state || jobs::IsTerminal(*state)};
       ReadColumns(select.getColumn(2).getString(), select.getColumn(3).getString(), row);
@@ -343,7 +344,7 @@ absl::StatusOr<std::vector<JobRow>> ReadJobRows(const std::filesystem::path& dat
 }
 
 absl::Status CopyDatabase(const std::filesystem::path& from, const std::filesystem::path& to) {
-  // Within one reading transaction: in WAL mode the daemon's writes neither wait nor come into the copy.
+  // The copy is one read transaction. In WAL mode the daemon's writes neither wait for it nor come into it.
   absl::Status copied = WithDatabase(from, SQLite::OPEN_READONLY, [&](SQLite::Database& open) {
     SQLite::Statement copy(open, "VACUUM INTO ?");
     copy.bind(1, to.string());
@@ -416,7 +417,7 @@ absl::Status DatasetCopies::Copy(const std::string& name) {
     if (!fs::is_directory(state_dir_ / path, error)) return absl::OkStatus();
     absl::Status copied = copier_.CopyFolder(path);
     if (!copied.ok() && !absl::IsNotFound(copied)) return copied;
-    // Deleted meanwhile, or replaced: then some files may be of the one dataset and some of the other.
+    // The dataset may have been deleted or replaced meanwhile. Then the copy may mix files of two datasets.
     const std::string uid = UidIn(backup_ / path);
     if (!copied.ok() || UidIn(state_dir_ / path) != uid) continue;
     uids_[name] = uid;
@@ -433,7 +434,7 @@ constexpr char kImportsFolder[] = "datasets/.imports";
 constexpr char kImportSuffix[] = ".json";
 constexpr int kAuditTries = 20;
 
-// By number, the oldest first, the newest last: the names of one moment.
+// Returns the names of the audit logs, the oldest first, as they are at one moment.
 absl::StatusOr<std::vector<std::string>> AuditNames(const fs::path& state_dir) {
   PF_ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> names, ListDirectory(state_dir));
   std::vector<std::string> logs = std::move(names).value_or(std::vector<std::string>());
@@ -442,7 +443,7 @@ absl::StatusOr<std::vector<std::string>> AuditNames(const fs::path& state_dir) {
   return logs;
 }
 
-// Another file has the name after each rotation.
+// Returns the inode of a file. After each rotation, another file has the name.
 ino_t FileOf(const fs::path& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
@@ -472,7 +473,7 @@ absl::StatusOr<std::vector<std::string>> CopyImports(const fs::path& state_dir, 
   for (const std::string& name : names.value_or(std::vector<std::string>())) {
     if (name.starts_with('.') || !name.ends_with(kImportSuffix)) continue;
     const absl::Status copied = copier.CopyFile(absl::StrCat(kImportsFolder, "/", name));
-    if (absl::IsNotFound(copied)) continue;  // it has ended meanwhile
+    if (absl::IsNotFound(copied)) continue;  // the import has ended meanwhile
     PF_RETURN_IF_ERROR(copied);
     datasets.push_back(name.substr(0, name.size() - (sizeof kImportSuffix - 1)));
   }

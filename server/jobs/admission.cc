@@ -52,10 +52,10 @@ absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   PF_RETURN_IF_ERROR(CheckRequest(request));
   if (!request.spec.train.init_from.given()) return CreateWith(request, Beginning());
   absl::MutexLock reading(&reading_mu_);
-  // Here only to save the reading; CreateWith asks again, under the lock that makes it certain.
+  // This check only saves the reading of weights. CreateWith repeats it under the lock that makes it certain.
   PF_ASSIGN_OR_RETURN(std::optional<Job> repeated, FindRepeatedOrCheckNew(request));
   if (repeated) return *std::move(repeated);
-  // Since it waited: a stop is not to wait for the disk.
+  // The call has waited, and a drain may have begun meanwhile. A stop must not wait for the disk.
   if (book_.draining()) return DrainingError();
   PF_ASSIGN_OR_RETURN(const WithProgram found, FindProgram(request.spec));
   return CreateWith(request, ReadBeginning(found.spec));
@@ -122,7 +122,7 @@ absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request)
     PF_ASSIGN_OR_RETURN(ended, book_.FindRetriable(id, request));
   }
   if (!ended) {
-    // Its epochs may be a million, and nobody is to wait for their reading.
+    // The job's epochs may be a million, and other calls must not wait while they are read.
     lock.Release();
     return book_.Get(id);
   }
@@ -156,16 +156,17 @@ absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& 
   if (!earlier) return std::nullopt;
   Job& job = earlier->job;
   if (earlier->same) return std::move(job);
-  // Fields that may have been updated since are no part of what was asked for.
+  // Fields that may have been updated since do not belong to what was asked for.
   spec::JobSpec wanted = request.spec;
   wanted.priority = job.spec.priority;
   wanted.limits = job.spec.limits;
-  // Jobs of before there was a choice read none, which the same request does not say.
+  // Jobs from before `edge_inputs` existed read no edge features. The same request today leaves the field at kAuto.
   spec::EdgeInputs& edges = wanted.train.model.edge_inputs;
   if (edges == spec::EdgeInputs::kAuto) edges = job.spec.train.model.edge_inputs;
-  // It does not say either which form the columns of degrees have.
+  // The request does not say which form the degree columns have either.
   wanted.train.model.own_degree_columns = job.spec.train.model.own_degree_columns;
-  // Two defaults were different: the number of batches sampled ahead, and the graphs of a budget.
+  // Two defaults have changed since: the number of batches sampled ahead, and the most graphs in a batch within a
+  // budget.
   int64_t& look_ahead = wanted.train.nodes.look_ahead;
   if (look_ahead == spec::NodeTrainingOptions().look_ahead) look_ahead = job.spec.train.nodes.look_ahead;
   const bool is_budget = wanted.train.batching.kind == spec::BatchingKind::kBudget;
@@ -183,7 +184,7 @@ absl::StatusOr<std::optional<Job>> Admission::FindRepeatedOrCheckNew(const Creat
   PF_ASSIGN_OR_RETURN(std::optional<Job> repeated, FindRepeated(request));
   if (repeated) return repeated;
   PF_RETURN_IF_ERROR(CheckCount());
-  // Not before: what was asked for again is answered as it was, though its deadline may have passed since.
+  // The deadline is checked only for a new job. A repeated call gets its job, even if the deadline has passed since.
   Violations violations;
   ValidateDeadline(request.spec.limits.deadline, "spec.deadline", violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
@@ -232,11 +233,12 @@ std::optional<DatasetTraits> Admission::TraitsOf(const DatasetId& id) const {
 absl::StatusOr<std::vector<std::string>> Admission::CheckDataset(const spec::JobSpec& spec) const {
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
   if (dataset.state != data::DatasetState::kReady || !dataset.summary) {
-    // A dataset that the machine cannot open just now is opened again by itself: nobody needs to mend anything.
+    // If the machine cannot open the dataset just now, the catalog tries again by itself. The user need not mend
+    // anything.
     bool soon = false;
     if (dataset.state == data::DatasetState::kFailed) {
       const absl::Status opened = catalog_.Open(dataset.id).status();
-      soon = opened.ok() || IsTransient(opened);  // ok: since it was looked at
+      soon = opened.ok() || IsTransient(opened);  // ok: it became ready after Get
     }
     const std::string message =
         absl::StrCat("dataset ", dataset.id.value(), " is ", AbslView(data::kDatasetStateNames.Name(dataset.state)),
@@ -252,7 +254,7 @@ absl::StatusOr<std::vector<std::string>> Admission::CheckDataset(const spec::Job
                                                           opened.status().message(), "; ask again")),
                       "DATASET_NOT_READY", {{"dataset", dataset.id.value()}});
   }
-  // The run tells of any other fault of the file.
+  // The run reports any other fault of the file.
   if (!opened.ok()) return std::vector<std::string>();
   absl::StatusOr<std::vector<std::string>> fits =
       runner_.CheckFits({.options = spec.train, .dataset = *opened}, "spec.", [this] { return !book_.draining(); });
@@ -264,7 +266,7 @@ absl::StatusOr<std::vector<std::string>> Admission::CheckDataset(const spec::Job
 absl::Status Admission::Fit(const spec::JobSpec& spec, const data::Dataset& dataset, const Job* from,
                             Beginning& beginning) const {
   const absl::StatusOr<data::OpenedDataset> opened = catalog_.Open(dataset.id);
-  // If it cannot be opened, CheckDataset or the run says so.
+  // If the dataset cannot be opened, CheckDataset or the run reports it.
   if (opened.ok()) {
     train::NodeRowsRequest request{
         .options = spec.train, .dataset = *opened, .trained = std::nullopt, .weights = std::move(beginning.weights)};
@@ -282,7 +284,8 @@ absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const spec::JobSpe
     PF_ASSIGN_OR_RETURN(const std::filesystem::path path, FindWeightsFile(from.file, catalog_));
     PF_ASSIGN_OR_RETURN(beginning.weights, ReadWeightsFile(path, from.file));
   } else {
-    // Before its weights, so that those of a job which takes its id meanwhile are known as such.
+    // The job is read before its weights. If another job takes the id meanwhile, its weights are recognised by the
+    // sequence.
     PF_ASSIGN_OR_RETURN(origin, book_.Get(from.job, kNoEpochs));
     beginning.job_sequence = origin->sequence;
     beginning.trained_uid = origin->dataset_uid;
@@ -290,7 +293,7 @@ absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const spec::JobSpe
     PF_ASSIGN_OR_RETURN(beginning.weights, ReadFile(path));
   }
   const absl::StatusOr<data::Dataset> dataset = catalog_.Get(spec.train.dataset);
-  // Faults of the dataset are told first, under the lock.
+  // Faults of the dataset are left to CreateWith, which reports them before faults of the weights.
   if (dataset.ok() && dataset->summary && runner_.CheckCompatible(spec.train, *dataset->summary, "spec.").ok()) {
     beginning.fits = Fit(spec, *dataset, origin ? &*origin : nullptr, beginning);
     beginning.dataset_uid = dataset->uid;
@@ -300,8 +303,8 @@ absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const spec::JobSpe
 
 absl::Status Admission::CheckInitialWeights(const spec::JobSpec& spec, const data::Dataset& dataset,
                                             const Beginning& beginning) const {
-  // Nobody knows which dataset a file of weights was trained on, nor that of a job which does not tell. Neither counts
-  // as another dataset.
+  // The dataset that a file of weights was trained on is unknown, and so is that of a job which does not record it.
+  // An unknown dataset does not count as another dataset.
   train::WeightsTarget target{.categories = std::nullopt,
                               .other_dataset = !beginning.trained_uid.empty() && beginning.trained_uid != dataset.uid};
   const auto opened = catalog_.Open(dataset.id);
@@ -309,7 +312,7 @@ absl::Status Admission::CheckInitialWeights(const spec::JobSpec& spec, const dat
   if (opened.ok() && categories.ok()) {
     target.categories = *std::move(categories);
   } else {
-    // The run tells what is wrong with the dataset's file, so categories that are not known refuse nothing here.
+    // The run reports what is wrong with the dataset's file, so unknown categories refuse nothing here.
     target.other_dataset = false;
   }
   return runner_.CheckInitialWeights(spec.train, *dataset.summary, beginning.weights, "spec.", target);
@@ -321,8 +324,8 @@ absl::StatusOr<std::string> Admission::TakeInitialWeights(const spec::JobSpec& s
   if (!from.given()) return "";
   std::optional<Job> origin;
   if (!from.job.empty()) {
-    // First: what could not be read since the job is deleted is told as that. Weights that it has made since are left;
-    // those that were read are whole.
+    // Checked before the result of the reading: if the job was deleted, that is the error to report. Weights that the
+    // job has made since are ignored, because those that were read are whole.
     PF_ASSIGN_OR_RETURN(origin, book_.Get(from.job, kNoEpochs));
     if (beginning.ok() && origin->sequence != beginning->job_sequence) {
       return WithReason(
@@ -341,8 +344,8 @@ absl::StatusOr<std::string> Admission::TakeInitialWeights(const spec::JobSpec& s
 
 absl::StatusOr<Job> Admission::Admit(Job job, const std::string& asked, const std::string& initial_weights,
                                      const std::string& program_etag) {
-  // Directory and first log line before the row: a crash in between leaves a stray directory, which the next start sets
-  // aside, and never a job on record without its files.
+  // The directory and the first log line are written before the row. A crash in between leaves a stray directory,
+  // which the next start quarantines, but never a job on record without its files.
   PF_RETURN_IF_ERROR(book_.files().Make(job.id));
   absl::Cleanup remove_directory = [this, id = job.id] { RemoveAll(book_.files().Directory(id)).IgnoreError(); };
   if (!initial_weights.empty()) {
@@ -363,8 +366,8 @@ absl::Status Admission::Delete(const JobId& id, const RequestKey& request, std::
   Leaving deleted{.id = id};
   {
     absl::MutexLock lock(&mu_);
-    // The row first: a crash in between leaves a directory that is marked as deleted, which the next start removes. The
-    // other way round it would leave a job on record that says it succeeded and has nothing to show.
+    // The row is deleted first. A crash in between leaves a directory that is marked as deleted, which the next start
+    // removes. In the other order it would leave a job on record that says it succeeded but has no files.
     PF_ASSIGN_OR_RETURN(const std::optional<Job> job, book_.Delete(id, request, ended_at));
     if (!job) return absl::OkStatus();
     deleted.sequence = job->sequence;
@@ -373,7 +376,7 @@ absl::Status Admission::Delete(const JobId& id, const RequestKey& request, std::
       return absl::OkStatus();
     }
   }
-  // Outside the locks, since checkpoints may be many.
+  // Without the lock, because there may be many checkpoints.
   if (const absl::Status removed = RemoveAll(book_.files().Discarded(id, deleted.sequence)); !removed.ok()) {
     absl::MutexLock lock(&mu_);
     Leave(deleted, removed);
@@ -383,7 +386,7 @@ absl::Status Admission::Delete(const JobId& id, const RequestKey& request, std::
 
 absl::Status Admission::MoveAway(const Leaving& leaving) {
   absl::Status taken = book_.store().Get(leaving.id, kNoEpochs).status();
-  // JobFiles::Make quarantined what lay there before the other job came.
+  // If another job has the id, JobFiles::Make has already quarantined the old directory.
   if (taken.ok()) return absl::OkStatus();
   if (!absl::IsNotFound(taken)) return taken;
   return book_.files().Discard(leaving.id, leaving.sequence);
@@ -400,7 +403,7 @@ void Admission::Leave(const Leaving& leaving, const absl::Status& error) {
 }
 
 void Admission::RemoveLeavings() {
-  // Their removal may take long, and the next start removes what was moved away.
+  // Nothing is removed while draining: it may take long, and the next start removes what was moved away.
   if (book_.draining() || !any_leavings_) return;
   std::vector<Leaving> moved;
   {

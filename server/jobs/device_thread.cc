@@ -20,10 +20,10 @@
 namespace permafrost::jobs {
 namespace {
 
-// Between tries of a store write that must not be lost, such as on a full disk.
+// The time between tries of a store write that must not be lost, for example while the disk is full.
 constexpr absl::Duration kRetryInterval = absl::Seconds(1);
 
-// A job that goes on later: the device has it no more.
+// Takes a job off the device that will go on later.
 void MoveAside(Job& job, std::string_view reason, const std::string& message) {
   if (job.pausing) {
     Move(job, JobState::kPaused, why::kPauseRequested);
@@ -32,14 +32,15 @@ void MoveAside(Job& job, std::string_view reason, const std::string& message) {
   }
 }
 
-// The machine's fault: the job waits and goes on from its checkpoint, if nobody wants it gone.
+// Concludes a run that an error of the machine ended. The job waits and goes on from its checkpoint, unless it was
+// being cancelled or has no retries left.
 void ConcludeTrouble(const absl::Status& error, Job& job) {
   job.trouble.error = OneLine(error.message());
   ++job.trouble.runs;
   job.interrupted = true;
   if (job.state == JobState::kCancelling) return Move(job, JobState::kCancelled, why::kCancelRequested);
   if (GetReason(error).reason == train::kTooFewPeersReason) {
-    // It waits for them as others wait for the device: that is no retry.
+    // The job waits for peers as other jobs wait for the device. That is not a retry.
     job.trouble.runs = 1;
     return MoveAside(job, why::kTooFewPeers, job.trouble.error);
   }
@@ -53,7 +54,8 @@ void ConcludeTrouble(const absl::Status& error, Job& job) {
   MoveAside(job, why::kMachineError, job.trouble.error);
 }
 
-// The device failed for the rest of the process: the job goes on in the next one, unless it is the likely cause.
+// Concludes a run after a device fault, which lasts until the process ends. The job goes on in the next process,
+// unless it is the likely cause.
 void ConcludeFault(const absl::Status& error, const std::optional<RunMark::Content>& mark, Job& job) {
   job.trouble.error = OneLine(error.message());
   job.interrupted = true;
@@ -69,11 +71,10 @@ void ConcludeFault(const absl::Status& error, const std::optional<RunMark::Conte
   MoveAside(job, why::kDeviceFault, job.trouble.error);
 }
 
-// Concludes a run that stopped before its end because it was told to.
-// `now`: as the book's.
+// Concludes a run that stopped before its end because it was told to. `now` comes from the book's clock.
 void ConcludeStop(const LiveRun& live, bool draining, absl::Time now, Job& job) {
   if (job.state == JobState::kCancelling) {
-    // Also when a cancel came after the run had stopped for something else.
+    // The cancel may also have come after the run had stopped for another reason.
     return Move(job, JobState::kCancelled, why::kCancelRequested);
   }
   const Limit limit = PassedLimit(job.spec.limits, job.device_time, now);
@@ -89,8 +90,8 @@ void ConcludeStop(const LiveRun& live, bool draining, absl::Time now, Job& job) 
   }
 }
 
-// Moves a job from `job.state` to where this end of its run leads. Sets state, error, result and trouble. `mark`: the
-// run's. `now`: by the book's clock.
+// Moves the job to the state that this end of its run leads to. Sets state, error, result and trouble. `mark` is the
+// run's RunMark. `now` comes from the book's clock.
 void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, const LiveRun& live, bool draining,
               const std::optional<RunMark::Content>& mark, absl::Time now, Job& job) {
   if (!outcome.ok()) {
@@ -177,7 +178,7 @@ void DeviceThread::LookForFault(const absl::Status& status) {
 
 std::optional<StartedJob> DeviceThread::TakeNext() {
   while (true) {
-    // Before the look: what changes after it ends the wait.
+    // Reset before looking for a job, so that a change after the look ends the wait.
     book_.changed().Reset();
     DoIdleWork(/*waits=*/true);
     if (book_.draining()) {
@@ -258,7 +259,7 @@ void DeviceThread::DoIdleWork(bool waits) {
     LookForFault(piece());
   }
   if (guest != nullptr) {
-    // A job that is taken does not wait for as long as another.
+    // If a job was taken, the guest is refused, because it may take as long as a job.
     guest->ran = waits;
     if (waits) {
       activity_.Enter(DevicePhase::kCall);
@@ -278,10 +279,10 @@ absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
   const JobId& id = job.id;
   const JobFiles& files = book_.files();
   activity_.Enter(DevicePhase::kOpening, id);
-  // Made at creation; again in case someone cleared it away by hand.
+  // The directory was made with the job. It is made again in case someone removed it by hand.
   PF_RETURN_IF_ERROR(CreateDirectories(files.Directory(id)));
   absl::StatusOr<std::unique_ptr<telemetry::JobLog>> log = book_.OpenLog(id);
-  // Its directory is there: only the machine can keep it from being opened.
+  // The directory exists, so only the machine can prevent opening the log.
   if (!log.ok()) return AsTransient(log.status());
   run.log = *std::move(log);
   PF_ASSIGN_OR_RETURN(RunMark mark, RunMark::Begin(files.Mark(id)));
@@ -325,12 +326,12 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
   const absl::Time now = book_.Now();
   while (true) {
     const absl::StatusOr<Job> stored = book_.Conclude(id, [&](Job& job) {
-      // An error that kept the end from being stored is over once it is stored.
+      // Removes the error of an earlier try to store the end: it is over once the end is stored.
       job.trouble = before;
       const bool draining = book_.draining();
       Conclude(outcome, *run.started.live, draining, mark, now, job);
       if (!IsTerminal(job.state) && !IsDeviceFault(outcome.status())) job.deaths = {};
-      // On disk before the state is told, so that who follows the log until then has all of it.
+      // The line is on disk before the new state is visible, so that followers of the log get all of it.
       const std::string line = LastLine(job, outcome);
       if (line == written) return;
       if (run.log) run.log->Write(SeverityOf(job, outcome), line);
@@ -345,11 +346,11 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
     }
     telemetry::Log(telemetry::Severity::kError,
                    absl::StrCat("end of job ", id.value(), ": ", stored.status().message()));
-    // Else it would seem to run, and nobody would learn why it does not end.
+    // Otherwise the job would seem to run, and nobody would learn why it does not end.
     run.started.live->SetTrouble(stored.status());
     book_.Notify(id);
-    // Not stored before the process ends: the job stays running on record, and the next start resumes it from its last
-    // checkpoint to the same end.
+    // If the end cannot be stored before the process ends, the job stays on the device on record. The next start
+    // resumes it from its last checkpoint to the same end.
     if (!WaitToRetry()) {
       book_.GiveUpRunning();
       break;
@@ -375,7 +376,7 @@ bool DeviceThread::WaitToRetry() {
     activity_.Move();
     const absl::Duration left = kRetryInterval - waited.Elapsed();
     if (left <= absl::ZeroDuration()) return true;
-    // Any other change ends the wait early, and it goes on.
+    // Another change of the book may wake this early. The loop then waits for the rest.
     book_.changed().Reset();
     if (!book_.draining()) book_.changed().WaitFor(left);
   }

@@ -16,7 +16,7 @@
 namespace permafrost::jobs {
 namespace {
 
-// The reason for an error that has none of its own.
+// Returns the reason for an error that has no reason of its own.
 std::string_view ReasonOfCode(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kResourceExhausted:
@@ -89,7 +89,7 @@ std::string EtagOf(const Job& job) {
     absl::StrAppend(&text, " ", absl::FormatDuration(job.spec.limits.max_runtime), " ",
                     absl::FormatTime(absl::RFC3339_full, job.spec.limits.deadline, absl::UTCTimeZone()));
   }
-  // No key holds a blank, and no value a line's end.
+  // The text is unambiguous: keys hold no blanks, and values hold no line breaks.
   for (const auto& [key, value] : job.labels) absl::StrAppend(&text, "\n", key, " ", value);
   return HashHex(Hash64(text));
 }
@@ -105,7 +105,7 @@ JobId MakeJobId(absl::Time time) {
 
 namespace {
 
-// The states that every run may lead to, whatever it was at.
+// Returns true for the states that a run may lead to from any of its states.
 bool CanLeaveDevice(JobState to) {
   return to == JobState::kCancelling || to == JobState::kSucceeded || to == JobState::kFailed ||
          to == JobState::kQueued || to == JobState::kPaused;

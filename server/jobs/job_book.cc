@@ -13,7 +13,8 @@
 namespace permafrost::jobs {
 namespace {
 
-// A log that tells its followers of each line. Threads: as JobLog.
+// A log that notifies its followers of each line.
+// Threads: same as JobLog.
 class FollowedLog final : public telemetry::JobLog {
  public:
   FollowedLog(std::unique_ptr<telemetry::JobLog> log, LogPieces& pieces, ChangeHub& hub, std::string key)
@@ -57,7 +58,8 @@ Job JobBook::WithoutEpochs(const ActiveJob& active) { return Snapshot(active, kN
 
 Job JobBook::Snapshot(const ActiveJob& active, int64_t after_epoch, size_t most) {
   const Job& from = active.job;
-  // Member by member: copying all epochs to drop them would cost each watcher of a long job most of its time.
+  // Copies member by member. To copy all epochs and then drop them would take most of the time of a long job's
+  // watchers.
   Job job;
   job.id = from.id;
   job.request_id = from.request_id;
@@ -103,7 +105,7 @@ absl::StatusOr<Job> JobBook::WithEpochs(Job ended) const {
   absl::StatusOr<Job> stored = store_->Get(ended.id);
   if (absl::IsNotFound(stored.status())) return ended;
   PF_RETURN_IF_ERROR(stored.status());
-  // If the sequences differ, another job was made under its id.
+  // If the sequences differ, another job was made under the same id.
   if (stored->sequence == ended.sequence) ended.epochs = std::move(stored->epochs);
   return ended;
 }
@@ -112,7 +114,7 @@ absl::StatusOr<std::vector<Job>> JobBook::List(const ListOptions& options) const
   PF_ASSIGN_OR_RETURN(std::vector<Job> jobs, store_->List(options));
   absl::MutexLock lock(&mu_);
   for (Job& job : jobs) {
-    // These only: the rest of the row is what the filter chose by.
+    // Only these fields are brought up to date. The filter chose the job by the other fields of the row.
     const auto it = active_.find(job.id);
     if (it == active_.end()) continue;
     job.trouble = it->second.live ? it->second.live->trouble() : it->second.job.trouble;
@@ -150,7 +152,7 @@ void JobBook::Reserve(std::optional<Job> creating) {
 }
 
 absl::StatusOr<JobBook::Turn> JobBook::TakeTurn(absl::Duration longest) {
-  // Between two looks whether the one whose turn it is waits for another process.
+  // How often to check whether the holder of the turn waits for another process.
   constexpr absl::Duration kLook = absl::Milliseconds(5);
   const absl::Duration patience = Patience::Left(longest);
   Stopwatch locked;
@@ -260,7 +262,7 @@ absl::StatusOr<Job> JobBook::Cancel(const JobId& id, const RequestKey& request) 
       return next;
     }
     Move(next, JobState::kCancelled, why::kCancelRequested);
-    // Where no run ended by an error, the error only tells what kept the job's start from being stored.
+    // If no run ended by an error, `error` only says why the job's start could not be stored.
     if (next.trouble.runs == 0) next.trouble.error.clear();
     next.end_time = absl::Now();
     next.trouble.retry_time = absl::InfinitePast();
@@ -271,7 +273,7 @@ absl::StatusOr<Job> JobBook::Cancel(const JobId& id, const RequestKey& request) 
   }
   PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id, kNoEpochs));
   if (ended.state != JobState::kCancelled) return EndedError(ended);
-  // Retried after this, it is not cancelled by a call that comes again.
+  // If the job is retried after this and the same call comes again, it must not cancel the job.
   if (!request.id.empty()) PF_RETURN_IF_ERROR(store_->PutRequest(request, {}));
   turn.End();
   return WithEpochs(ended);
@@ -305,9 +307,9 @@ absl::Status JobBook::Commit(ActiveJob& active, Job next, const RequestKey& requ
     if (to == JobState::kFailed) metrics_.CountFailure(next.failure.reason);
     ended_.fetch_add(1, std::memory_order_acq_rel);
     active_.erase(next.id);
-    log_hub_.Notify(next.id.value());  // complete now
+    log_hub_.Notify(next.id.value());  // the log is complete now
   } else {
-    // Some may have been recorded while the store worked.
+    // Epochs may have been recorded while the store worked.
     next.epochs = std::move(active.job.epochs);
     active.job = std::move(next);
   }
@@ -330,17 +332,17 @@ void JobBook::CountJob(JobState state, int64_t change) {
 absl::StatusOr<std::unique_ptr<telemetry::JobLog>> JobBook::OpenLog(const JobId& id) const {
   PF_ASSIGN_OR_RETURN(std::unique_ptr<telemetry::JobLog> log,
                       telemetry::JobLog::Open(files_.Log(id), metrics_, options_.max_log_bytes));
-  log_pieces_.Forget();  // of a job of this id that is gone
+  log_pieces_.Forget();  // pieces may be of a deleted job of this id
   return std::make_unique<FollowedLog>(std::move(log), log_pieces_, log_hub_, id.value());
 }
 
 absl::StatusOr<LogChunk> JobBook::ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const {
-  // The state before the file: the last line is on disk before a terminal state is told, so nothing can follow this
-  // read.
+  // Reads the state before the file. The last line is on disk before anyone sees a terminal state, so nothing can
+  // follow this read.
   bool ended = false;
   {
     const absl::MutexLock lock(&mu_);
-    // One that has not ended is here; to copy it for each reader would cost more than the reading.
+    // A job that has not ended is in active_. To copy it for each reader would cost more than the reading.
     ended = !active_.contains(id);
   }
   if (ended) {

@@ -1,6 +1,6 @@
 // The part of JobBook that gives jobs the device. The device thread takes a job, reports its progress, and concludes
-// it. Attend looks after waiting jobs: which one is next, whose time is over, and which job makes room for which.
-// Recover takes up what the server before left.
+// it. Attend looks after waiting jobs: which one is next, whose limit has passed, and which job makes room for which.
+// Recover takes over what the previous server left.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -22,7 +22,7 @@
 namespace permafrost::jobs {
 namespace {
 
-// A change that the device thread makes waits for others, and fails only where the database is locked.
+// The device thread waits for other changes without limit. Its own change fails only if the database is locked.
 constexpr absl::Duration kForOthers = absl::InfiniteDuration();
 
 // True if `a` is to run before `b`: by priority, then by age.
@@ -31,7 +31,8 @@ bool RunsBefore(const Job& a, const Job& b) {
   return a.sequence < b.sequence;
 }
 
-// A paused job may be given more time before it is resumed; its deadline passes all the same.
+// Leaves out max_runtime for a paused job, because its user may raise it before resuming the job. The deadline
+// counts.
 Limit LimitOfWaiting(const Job& job, absl::Time now) {
   const bool paused = job.state == JobState::kPaused;
   return PassedLimit(job.spec.limits, paused ? absl::ZeroDuration() : job.device_time, now);
@@ -58,7 +59,7 @@ absl::StatusOr<std::optional<StartedJob>> JobBook::StartBest(absl::Duration& wai
   }
   PF_ASSIGN_OR_RETURN(std::shared_ptr<LiveRun> live, Unlocked([&] { return MakeLiveRun(*best); }));
   if (absl::Status stored = Commit(*best, std::move(next)); !stored.ok()) {
-    // Shown while it waits. It was no run that failed, so none is counted.
+    // The error is shown while the job waits. No run failed, so none is counted.
     best->job.trouble.error = OneLine(stored.message());
     hub_.Notify(best->job.id.value());
     return stored;
@@ -68,7 +69,7 @@ absl::StatusOr<std::optional<StartedJob>> JobBook::StartBest(absl::Duration& wai
   best->commands->Open();
   best->live = std::move(live);
   running_ = best->job.id;
-  // One may have come meanwhile that only waited for a moment.
+  // Meanwhile the wait of another job may have ended, or a new job may have come.
   DecidePreemption();
   return StartedJob{WithoutEpochs(*best), best->live};
 }
@@ -82,7 +83,7 @@ absl::StatusOr<std::shared_ptr<LiveRun>> JobBook::MakeLiveRun(const ActiveJob& a
   if (stored.ok() && entries.ok()) {
     if (*stored) cache = {**stored, std::make_shared<const std::vector<graphcache::EntryInfo>>(*entries)};
   } else {
-    // Only what is shown until the run's first step; the run's own are in its checkpoint.
+    // The stored cache is only shown until the run's first step. The run takes its own from the checkpoint.
     const absl::Status& error = stored.ok() ? entries.status() : stored.status();
     telemetry::Log(telemetry::Severity::kWarning, StdView(error.message()));
   }
@@ -153,7 +154,7 @@ absl::Status JobBook::StoreEpochs(const JobId& id) {
       return Annotate(stored, absl::StrCat("epochs from ", piece.front().epoch, " on"));
     }
     absl::MutexLock lock(&mu_);
-    // Meanwhile others can only have come behind them.
+    // Epochs that came meanwhile can only be behind these.
     auto& unsaved = active_.at(id).unsaved_epochs;
     unsaved.erase(unsaved.begin(), unsaved.begin() + static_cast<std::ptrdiff_t>(piece.size()));
   }
@@ -163,7 +164,7 @@ void JobBook::RecordEpoch(const JobId& id, const train::EpochMetrics& metrics) {
   absl::MutexLock lock(&mu_);
   ActiveJob& active = active_.at(id);
   active.unsaved_epochs.push_back(metrics);
-  // A resumed run tells epochs again that the one before had told.
+  // A resumed run reports epochs again that the run before had reported.
   std::vector<train::EpochMetrics>& epochs = active.job.epochs;
   const auto at = std::ranges::lower_bound(epochs, metrics.epoch, {}, &train::EpochMetrics::epoch);
   if (at != epochs.end() && at->epoch == metrics.epoch) {
@@ -186,14 +187,15 @@ absl::StatusOr<Job> JobBook::Conclude(const JobId& id, const std::function<void(
   absl::Duration delay;
   if (next.trouble.runs > active.job.trouble.runs) delay = RetryDelay(options_.first_retry, next.trouble.runs);
   if (next.history.changes.back().reason == why::kTooFewPeers) delay = options_.peers_retry;
-  // The device failed at one place again: other jobs run first, as after the server's death.
+  // If the device failed again at the same place, other jobs run first, as after a death of the server.
   if (next.deaths.count > std::max(active.job.deaths.count, 1)) {
     delay = RetryDelay(options_.first_retry, next.deaths.count);
   }
   if (delay > absl::ZeroDuration() && next.state == JobState::kQueued) next.trouble.retry_time = absl::Now() + delay;
   if (moved.ok()) moved = SaveGraphCache(active);
   Job stored = next;
-  // A job that goes on later must not be left running on record for an epoch's sake: it would count as a death.
+  // A job that goes on later must not stay on the device on record only because an epoch could not be stored. The
+  // next start would count that as a death of the server.
   if (moved.ok() || goes_on) {
     moved = Commit(active, std::move(next));
   }
@@ -225,7 +227,7 @@ absl::Status JobBook::SaveGraphCache(ActiveJob& active) {
 
 void JobBook::Attend() {
   const absl::StatusOr<Turn> turn = TakeTurn();
-  // Where the database is locked nothing can be failed; who may run first is found out the next time.
+  // While the database is locked no job can be failed. The next call decides who may run first.
   if (!turn.ok()) return;
   absl::MutexLock lock(&mu_);
   if (draining()) return;
@@ -280,8 +282,8 @@ void JobBook::DecidePreemption() {
   const absl::Duration now = clock_.Elapsed();
   const ActiveJob* best = nullptr;
   for (const auto& [id, active] : active_) {
-    // One that errors of the machine have ended waits for a free device: it might end the same way, again and again,
-    // and the job that makes room would never get anywhere.
+    // A job whose runs errors of the machine have ended waits for a free device. It might end the same way again and
+    // again, and the job that makes room would make no progress.
     const bool may_preempt =
         active.job.state == JobState::kQueued && active.not_before <= now && active.job.trouble.runs == 0;
     if (may_preempt && (best == nullptr || RunsBefore(active.job, best->job))) best = &active;
@@ -293,7 +295,7 @@ void JobBook::DecidePreemption() {
 namespace {
 
 constexpr int64_t kPageSize = 1000;
-// Some of the names: there may be thousands.
+// Returns the first few names, because there may be thousands.
 std::string Some(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   const size_t shown = std::min(names.size(), kShown);
@@ -314,7 +316,7 @@ absl::Status JobBook::Recover(bool quarantine_unknown) {
     if (jobs.empty()) break;
     for (const Job& job : jobs) {
       on_record.insert(job.id);
-      // A kill cut a deletion short before the row was deleted.
+      // A kill may have stopped a deletion before the row was deleted.
       files_.UnmarkDeleted(job.id);
       if (!IsTerminal(job.state)) {
         unfinished.push_back(job.id);
@@ -327,8 +329,8 @@ absl::Status JobBook::Recover(bool quarantine_unknown) {
     }
     page.before_sequence = jobs.back().sequence;
   }
-  // A deletion of the last job may have been cut short before its directory was moved: a store that once held jobs is
-  // no sign of a foreign one.
+  // A kill may have stopped the deletion of the last job before its directory was moved. So a store is taken for a
+  // foreign one only if it never held a job.
   PF_ASSIGN_OR_RETURN(const int64_t last_sequence, store_->LastSequence());
   PF_RETURN_IF_ERROR(QuarantineUnknownDirectories([&](const JobId& id) { return on_record.contains(id); },
                                                   last_sequence, quarantine_unknown));
@@ -363,13 +365,13 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   absl::StatusOr<std::vector<graphcache::Command>> commands = std::vector<graphcache::Command>();
   if (!job.unreadable) commands = store_->GetCacheCommands(id);
   if (job.unreadable || absl::IsDataLoss(commands.status())) {
-    // Costs this job only. On record it stays as it is.
+    // The damage costs only this job. The record stays as it is.
     if (!job.unreadable) job.error = std::string(commands.status().message());
     CountJob(JobState::kFailed, +1);
     if (job.unreadable) ++unreadable_;
     telemetry::Log(telemetry::Severity::kError, job.error);
     if (!job.unreadable) {
-      // Get would show it as it was: as if it still ran.
+      // Otherwise Get would show the job as it was, as if it still ran.
       MoveToFailed(job, WithReason(absl::DataLossError(job.error), "RECORD_UNREADABLE"));
       job.end_time = absl::Now();
       AppendLog(id, telemetry::Severity::kError, EndedLine(job));
@@ -380,10 +382,10 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   PF_RETURN_IF_ERROR(commands.status());
   const JobState was = job.state;
   CountJob(was, +1);
-  // Older versions let it stand.
+  // Older versions did not clear this.
   if (!IsOnDevice(was)) job.pausing = false;
-  // One that never began has waited since its creation, which the clock may put into the future; any other was queued
-  // again when its run was cut short.
+  // A job that never began has waited since its creation, which the clock may put into the future. Any other job was
+  // queued again when its run was cut short.
   const bool began = job.start_time != absl::InfinitePast();
   const absl::Duration waited = began ? absl::ZeroDuration() : std::max(Now() - job.create_time, absl::ZeroDuration());
   ActiveJob& active = TakeUp(std::move(job), *std::move(commands));
@@ -397,7 +399,8 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   }
   if (IsOnDevice(was)) return RecoverRunning(active);
   if (was == JobState::kQueued && active.job.trouble.retry_time != absl::InfinitePast()) {
-    // The job waits for the rest of its time, which is clamped: the wall clock may have been set back since.
+    // The job waits for the rest of its wait. The rest is clamped because the wall clock may have been set back
+    // since.
     const absl::Duration left = active.job.trouble.retry_time - absl::Now();
     active.not_before = clock_.Elapsed() + std::clamp(left, absl::ZeroDuration(), kLongestRetry);
   }
@@ -420,14 +423,14 @@ absl::Status JobBook::RecoverRunning(ActiveJob& active) {
     AppendLog(id, telemetry::Severity::kError, EndedLine(next));
     return Commit(active, std::move(next));
   }
-  // A pause that was accepted holds.
+  // A pause that was accepted stays in force.
   const bool paused = std::exchange(next.pausing, false);
   next.interrupted = true;
   std::string line =
       absl::StrCat("interrupted: the server ended without a drain; ", paused ? "paused" : "queued again");
-  // Once may be anything, such as a kill. From the second time at the same place on the wait doubles: a job that does
-  // kill the server leaves it time for others, and one that is killed from outside before it gets anywhere is not run
-  // often enough to be failed.
+  // The first death may have any cause, such as a kill. From the second death at the same place on, the wait doubles.
+  // A job that does kill the server then leaves time for others. A job that is killed from outside before it makes
+  // progress does not run often enough to be failed.
   absl::Duration delay;
   if (deaths >= 2 && !paused) {
     delay = RetryDelay(options_.first_retry, deaths);

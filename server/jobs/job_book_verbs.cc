@@ -168,7 +168,7 @@ absl::StatusOr<std::optional<Job>> JobBook::FindRetriable(const JobId& id, const
 }
 
 absl::StatusOr<Job> JobBook::Requeue(const JobId& id, const RequestKey& request) {
-  // An ended job's do not change.
+  // The epochs of an ended job do not change, so they can be read before the turn.
   PF_ASSIGN_OR_RETURN(Job history, store_->Get(id));
   Job queued;
   {
@@ -209,7 +209,7 @@ absl::StatusOr<Job> JobBook::Update(const JobId& id, const JobUpdate& update, co
   const bool ended = active == nullptr;
   Job next;
   if (ended) {
-    // Its epochs, which do not change any more, are read after the turn: they may be a million.
+    // The epochs of an ended job do not change. They are read after the turn, because they may be a million.
     PF_ASSIGN_OR_RETURN(next, store_->Get(id, kNoEpochs));
   } else {
     absl::MutexLock lock(&mu_);

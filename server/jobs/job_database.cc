@@ -20,11 +20,11 @@
 namespace permafrost::jobs {
 namespace {
 
-// 1: jobs and epochs. 2: graph caches and their commands. 3: metrics are not always MAEs, and not named so. 4: labels.
-// 5: state changes, failures that programs can read, and requests that were answered. 6: requests that were begun.
+// What each version added: 1: jobs and epochs. 2: graph caches and their commands. 3: metrics other than MAE, with
+// new names. 4: labels. 5: state changes, failures that programs can read, and answered requests. 6: begun requests.
 constexpr int kSchemaVersion = 6;
 
-// AUTOINCREMENT: a sequence is never given twice, so that page tokens and ages outlive deletions.
+// AUTOINCREMENT never gives a sequence twice, so page tokens and the order of ages stay valid after deletions.
 constexpr char kJobTables[] = R"sql(
   CREATE TABLE jobs (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -63,8 +63,8 @@ constexpr char kGraphCacheTables[] = R"sql(
   ) WITHOUT ROWID;
 )sql";
 
-// By text, which leaves every number bit by bit as it is; SQLite's JSON functions would write them anew with fewer
-// digits. No value holds a quoted key: all are numbers, "nan" or "inf".
+// Renames the keys as text, so that every number keeps its digits. SQLite's JSON functions would write numbers anew
+// with fewer digits. No value can contain a quoted key: all values are numbers, "nan" or "inf".
 constexpr char kRenameMetrics[] = R"sql(
   UPDATE epochs SET metrics = replace(metrics, '"valid_mae":', '"valid_metric":');
   UPDATE jobs SET result = replace(replace(replace(result, '"best_valid_mae":', '"best_valid_metric":'),
@@ -89,21 +89,21 @@ constexpr char kAddBegun[] = R"sql(
   ALTER TABLE answered_requests ADD COLUMN subject TEXT NOT NULL DEFAULT '';
 )sql";
 
-constexpr int kPrimary = 0xff;  // of an extended code
+constexpr int kPrimary = 0xff;  // mask for the primary code in an extended one
 
 bool IsCannotOpen(const SQLite::Exception& error) { return (error.getErrorCode() & kPrimary) == SQLITE_CANTOPEN; }
 
-// True for an errno that may pass: nothing is written just now, or there is too little of something.
+// Returns true for an errno of a passing condition: the file cannot be written just now, or a resource is short.
 bool IsPassing(int error) {
   return error == EROFS || error == EACCES || error == EPERM || error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-// SQLiteCpp has -1 where an error was made of a code alone, which may be an extended one.
+// SQLiteCpp has -1 if the exception was made from a code alone. That code may be an extended one.
 int ExtendedCode(const SQLite::Exception& error) {
   return error.getExtendedErrorCode() >= 0 ? error.getExtendedErrorCode() : error.getErrorCode();
 }
 
-// RequestKey::what of a CreateJob begins with it; what was asked for follows.
+// RequestKey::what of a CreateJob begins with this. The hash of what was asked for follows.
 constexpr absl::string_view kCreation = "create";
 
 absl::Status Reused(const std::string& request_id) {
@@ -112,7 +112,7 @@ absl::Status Reused(const std::string& request_id) {
                     "REQUEST_ID_REUSED");
 }
 
-// Returns what a CreateJob asked for; nullopt: it is another call.
+// Returns the hash of what a CreateJob asked for. Returns nullopt if `what` is of another call.
 std::optional<std::string> AskedIn(absl::string_view what) {
   if (!absl::ConsumePrefix(&what, kCreation) || (!what.empty() && !absl::ConsumePrefix(&what, " "))) {
     return std::nullopt;
@@ -120,7 +120,7 @@ std::optional<std::string> AskedIn(absl::string_view what) {
   return std::string(what);
 }
 
-// The number of rows that it wrote.
+// Writes a record. Returns the number of rows written.
 int Write(SQLite::Statement& statement, const RequestKey& request, const RequestRecord& record) {
   Use write(statement);
   write->bind(1, request.id);
@@ -135,7 +135,7 @@ int Write(SQLite::Statement& statement, const RequestKey& request, const Request
 bool IsOfFileBytes(const SQLite::Exception& error) {
   switch (ExtendedCode(error)) {
     case SQLITE_IOERR_READ:
-    case SQLITE_IOERR_CORRUPTFS:  // a read that the disk failed
+    case SQLITE_IOERR_CORRUPTFS:  // the disk failed to read
     case SQLITE_IOERR_WRITE:
     case SQLITE_IOERR_TRUNCATE:
     case SQLITE_IOERR_FSYNC:
@@ -145,10 +145,11 @@ bool IsOfFileBytes(const SQLite::Exception& error) {
   }
 }
 
-// sqlite3_system_errno says nothing of a commit.
+// sqlite3_system_errno does not tell the errno of a failed commit, so the files are asked.
 int SystemErrorOf(sqlite3* database, const SQLite::Exception& met) {
   if (IsCannotOpen(met)) return sqlite3_system_errno(database);
-  // A file keeps the errno of the last call on it that failed, and an error of anything else leaves it as it was.
+  // A file keeps the errno of its last failed call. Errors of another kind leave it unchanged, so for them it means
+  // nothing.
   if (!IsOfFileBytes(met)) return 0;
   sqlite3_file* log = nullptr;
   int error = 0;
@@ -158,7 +159,8 @@ int SystemErrorOf(sqlite3* database, const SQLite::Exception& met) {
   return error;
 }
 
-// Asks SQLite: if this process has the file open already, closing any descriptor of it would end the locks.
+// Asks SQLite instead of opening the file. If this process has the file open already, closing another descriptor of
+// it would release the locks.
 int WhyNotOpened(const std::string& file) {
   sqlite3* database = nullptr;
   const int opened = sqlite3_open_v2(file.c_str(), &database, SQLITE_OPEN_READONLY, nullptr);
@@ -172,9 +174,9 @@ absl::Status PrepareDatabase(SQLite::Database& database) {
   PF_RETURN_IF_ERROR(BackUpBeforeMigration(database, kSchemaVersion));
   database.exec("PRAGMA journal_mode = WAL");
   database.exec("PRAGMA synchronous = FULL");
-  database.exec("PRAGMA fullfsync = ON");  // macOS: through the drive's cache; nothing elsewhere
+  database.exec("PRAGMA fullfsync = ON");  // macOS: also empties the drive's cache; no effect elsewhere
   database.exec("PRAGMA foreign_keys = ON");
-  // IMMEDIATE: if two processes find an empty file, one makes the schema and the other waits.
+  // With IMMEDIATE, if two processes find an empty file, one makes the schema and the other waits.
   SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
   const int version = database.execAndGet("PRAGMA user_version").getInt();
   if (version < 0 || version > kSchemaVersion) {
@@ -222,10 +224,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Up to here the whole check takes well below a second.
+// Up to this size the whole check takes well below a second.
 constexpr uintmax_t kSmallDatabaseBytes = uintmax_t{64} << 20;
 
-// The copies that migrations made: "permafrost.db.v3-backup".
+// Returns the names of copies that migrations made, such as "permafrost.db.v3-backup".
 std::string CopiesBeside(const fs::path& file) {
   std::string found;
   std::error_code error;
@@ -275,7 +277,7 @@ absl::Status BackUpBeforeMigration(SQLite::Database& database, int newest) {
   fs::path copy = base;
   for (int number = 2; fs::exists(fs::symlink_status(copy, error)); ++number) copy = absl::StrCat(base, "-", number);
   const fs::path making = absl::StrCat(file.string(), ".tmp-backup");
-  // A process that died may have left it.
+  // A process that died may have left this file.
   PF_RETURN_IF_ERROR(RemoveAll(making));
   SQLite::Statement vacuum(database, "VACUUM INTO ?");
   vacuum.bind(1, making.string());
@@ -307,7 +309,7 @@ StoreConnection::StoreConnection(SQLite::Database prepared)
                                   "WHERE sequence < ? AND (state IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) OR ?) "
                                   "ORDER BY sequence DESC LIMIT ?")),
       erase(database, "DELETE FROM jobs WHERE id = ?"),
-      // AUTOINCREMENT keeps the last sequence here, which deletions leave.
+      // AUTOINCREMENT keeps the last sequence in this table, and deletions do not change it.
       last_sequence(database, "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'"),
       put_cache(database,
                 "INSERT INTO graph_caches SELECT sequence, ?, '[]' FROM jobs WHERE id = ? "
@@ -346,7 +348,7 @@ std::optional<Job> StoreConnection::Find(SQLite::Statement& by, const std::strin
     if (metrics.ok()) {
       job.epochs.push_back(*metrics);
     } else {
-      // A line of its history, which nothing depends on.
+      // An unreadable epoch is only logged. It is one line of the job's history, and nothing depends on it.
       telemetry::Log(
           telemetry::Severity::kWarning,
           absl::StrCat("job ", job.id.value(), ": an epoch on record cannot be read: ", metrics.status().message()));
@@ -365,7 +367,7 @@ absl::Status StoreConnection::PutCache(const JobId& id, const graphcache::Snapsh
 RequestRows::RequestRows(SQLite::Database& database)
     : database_(database),
       update_(database, "UPDATE answered_requests SET what = ?2, answered = ?3, subject = ?4 WHERE request_id = ?1"),
-      // The newest row's number is given again where that row is gone: what was refused pushes nothing out.
+      // If the newest row was dropped, its number is given again. A dropped row therefore pushes no other row out.
       insert_(database,
               "INSERT INTO answered_requests (sequence, request_id, what, answered, subject) VALUES "
               "((SELECT COALESCE(MAX(sequence), 0) + 1 FROM answered_requests), ?1, ?2, ?3, ?4)"),

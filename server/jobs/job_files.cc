@@ -25,19 +25,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// No id begins with a dot.
+// No job has such a name, because no id begins with a dot.
 constexpr std::string_view kDiscardedPrefix = ".deleted-";
 constexpr std::string_view kQuarantinePrefix = ".quarantine-";
-// In the directory of a job whose row is about to be deleted: the row's sequence.
+// A file in the directory of a job whose row is about to be deleted. It holds the row's sequence.
 constexpr char kDeletedMark[] = "deleted";
 
-// True if something lies in `directory`. A directory that cannot be listed is taken to hold something.
+// Returns true if `directory` is not empty. A directory that cannot be listed counts as not empty.
 bool HoldsSomething(const fs::path& directory) {
   const auto names = ListDirectory(directory);
   return !names.ok() || (*names && !(*names)->empty());
 }
 
-// True if a directory was marked as that of a row which a store with this last sequence once held.
+// Returns true if the directory is marked with the sequence of a row that the store once held. Such a sequence is at
+// most `last_sequence`.
 bool IsProvenDeleted(const fs::path& directory, int64_t last_sequence) {
   std::error_code error;
   if (!fs::is_regular_file(fs::symlink_status(directory / kDeletedMark, error))) return false;
@@ -46,7 +47,7 @@ bool IsProvenDeleted(const fs::path& directory, int64_t last_sequence) {
   return text.ok() && absl::SimpleAtoi(*text, &sequence) && sequence > 0 && sequence <= last_sequence;
 }
 
-// As wide as any step, so that each write covers the one before.
+// The text has the width of the largest step, so that each write covers the one before.
 std::string StepText(int64_t step) { return absl::StrFormat("%20d\n", step); }
 
 }  // namespace
@@ -54,8 +55,8 @@ std::string StepText(int64_t step) { return absl::StrFormat("%20d\n", step); }
 absl::Status JobFiles::Make(const JobId& id) const {
   std::error_code error;
   if (fs::symlink_status(Directory(id), error).type() != fs::file_type::not_found) {
-    // It was left by a deletion whose renaming failed, or belongs to a job that another database knows. It may hold
-    // checkpoints, which a new job of that id must not resume from.
+    // The directory was left by a deletion that could not rename it, or belongs to a job of another database. It may
+    // hold checkpoints, and a new job of that id must not resume from them.
     PF_ASSIGN_OR_RETURN(const std::optional<fs::path> to, Quarantine(id.value()));
     if (to) {
       telemetry::Log(telemetry::Severity::kWarning,
@@ -118,7 +119,7 @@ absl::StatusOr<JobFiles::Strays> JobFiles::FindUnknownDirectories(const std::fun
 
 absl::StatusOr<std::vector<fs::path>> JobFiles::ClearStrays(const Strays& strays) const {
   for (const std::string& name : strays.discarded) {
-    // In nobody's way: the deletion is answered, and no job has such a name.
+    // A failure is only logged. The deletion was answered, and no job can have such a name.
     if (const absl::Status gone = RemoveAll(directory_ / name); !gone.ok()) {
       telemetry::Log(telemetry::Severity::kWarning,
                      absl::StrCat("what is left of a deleted job cannot be removed: ", gone.message()));
@@ -135,7 +136,7 @@ absl::StatusOr<std::vector<fs::path>> JobFiles::ClearStrays(const Strays& strays
 absl::StatusOr<std::optional<fs::path>> JobFiles::Quarantine(const std::string& name) const {
   const fs::path from = directory_ / name;
   std::error_code error;
-  // rmdir, which refuses a directory that holds anything.
+  // rmdir removes only an empty directory.
   if (fs::is_directory(fs::symlink_status(from, error)) && rmdir(from.c_str()) == 0) return std::nullopt;
   const std::string to =
       (directory_ / absl::StrCat(AbslView(kQuarantinePrefix), name, "-",
@@ -149,7 +150,7 @@ absl::StatusOr<std::optional<fs::path>> JobFiles::Quarantine(const std::string& 
 
 namespace {
 
-// A file of the log, open.
+// An open file of a log.
 struct OpenSegment {
   Descriptor file;
   int64_t start = 0, size = 0;
@@ -157,7 +158,7 @@ struct OpenSegment {
   int64_t end() const { return start + size; }
 };
 
-// nullopt: there is no such file.
+// Returns nullopt if there is no such file.
 absl::StatusOr<std::optional<OpenSegment>> OpenAt(const fs::path& path, int64_t start) {
   Descriptor file = OpenRetrying(path, O_RDONLY);
   if (!file.valid() && errno == ENOENT) return std::nullopt;
@@ -172,8 +173,8 @@ struct OpenLogFiles {
   int64_t end() const { return newest ? newest->end() : older ? older->end() : 0; }
 };
 
-// nullopt: a file was renamed or removed meanwhile. The newest file before the older one is looked for: where it was
-// renamed between the two, it is found as the older one again.
+// Opens the files of a log. Returns nullopt if a file was renamed or removed meanwhile. Opens the newest file before
+// it looks for the older one. If the newest was renamed in between, it is found again as the older one.
 absl::StatusOr<std::optional<OpenLogFiles>> TryOpenLog(const fs::path& path) {
   PF_ASSIGN_OR_RETURN(std::optional<OpenSegment> newest, OpenAt(path, 0));
   PF_ASSIGN_OR_RETURN(const std::optional<telemetry::LogSegment> found, telemetry::FindOlderSegment(path));
@@ -257,7 +258,7 @@ std::string PlaceText(const Deaths& deaths) {
 
 absl::StatusOr<RunMark> RunMark::Begin(const std::filesystem::path& path) {
   const std::string head = absl::StrCat(BootId(), " ");
-  // Whole or not at all: half a mark would be of no boot.
+  // Written atomically, because half a mark would name no boot.
   PF_RETURN_IF_ERROR(WriteFileAtomic(path, head + StepText(kBeforeFirstStep)));
   Descriptor file = OpenRetrying(path, O_WRONLY);
   if (!file.valid()) return SystemError(errno, path, "open");

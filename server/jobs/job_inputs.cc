@@ -19,12 +19,12 @@ namespace permafrost::jobs {
 namespace fs = std::filesystem;
 namespace {
 
-// Safetensors' own reader has the same bound.
+// The safetensors library has the same bound.
 constexpr uint64_t kMostHeaderBytes = 100'000'000;
-// So much is read whatever the process holds, as mapped datasets are counted there and give way.
+// A file of this size is always read. The memory that the process holds includes mapped datasets, which give way.
 constexpr uint64_t kAlwaysReadBytes = uint64_t{64} << 20;
 
-// Its bytes and the tensors that are made of them, beside what the process holds already.
+// Checks that memory has room for the file's bytes and for the tensors made from them, beside what the process holds.
 absl::Status CheckRoomFor(uint64_t bytes, const std::string& file) {
   const uint64_t limit = MemoryLimit(), held = ResidentBytes();
   if (bytes <= std::max(kAlwaysReadBytes, (limit - std::min(held, limit)) / 2)) return absl::OkStatus();
@@ -58,7 +58,7 @@ absl::StatusOr<std::string> ReadWeightsFile(const fs::path& path, const std::str
       std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(begin.data()), begin.size()).good();
   uint64_t header = 0;
   for (size_t i = begin.size(); i > 0; --i) header = header << 8 | begin[i - 1];
-  // The reading below reports a file that cannot be read.
+  // If the file cannot be read, ReadFile below reports it.
   if (!error && (is_read || size < begin.size()) && (header > kMostHeaderBytes || size < begin.size() + header)) {
     Violations violations;
     violations.Add("spec.init_from.file", absl::StrCat("'", file,
@@ -68,7 +68,7 @@ absl::StatusOr<std::string> ReadWeightsFile(const fs::path& path, const std::str
   }
   if (!error) PF_RETURN_IF_ERROR(CheckRoomFor(size, file));
   absl::StatusOr<std::string> content = ReadFile(path);
-  // The daemon may try as often as it will.
+  // Not transient: retries do not help until the file's owner permits the reading.
   if (absl::IsPermissionDenied(content.status())) return absl::PermissionDeniedError(content.status().message());
   return content;
 }
@@ -90,7 +90,7 @@ spec::TrainOptions RunnerOptions(const Job& job, const JobFiles& files) {
 }
 
 bool IsOfSameData(const Job& job, const data::Dataset& dataset, const data::Catalog& catalog, const JobFiles& files) {
-  // Jobs of older versions do not tell.
+  // Jobs of older versions do not record the uid.
   if (job.dataset_uid.empty() || dataset.uid == job.dataset_uid) return true;
   const auto checkpoints =
       train::ListCheckpoints(files.Directory(job.id) / train::kCheckpointsFolder, /*verify=*/false);

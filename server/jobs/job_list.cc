@@ -23,13 +23,13 @@ namespace permafrost::jobs {
 namespace {
 
 enum class FilterField { kName, kState, kDataset, kLabel, kPriority, kCreateTime, kStartTime, kEndTime };
-// kHas: ":".
+// kHas is the operator ":".
 enum class FilterOperator { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kHas };
 
 // One comparison: a field of a job, an operator and a value.
 struct FilterComparison {
   FilterField field = FilterField::kName;
-  std::string key;  // of a label
+  std::string key;  // the key of a label
   FilterOperator op = FilterOperator::kEqual;
   bool any_value = false;  // ":*"
   // The field's type says which of these is set.
@@ -38,7 +38,7 @@ struct FilterComparison {
   int32_t number = 0;
   absl::Time time;
 
-  // A label or a time that the job has not matches nothing.
+  // Returns false if the job lacks the label or the time.
   bool Matches(const Job& job) const;
 };
 
@@ -68,7 +68,7 @@ std::weak_ordering Order(absl::Time a, absl::Time b) {
 
 std::weak_ordering OrderOfText(const std::string& a, const std::string& b) { return a.compare(b) <=> 0; }
 
-// True if its values are numbers or times, which < and > compare.
+// Returns true if the field's values are numbers or times, which < and > compare.
 bool HasOrder(FilterField field) {
   return field == FilterField::kPriority || field == FilterField::kCreateTime || field == FilterField::kStartTime ||
          field == FilterField::kEndTime;
@@ -100,7 +100,7 @@ bool FilterComparison::Matches(const Job& job) const {
 }
 
 constexpr size_t kMaxFilterLength = 4096;
-// Nested parentheses at most; this bounds the stack.
+// The deepest nesting of parentheses. This bounds the stack.
 constexpr int kMaxFilterDepth = 32;
 
 constexpr EnumNames<FilterField, 8> kFilterFieldNames{{{{FilterField::kName, "name"},
@@ -113,13 +113,13 @@ constexpr EnumNames<FilterField, 8> kFilterFieldNames{{{{FilterField::kName, "na
                                                         {FilterField::kEndTime, "end_time"}}}};
 constexpr char kAcceptedFields[] = "name, state, dataset, labels.KEY, priority, create_time, start_time, end_time";
 
-// "RUNNING", "running" or "STATE_RUNNING".
+// Parses "RUNNING", "running" or "STATE_RUNNING".
 std::optional<JobState> ParseFilterState(const std::string& value) {
   const std::string name = absl::AsciiStrToLower(value);
   return kJobStateNames.Parse(absl::StrReplaceAll(absl::StripPrefix(name, "state_"), {{"_", "-"}}));
 }
 
-// Covers the sequence and the query at once: a token for other states is as foreign as a made-up one.
+// Covers both the sequence and the query, so a token of another query is refused like an invented one.
 std::string Checksum(int64_t sequence, const JobQuery& query) {
   const std::set<JobState> states(query.states.begin(), query.states.end());
   std::string text = absl::StrCat("jobs-page-1 ", sequence);
@@ -133,7 +133,7 @@ std::string Checksum(int64_t sequence, const JobQuery& query) {
 struct JobFilter::Node {
   enum class Kind { kAnd, kOr, kNot, kComparison };
   Kind kind = Kind::kComparison;
-  std::vector<Node> parts;  // one of kNot, none of kComparison
+  std::vector<Node> parts;  // kNot has one, kComparison has none
   FilterComparison comparison;
 
   bool Matches(const Job& job) const {
@@ -156,13 +156,13 @@ namespace {
 
 using FilterNode = JobFilter::Node;
 
-// A recursive descent over the text. Each method leaves the place behind what it read; after an error nothing more is
-// read.
+// A recursive descent parser. After each method, the position is behind the text that the method read. After an error
+// no more text is read.
 class FilterParser {
  public:
   explicit FilterParser(std::string_view text) : text_(text) {}
 
-  // nullopt: error() says why.
+  // Returns nullopt on an error, which error() describes.
   std::optional<FilterNode> ParseAll() {
     std::optional<FilterNode> root = ParseAnd();
     if (root && !AtEnd()) return Fail("AND, OR or the end");
@@ -176,7 +176,7 @@ class FilterParser {
     return of == FilterNode::Kind::kAnd ? ParseChain(FilterNode::Kind::kOr, "OR") : ParseTerm();
   }
 
-  // Parts with `word` between them.
+  // Parses parts with `word` between them.
   std::optional<FilterNode> ParseChain(FilterNode::Kind kind, std::string_view word) {
     FilterNode chain{.kind = kind, .parts = {}, .comparison = {}};
     do {
@@ -265,7 +265,7 @@ class FilterParser {
                                                       : "one of = !=");
   }
 
-  // A word, or what stands in quotes.
+  // Parses a word, or a quoted text.
   std::optional<std::string> ParseValue(bool& quoted) {
     const size_t begin = at_;
     const char quote = at_ < text_.size() ? text_[at_] : '\0';
@@ -291,7 +291,7 @@ class FilterParser {
     return FailText(begin, absl::StrCat("a closing ", std::string(1, quote), " for this one"));
   }
 
-  // `begin`: where the value stands.
+  // Sets the value of a comparison. `begin` is the position of the value in the text.
   bool SetValue(const std::string& value, bool quoted, size_t begin, FilterComparison& comparison) {
     switch (comparison.field) {
       case FilterField::kName:
@@ -309,7 +309,7 @@ class FilterParser {
       case FilterField::kPriority:
         return absl::SimpleAtoi(value, &comparison.number) || FailAt(begin, "a whole number");
       case FilterField::kLabel:
-        // labels:KEY, or labels.KEY with a value.
+        // The filter is labels:KEY, or labels.KEY with a value.
         if (comparison.key.empty()) {
           comparison.key = value;
           comparison.any_value = true;
@@ -424,7 +424,7 @@ absl::StatusOr<int64_t> ParsePageToken(const std::string& token, const JobQuery&
   if (absl::WebSafeBase64Unescape(token, &text)) {
     int64_t sequence = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sequence);
-    // Made again rather than taken apart: only the one true spelling passes.
+    // Compares with a newly made token, so that only its exact spelling is accepted.
     if (error == std::errc() && MakePageToken(sequence, query) == token) return sequence;
   }
   Violations violations;

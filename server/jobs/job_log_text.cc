@@ -51,7 +51,7 @@ std::string FanOutText(const std::vector<int64_t>& fan_outs) {
   return absl::StrJoin(fan_outs, ",", one);
 }
 
-// Tells how the batches of a node-level job come about.
+// Describes how the batches of a node-level job are made.
 std::string SamplingText(const spec::NodeTrainingOptions& nodes) {
   if (nodes.fan_outs.empty()) return ", the whole graph a step";
   std::string text = absl::StrCat(", fan-out ", FanOutText(nodes.fan_outs));

@@ -29,7 +29,7 @@ using graphcache::Snapshot;
 
 constexpr int64_t kDefaultPageSize = 50;
 constexpr int64_t kMaxPageSize = 1000;
-// Rows that one page of a filtered list looks at: what bounds the time that a call takes.
+// The most rows that one page of a filtered list looks at. This bounds the time of a call.
 constexpr int64_t kMaxScannedJobs = 10'000;
 
 std::string_view ArtifactFile(Artifact artifact) {
@@ -44,14 +44,14 @@ std::string_view ArtifactFile(Artifact artifact) {
   return train::kBestWeightsFile;
 }
 
-// Errors: CheckRequestId's.
+// Makes the key of a call that has a request_id. Errors: those of CheckRequestId.
 absl::StatusOr<RequestKey> KeyOf(std::string_view call, const JobId& id, const std::string& request_id) {
   PF_RETURN_IF_ERROR(CheckRequestId(request_id));
   if (request_id.empty()) return RequestKey();
   return RequestKey{.id = request_id, .what = absl::StrCat(AbslView(call), " ", id.value())};
 }
 
-// Returns everything that an update asks for, in few bytes.
+// Returns a short text that identifies everything an update asks for.
 std::string TextOf(const JobUpdate& update) {
   std::string text = update.etag;
   if (update.priority) absl::StrAppend(&text, " priority ", *update.priority);
@@ -66,11 +66,11 @@ std::string TextOf(const JobUpdate& update) {
   return absl::StrCat("update ", HashHex(Hash64(text)));
 }
 
-// The thread that does what time alone asks for: limits that pass, waits that end.
+// Runs a thread for what time alone brings: limits that pass, and waits that end.
 // Threads: made and destroyed by one thread.
 class Caretaker {
  public:
-  // Calls `work` each `every` from Start on, until it is destroyed. By a clock that nobody sets.
+  // Calls `work` at intervals of `every`, by a monotonic clock, from Start until it is destroyed.
   Caretaker(absl::Duration every, std::function<void()> work) : every_(every), work_(std::move(work)) {}
   ~Caretaker() {
     stop_.Set();
@@ -92,10 +92,10 @@ class Caretaker {
   std::thread thread_;
 };
 
-// More than anyone steers by hand; each is read again at every start.
+// More commands than anyone gives by hand. There is a limit because all are read again at every start.
 constexpr int64_t kMaxCommands = 100'000;
 
-// Graph caches of jobs: what they are, and the commands to them.
+// Reads the graph caches of jobs, and records the commands to them.
 // Threads: all methods are safe anywhere. Borrows the book.
 class CacheCommands {
  public:
@@ -103,7 +103,7 @@ class CacheCommands {
 
   explicit CacheCommands(JobBook& book) : book_(book) {}
 
-  // As JobManager's methods.
+  // See JobManager's methods: GetGraphCache, GraphCacheEntries and CommandGraphCache.
   absl::StatusOr<graphcache::Snapshot> Get(const JobId& id) const;
   absl::StatusOr<std::vector<graphcache::EntryInfo>> Entries(const JobId& id) const;
   void Command(const JobId& id, const graphcache::Command& command, const RequestKey& request, const Done& done);
@@ -111,8 +111,8 @@ class CacheCommands {
  private:
   using Answer = std::optional<absl::StatusOr<graphcache::Snapshot>>;
 
-  // Records a command; `active`: nullptr for a job that has ended. The answer, if it is known already; nullopt: `done`
-  // was kept. In the caller's turn.
+  // Records a command. `active` is nullptr if the job has ended. Returns the answer if it is known already, or
+  // nullopt if `done` was kept for later. Called in the caller's turn.
   Answer Record(const JobId& id, ActiveJob* active, graphcache::Command command, const RequestKey& request,
                 const Done& done);
   absl::StatusOr<graphcache::Snapshot> RecordQueued(const ActiveJob& active, graphcache::Command command,
@@ -145,7 +145,7 @@ void CacheCommands::Command(const JobId& id, const graphcache::Command& command,
   } else if (!*answered) {
     answer = Record(id, book_.FindActive(*turn, id), command, request, done);
   }
-  // `done` may take locks, and what it tells may be told to many.
+  // The turn ends first, because `done` may take locks and notify many callers.
   turn->End();
   if (answer) return done(*std::move(answer));
   if (answered.value_or(false)) done(Get(id));
@@ -185,8 +185,9 @@ absl::StatusOr<Snapshot> CacheCommands::RecordQueued(const ActiveJob& active, gr
                                                      const RequestKey& request) {
   const Job& job = active.job;
   CommandLog& log = *active.commands;
-  // The job goes on here, but not before a command that takes effect later: commands between a checkpoint and a crash
-  // have their steps already. Commands that found no step boundary before a drain take effect there too, ahead of it.
+  // The step at which the job goes on. It is not before that of any recorded command: commands between a checkpoint
+  // and a crash have their steps already. Commands that met no step boundary before a drain take effect at this step
+  // too, ahead of the new one.
   const int64_t step = std::max(log.state().last_step, job.progress.checkpoint_step);
   std::vector<graphcache::Command> changed = log.Unstamped();
   for (graphcache::Command& earlier : changed) earlier.step = step;
@@ -197,7 +198,7 @@ absl::StatusOr<Snapshot> CacheCommands::RecordQueued(const ActiveJob& active, gr
   Snapshot snapshot = stored.value_or(NoStepYet(job.spec));
   snapshot.options = graphcache::Updated(log.state().options, command.update);
   const graphcache::PolicyUpdate& update = command.update;
-  // These thaw a running job's cache (GraphCache::UpdatePolicy).
+  // These changes unfreeze the cache of a running job (GraphCache::UpdatePolicy).
   if (update.policy || update.freeze_at || update.shapes || update.rungs) {
     // A derived freeze point is not known before the run.
     snapshot.freeze_point = {.freeze_at = snapshot.options.freeze_at};
@@ -235,13 +236,13 @@ struct JobManager::Parts {
   RequestLog requests;
   Admission admission;
   CacheCommands caches;
-  DeviceThread device;  // after what its thread uses
+  DeviceThread device;  // after the members that its thread uses
   Planner planner;
   JobEvaluator evaluator;
   RankHost ranks;
   Retention retention;
-  std::mutex start_mu;  // held by Start for caretaker
-  Caretaker caretaker;  // last: it uses all of the above
+  std::mutex start_mu;  // guards caretaker in Start
+  Caretaker caretaker;  // last, because it uses all of the above
 };
 
 JobManager::JobManager(std::unique_ptr<JobStore> store, JobFiles files, const JobManagerOptions& options,
@@ -387,7 +388,7 @@ absl::StatusOr<JobPage> JobManager::List(int64_t page_size, const std::string& p
 absl::StatusOr<std::vector<train::CheckpointInfo>> JobManager::Checkpoints(const JobId& id, bool verify) const {
   PF_RETURN_IF_ERROR(Get(id, kNoEpochs).status());
   auto found = train::ListCheckpoints(files().Directory(id) / train::kCheckpointsFolder, verify);
-  // The disk's error, and none of the request.
+  // The disk is at fault, not the request.
   if (!found.ok()) return absl::UnavailableError(found.status().message());
   return found;
 }

@@ -18,7 +18,7 @@
 
 namespace permafrost::jobs {
 
-// In ReadRow's order. Times are Unix nanoseconds.
+// The columns are in the order in which ReadRow reads them. Times are Unix nanoseconds.
 const char kSelectJob[] =
     "SELECT sequence, id, request_id, state, create_time, start_time, end_time, spec, progress, result, error, "
     "resumes, labels, history, failure FROM jobs ";
@@ -135,15 +135,15 @@ struct Schema {
     if constexpr (std::is_same_v<T, spec::ModelOptions>) SetOldDefaults(a, options);
   }
 
-  // Sets what older versions meant where they did not say it.
+  // Sets the fields that older versions did not store to what they meant.
   static void SetOldDefaults(const JsonReader<Schema>& a, spec::ModelOptions& m) {
     const spec::ModelLevel first = spec::FirstLevelOf(m.architecture);
     if (!a.Has("level")) m.level = first;
     if (!a.Has("norm")) m.norm = spec::DefaultsOf(first).norm;
     const bool of_nodes = m.level == spec::ModelLevel::kNode;
-    // Their weights have these columns.
+    // The weights of such models have these columns.
     if (!a.Has("own_degree_columns")) m.own_degree_columns = of_nodes && m.node_inputs == spec::NodeInputs::kDegree;
-    // Models of one large graph read no features of edges.
+    // In older versions, models of one large graph read no edge features.
     if (!a.Has("edge_inputs") && of_nodes) m.edge_inputs = spec::EdgeInputs::kNone;
   }
 
@@ -210,7 +210,7 @@ std::string ToJson(const train::RunResult& result) { return WriteJson<Schema>(re
 
 absl::StatusOr<SpecColumn> SpecFromJson(const std::string& text) {
   absl::StatusOr<SpecColumn> column = ReadJson<Schema, SpecColumn>("job spec", text);
-  // Older servers wrote another default to every job. It means nothing if nothing is sampled.
+  // Older servers stored another default of look_ahead in every job. It has no effect if nothing is sampled.
   if (column.ok() && column->spec.train.nodes.fan_outs.empty()) {
     column->spec.train.nodes.look_ahead = spec::NodeTrainingOptions().look_ahead;
   }

@@ -22,10 +22,9 @@
 namespace permafrost::jobs {
 namespace {
 
-// Another process that writes to the file (sqlite3) may hold it so long before a call, or the opening of the file,
-// fails.
+// The longest that a call, or the opening of the file, waits for another process that writes to it (such as sqlite3).
 constexpr absl::Duration kLongestLock = absl::Seconds(5);
-// The time between two looks at whether the lock still stands.
+// How often to check whether the lock is still held.
 constexpr absl::Duration kLookAtLock = absl::Milliseconds(10);
 
 absl::Status GivenUpError() {
@@ -128,7 +127,7 @@ class SqliteJobStore : public JobStore {
       Use list(c.list);
       int index = 1;
       list->bind(index++, options.before_sequence.value_or(std::numeric_limits<int64_t>::max()));
-      // A place for each state; NULL equals none.
+      // The statement has one parameter for each state. A NULL matches no state.
       static_assert(kJobStateNames.rows.size() == 10);
       for (const auto& [state, name] : kJobStateNames.rows) {
         if (options.states.empty() || std::ranges::find(options.states, state) != options.states.end()) {
@@ -137,7 +136,7 @@ class SqliteJobStore : public JobStore {
           list->bind(index++);
         }
       }
-      // States that are not known, too.
+      // If all states are wanted, rows with unknown states are listed too.
       list->bind(index++, options.states.empty() ? 1 : 0);
       list->bind(index, options.page_size);
       std::vector<Job> jobs;
@@ -149,7 +148,8 @@ class SqliteJobStore : public JobStore {
   absl::Status Delete(const JobId& id, const RequestKey& request) override {
     return WithConnection([&](StoreConnection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
-      // The record is made anew, as the newest: from here on only this row tells that the job was made.
+      // The record of the request is made the newest one. After the deletion, only this record tells that the job was
+      // made.
       if (const std::string created = c.RequestOf(id); !created.empty()) c.requests.RenewCreation(created, id);
       Use erase(c.erase);
       erase->bind(1, id.value());
@@ -264,9 +264,10 @@ class SqliteJobStore : public JobStore {
   }
 
  private:
-  // The one way to the connection: takes the lock and turns SQLite's exceptions into Status. A lock of another process
-  // is waited for without the connection's own, so that what only reads goes on meanwhile. `f` is then called again: a
-  // transaction that writes finds the lock where it begins, before it has done anything.
+  // The only way to the connection. Takes the lock and turns SQLite's exceptions into Status. While another process
+  // holds a lock on the file, waits without the connection's own lock, so that readers go on meanwhile, and then
+  // calls `f` again. That is safe because a transaction that writes meets the lock when it begins, before it has done
+  // anything.
   template <class F>
   std::invoke_result_t<F, StoreConnection&> WithConnection(F f) const {
     const absl::Duration patience = Patience::Left(kLongestLock);
@@ -291,7 +292,7 @@ class SqliteJobStore : public JobStore {
     }
   }
 
-  // Counts a call that waits for another process.
+  // Counts a call that waits for another process, as long as this exists.
   class LockWait {
    public:
     explicit LockWait(std::atomic<int>& count) : count_(count) { ++count_; }
@@ -316,7 +317,7 @@ absl::StatusOr<Job> GetInPieces(int64_t after_epoch,
   PF_ASSIGN_OR_RETURN(Job job, get(after_epoch));
   for (size_t got = job.epochs.size(); got == kMostEpochs;) {
     PF_ASSIGN_OR_RETURN(Job next, get(job.epochs.back().epoch));
-    // Deleted meanwhile, and another one was made under its id.
+    // The job was deleted meanwhile, and another one was made under the same id.
     if (next.sequence != job.sequence) return GetInPieces(after_epoch, get);
     got = next.epochs.size();
     std::ranges::move(next.epochs, std::back_inserter(job.epochs));
@@ -341,7 +342,7 @@ absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::filesystem::
     SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE,
                               static_cast<int>(absl::ToInt64Milliseconds(kLongestLock)));
     PF_RETURN_IF_ERROR(PrepareDatabase(database));
-    // After this call the store waits by itself.
+    // From here on WithConnection waits for locks, not SQLite.
     database.setBusyTimeout(0);
     return std::make_unique<SqliteJobStore>(std::move(database), std::move(on_error));
   } catch (const SQLite::Exception& error) {

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::string_view kUploadPrefix = ".upload-", kDeletedPrefix = ".deleted-";
-// A client takes messages of at most 4 MiB. JSON is longer than the message, so a record of this size fits.
+// A client accepts messages of at most 4 MiB. JSON is longer than the message, so the message of such a record fits.
 constexpr size_t kMostRecordBytes = size_t{3} << 20;
 
 std::string NewEtag() {
@@ -42,7 +42,7 @@ absl::Status NotFoundError(const ProgramId& id) {
                     {{"program", id.value()}});
 }
 
-// "12-NAME", as the store makes it.
+// Returns true for a name such as "12-NAME", as NewFolder makes it after the prefix.
 bool IsNumberedId(absl::string_view name) {
   const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
   if (digits == 0) return false;
@@ -96,18 +96,19 @@ absl::Status CheckHash(const fs::path& path, const StreamHash& hash, const std::
   return absl::DataLossError(absl::StrCat(path.string(), ": has XXH3 ", found, ", not ", wanted));
 }
 
-// True for errors after which a copy may work: no hard links here, too many of them, or another file system.
+// Returns true for errors of link() after which a copy may work: the file system has no hard links, the file has too
+// many, or the target is on another file system.
 bool CannotLink(int error) {
   return error == EXDEV || error == EPERM || error == EMLINK || error == ENOTSUP || error == ENOSYS || error == EACCES;
 }
 
-// True for a folder, not for a link to one.
+// Returns true for a folder, but not for a symbolic link to one.
 bool IsFolder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(fs::symlink_status(path, ignored));
 }
 
-// True for 16 lower-case hex digits.
+// Returns true for 16 lower-case hex digits.
 bool IsHash(const std::string& text) {
   constexpr size_t kHexDigits = 16;
   return text.size() == kHexDigits && std::ranges::all_of(text, [](char c) {
@@ -115,10 +116,10 @@ bool IsHash(const std::string& text) {
          });
 }
 
-// The text of program.json.
+// Returns the text of program.json.
 std::string ProgramToJson(const StoredProgram& program) { return WriteJson<RecordSchema>(program) + "\n"; }
 
-// True for a folder that holds nothing but a program's files, or some of them.
+// Returns true for a folder that holds only a program's files, or some of them.
 bool HoldsOnlyAProgram(const fs::path& folder) {
   if (!IsFolder(folder)) return false;
   std::error_code error;
@@ -130,7 +131,7 @@ bool HoldsOnlyAProgram(const fs::path& folder) {
   return !error;
 }
 
-// Removes a program's files, and then the folder, which fails if something else lies in it.
+// Removes a program's files, and then the folder. Fails if something else is in the folder.
 absl::Status RemoveProgram(const fs::path& folder) {
   PF_RETURN_IF_ERROR(RemoveAll(folder / kProgramArchive));
   PF_RETURN_IF_ERROR(RemoveAll(folder / kProgramRecord));
@@ -139,7 +140,7 @@ absl::Status RemoveProgram(const fs::path& folder) {
   return error ? SystemError(error.value(), folder, "remove") : absl::OkStatus();
 }
 
-// Returns the program whose folder it is. Errors: those of SystemError; DataLoss where the files are not a program's.
+// Reads the program in a folder. Errors: those of SystemError; DataLoss if the files are not those of a program.
 absl::StatusOr<StoredProgram> ReadProgram(const ProgramId& id, const fs::path& folder) {
   PF_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder / kProgramRecord));
   absl::StatusOr<StoredProgram> program = ReadJson<RecordSchema, StoredProgram>("program record", text);
@@ -157,8 +158,8 @@ absl::StatusOr<StoredProgram> ReadProgram(const ProgramId& id, const fs::path& f
   return program;
 }
 
-// Makes `to` a hard link to the archive in `folder`, or a copy, and compares its bytes with the checksum. After an
-// error a part of it may be there. Errors: as ProgramStore::CopyTo.
+// Makes `to` a hard link to the archive in `folder`, or a copy of it, and compares its bytes with the checksum. After
+// an error `to` may exist, whole or in part. Errors: same as ProgramStore::CopyTo.
 absl::Status LinkOrCopy(const fs::path& folder, const fs::path& to, const StoredProgram& program,
                         const DiskReserve& reserve) {
   const fs::path from = folder / kProgramArchive;
@@ -193,7 +194,7 @@ absl::Status CheckProgramArchive(const ProgramArchive& archive) {
 
 ProgramUpload::~ProgramUpload() {
   file_.reset();
-  // Once published, the folder has its final name, and nothing is left to remove.
+  // If the program was published, the folder has its final name, and nothing is left to remove.
   if (IsFolder(folder_)) {
     if (const absl::Status removed = RemoveProgram(folder_); !removed.ok()) {
       store_.options_.warn(absl::StrCat("what is left of an upload cannot be removed: ", removed.message()));
@@ -260,11 +261,11 @@ absl::Status ProgramStore::TakeUp(const std::string& name) {
       return Quarantine(path, "has a name of the server's own, which did not make it");
     }
     const absl::Status removed = RemoveProgram(path);
-    // New folders avoid its name, so the failure is only a warning.
+    // A failure is only a warning, because new folders avoid the names of existing ones.
     if (!removed.ok()) options_.warn(absl::StrCat("what is left of a program cannot be removed: ", removed.message()));
     return absl::OkStatus();
   }
-  if (!CheckIdSyntax("name", name).ok()) return absl::OkStatus();  // not ours
+  if (!CheckIdSyntax("name", name).ok()) return absl::OkStatus();  // not the store's
   const ProgramId id(name);
   const absl::StatusOr<StoredProgram> program =
       IsFolder(path) ? ReadProgram(id, path) : absl::DataLossError("is no folder");
@@ -366,7 +367,7 @@ absl::StatusOr<StoredProgram> ProgramStore::Publish(const fs::path& folder, Stor
         absl::StrCat(path.string(), ": is there, and is not a program that can be read; take another name")));
   }
   if (absl::Status published = PublishDirectory(folder, path); !published.ok()) {
-    // Undone, so that a failed upload does not appear at the next start.
+    // Undoes the rename, so that a failed upload does not appear at the next start.
     fs::rename(path, folder, ignored);
     return published;
   }
@@ -389,7 +390,7 @@ absl::Status ProgramStore::Delete(const ProgramId& id, const std::string& etag) 
     const fs::path path = options_.directory / id.value();
     deleted = NewFolder(kDeletedPrefix, id);
     if (absl::Status moved = PublishDirectory(path, deleted); !moved.ok()) {
-      // A deletion that failed must not come about at the next start.
+      // Undoes the rename, so that a deletion that failed does not happen at the next start.
       std::error_code ignored;
       fs::rename(deleted, path, ignored);
       return moved;

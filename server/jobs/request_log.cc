@@ -39,10 +39,11 @@ absl::Status RequestLog::Once(const RequestKey& key, const std::string& subject,
   absl::Status status = body(earlier);
   if (earlier.seen == Earlier::Seen::kAnswered) return status;
   if (status.ok()) {
-    // If this fails it stays begun, and is done again with care.
+    // If this fails, the call stays begun. If it comes again, `body` is told kBegun.
     WarnUnrecorded(key, store_.PutRequest(key, {.answered = true, .subject = earlier.subject}));
   } else if (earlier.seen == Earlier::Seen::kNever) {
-    // Not one that a dead process began: what it did would be done once more when the call comes again.
+    // A call that a dead process began is not dropped. Otherwise its work would be done twice if the call comes
+    // again.
     WarnUnrecorded(key, store_.DropRequest(key.id));
   }
   return status;

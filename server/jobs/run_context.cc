@@ -14,7 +14,7 @@ namespace permafrost::jobs {
 namespace {
 
 constexpr absl::Duration kStoreInterval = absl::Seconds(1);
-// A checkpoint waits at most so long for a lock of another process on the database before it is put off.
+// The longest that a checkpoint waits for another process's lock on the database before it is put off.
 constexpr absl::Duration kMostForACheckpoint = absl::Milliseconds(100);
 
 telemetry::Severity ToSeverity(train::LogLevel level) {
@@ -45,7 +45,7 @@ CommandLog::CommandLog(const spec::PolicyOptions& spec, std::vector<graphcache::
 CommandLog::State CommandLog::state() const {
   absl::MutexLock lock(&mu_);
   State state{options_, newest_.load(std::memory_order_relaxed), 0};
-  // Steps rise, and the ones without come last.
+  // Steps rise, and commands without a step come last.
   for (auto it = commands_.rbegin(); it != commands_.rend() && state.last_step == 0; ++it) {
     state.last_step = it->step.value_or(0);
   }
@@ -63,7 +63,7 @@ bool CommandLog::Append(const graphcache::Command& command, Done done) {
   absl::MutexLock lock(&mu_);
   commands_.push_back(command);
   options_ = graphcache::Updated(options_, command.update);
-  // After the command is there: who sees the number finds it.
+  // Stored after the command is added, so that a reader of the number finds the command.
   newest_.store(command.sequence, std::memory_order_release);
   if (closed_) return false;
   if (done) waiting_.emplace_back(command.sequence, std::move(done));
@@ -136,8 +136,8 @@ train::StopRequest JobRunContext::stop_requested() const {
     live_.SetStopSeen();
     return train::StopRequest::kCancel;
   }
-  // To the run, every other stop is a drain: it goes on afterwards. A run that has been told to stop must not be told
-  // to go on, since it may have left an evaluation half done.
+  // For the run, every other stop is a drain, after which it goes on. Once told to stop, it must not be told to go
+  // on, since it may have left an evaluation half done.
   if (live_.stop_seen()) return train::StopRequest::kDrain;
   if (!live_.pause_requested() && !live_.is_preempted() && !draining_.load(std::memory_order_acquire) &&
       live_.passed_limit() == Limit::kNone) {
@@ -185,7 +185,7 @@ void JobRunContext::OnGraphCache(const graphcache::Snapshot& snapshot, LiveRun::
   const auto increments = cache_counters_.Advance(snapshot);
   for (size_t mode = 0; mode < increments.size(); ++mode) {
     metrics_.graph_cache.Add(mode, increments[mode]);
-    // A resumed run may begin with an evaluation, whose steps no progress tells of.
+    // A resumed run may begin with an evaluation, whose steps are not part of any progress.
     if (increments[mode].steps > 0) AdvanceTo(JobState::kRunning);
   }
   metrics_.graph_cache.SetRunning(ToMetrics(snapshot));
@@ -196,8 +196,8 @@ void JobRunContext::OnGraphCache(const graphcache::Snapshot& snapshot, LiveRun::
 std::vector<graphcache::Command> JobRunContext::TakeCacheCommands(int64_t after_sequence, int64_t step) {
   if (live_.commands().newest() <= after_sequence) return {};
   std::vector<graphcache::Command> due = live_.commands().Due(after_sequence, step);
-  // One that was given an earlier step while the job waited, by a checkpoint older than the one that it went on from,
-  // never took effect: it does now, and the record must say so.
+  // While the job waited, a command may have been given the step of an older checkpoint than the one that the run
+  // went on from. Such a command never took effect. It takes effect now, and the record must say so.
   const auto has_this_step = [step](const graphcache::Command& command) { return command.step == step; };
   const auto pending = std::ranges::find_if_not(due, has_this_step);
   if (pending == due.end()) return due;
@@ -212,7 +212,7 @@ std::vector<graphcache::Command> JobRunContext::TakeCacheCommands(int64_t after_
       std::ranges::copy(stamped, pending);
       return due;
     }
-    // A command whose step is not on record must not take effect: a resumed run would apply it at another one.
+    // A command must not take effect before its step is on record: a resumed run would apply it at another step.
     next_stamp_ = now + kStoreInterval;
     Log(train::LogLevel::kWarning,
         absl::StrCat("graph cache command ", stamped.front().sequence, " waits: ", stored.message()));
@@ -225,17 +225,18 @@ void JobRunContext::OnEpoch(const train::EpochMetrics& metrics) {
   metrics_.job.ObserveEpoch(absl::Seconds(metrics.train_seconds + metrics.valid_seconds));
   hooks_.record_epoch(metrics);
   log_.Write(telemetry::Severity::kInfo, EpochLine(metrics, options_));
-  // Not each: the epochs of a small graph are as short as a step.
+  // Not every epoch is stored at once, because epochs of a small graph are as short as a step.
   StoreNowAndThen();
   hooks_.notify();
 }
 
 absl::Status JobRunContext::StoreEpochs(bool is_last) {
   Enter(DevicePhase::kCheckpoint);
-  // Without its last checkpoint the run would have to do again what it did since the one before.
+  // The last checkpoint may wait. Without it, the next run would repeat all steps since the checkpoint before.
   std::optional<Patience> short_one;
   if (!is_last) short_one.emplace(kMostForACheckpoint);
-  // The database shares its disk with the checkpoint: whatever keeps it from writing may pass.
+  // The error counts as transient, like one of the checkpoint itself: both are on the same disk, and the cause may
+  // pass.
   const absl::Status stored = hooks_.store_epochs();
   return stored.ok() ? stored : AsTransient(stored);
 }
@@ -296,8 +297,8 @@ RunWriter::~RunWriter() {
 }
 
 void RunWriter::Loop() {
-  // The next try finds out whether the database is free; the run's end, and who else changes jobs, must not wait for
-  // this one.
+  // This thread does not wait for the database, since the run's end and other changes of jobs must not wait for it.
+  // The next try finds out whether the database is free.
   const Patience none(absl::ZeroDuration());
   bool told = false;
   while (true) {

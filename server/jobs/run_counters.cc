@@ -41,7 +41,7 @@ telemetry::CountsByCause Since(const graphcache::CauseCounts& now, const graphca
   return since;
 }
 
-// Calls `see(row, member)` for each row that has a counter.
+// Calls `see(field, member)` for each field of ModeStats that has a counter.
 template <class See>
 void VisitCounters(const See& see) {
   VisitFields(spec::Options<ModeStats>(), [&see](const spec::Field& field, auto member) {
@@ -60,7 +60,7 @@ telemetry::CounterValues CountersSince(const ModeStats& now, const ModeStats& be
   return since;
 }
 
-// The counter of equal audits counts those without a difference.
+// Sets `audits` to the number of audits without a difference, which the counter of equal audits shows.
 ModeStats WithEqualAudits(ModeStats stats) {
   stats.audits -= stats.audit_failures;
   return stats;
@@ -94,11 +94,11 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
     if (resumed_ && progress.step > 1) {
       last_ = progress;
       most_skipped_ = progress.skipped_batches;
-      // Counts of this run alone begin with it.
+      // These totals count from the start of the run, not of the job.
       last_.phase_seconds = {};
       last_.look_ahead.reset();
       last_.exchange.reset();
-      // Phase seconds begin with the run: any of them means that this progress came after a step.
+      // Phase seconds count from the start of the run. If there are any, this progress came after a step.
       if (Total(progress.phase_seconds) > 0) --last_.step;
     }
   }

@@ -45,7 +45,7 @@ absl::StatusOr<fs::path> FindCheckpointWeights(const fs::path& directory, int64_
   return violations.ToStatus();
 }
 
-// The names of its nodes, where it is one large graph.
+// Returns the checksum of the names of the nodes if the dataset is one large graph.
 std::optional<uint64_t> NamesOf(const absl::StatusOr<data::OpenedDataset>& dataset) {
   if (!dataset.ok()) return std::nullopt;
   const auto* const graph = std::get_if<std::shared_ptr<const data::Graph>>(&*dataset);
@@ -87,7 +87,7 @@ absl::StatusOr<graphcache::Census> Planner::TakeCensus(const spec::JobSpec& spec
     return census->status();
   };
   if (on_device) {
-    // There it runs on the device itself, which has one thread.
+    // On MPS the census runs on the device, which only its own thread may use.
     if (!device_.RunNowIfIdle(take)) {
       return absl::UnavailableError(
           "the census runs steps on mps, and the device is not idle: try again when no job runs");
@@ -133,7 +133,7 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   const DatasetId& trained = job.spec.train.dataset;
   const absl::StatusOr<data::Dataset> known = catalog_.Get(trained);
   const bool is_known = known.ok() && IsOfSameData(job, *known, catalog_, book_.files());
-  // Nobody knows the data of a dataset that is imported just now; the code below reports that it cannot be opened.
+  // While a dataset is being imported, its data is unknown. The code below reports that it cannot be opened.
   const bool is_other = known.ok() && known->state == data::DatasetState::kReady && !is_known;
   if (request.dataset.empty() && is_other) {
     return WithReason(absl::FailedPreconditionError(
@@ -146,10 +146,10 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
                            .rows = own ? train::EvaluatedRows::kTest : train::EvaluatedRows::kAll,
                            .metrics = {},
                            .result = {}};
-  // A graph that walks are learned from has no splits.
+  // A graph for random walks has no splits.
   if (spec::Walks(job.spec.train)) evaluation.rows = train::EvaluatedRows::kAll;
   if (request.rows) evaluation.rows = *request.rows;
-  // Links are divided anew in whatever graph they are of.
+  // Any graph's links are divided into splits, so another graph has a test split too.
   if (!request.rows && job.spec.train.links.enabled) evaluation.rows = train::EvaluatedRows::kTest;
   train::EvaluateRequest pass{.options = RunnerOptions(job, book_.files()),
                               .dataset = {},
@@ -173,7 +173,7 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   }
   pass.dataset = *std::move(dataset);
   if (!own) {
-    // The dataset may be gone by now. Then only shapes tell whether the weights fit.
+    // If the training dataset is gone, only shapes tell whether the weights fit.
     if (is_known) {
       pass.trained_on = known->summary;
       pass.trained_names = NamesOf(catalog_.Open(trained));
@@ -206,10 +206,10 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
 
 namespace {
 
-// Between two questions whether the leader is still there.
+// How often a rank asks whether its leader is still there.
 constexpr absl::Duration kAskInterval = absl::Milliseconds(100);
 
-// A rank keeps nothing: its leader does.
+// The RunContext of a rank. It stores nothing, because the leader does.
 class RankContext final : public train::RunContext {
  public:
   RankContext(std::string name, const JobBook& book, DeviceActivityBoard& activity, const OnRankProgress& on_progress)
@@ -252,13 +252,13 @@ class RankContext final : public train::RunContext {
   DeviceActivityBoard& activity_;
   const OnRankProgress& on_progress_;
   train::RankProgress progress_;
-  // Asked by the device thread alone.
+  // Only the device thread uses these.
   mutable Stopwatch asked_;
   mutable bool gone_ = false;
 };
 
-// Returns whether the same step would meet the error on any machine. Damaged data, a device that failed, and memory
-// that is too little for a job which the leader found to be valid are matters of this machine.
+// Returns true if the same step would meet the error on any machine. Other errors come from this machine: damaged
+// data, a failed device, or too little memory for a job that the leader found valid.
 bool IsOfTheJob(const absl::Status& error) {
   return !error.ok() && !IsTransient(error) && !IsDeviceFault(error) && !absl::IsCancelled(error) &&
          !absl::IsUnavailable(error) && !absl::IsDataLoss(error) && !absl::IsResourceExhausted(error) &&
@@ -293,10 +293,11 @@ absl::StatusOr<data::OpenedDataset> RankHost::Check(const RankRequest& request) 
         absl::StrCat("holds other data here (checksum ", own, ") than on the leader (", request.dataset_checksum, ")"),
         "DATASET_DIFFERS");
   }
-  // This machine may differ from the leader's. The leader has looked at the number of peers.
+  // Checked again because this machine may differ from the leader's. The leader has already checked the number of
+  // replicas.
   spec::TrainOptions alone = options;
   alone.replicas = 1;
-  // A program comes from the leader once the ranks are connected, and is checked then.
+  // The leader sends a program once the ranks are connected. The program is checked then.
   if (!spec::IsProgram(options)) {
     PF_RETURN_IF_ERROR(runner_.CheckCompatible(alone, data::SummaryOf(*dataset), "spec."));
   }
@@ -304,7 +305,7 @@ absl::StatusOr<data::OpenedDataset> RankHost::Check(const RankRequest& request) 
 }
 
 absl::Status RankHost::Run(const RankRequest& request, const OnRankProgress& on_progress) {
-  // This comes before a missing dataset, so that no leader sends a dataset to a busy server.
+  // Reported before a missing dataset, so that no leader sends a dataset to a busy server.
   absl::Status busy = WithReason(absl::UnavailableError("it trains another job or rank"), kDeviceBusyReason);
   if (!book_.draining() && !device_.CanTakeGuest()) return busy;
   PF_ASSIGN_OR_RETURN(const data::OpenedDataset dataset, Check(request));
@@ -313,7 +314,7 @@ absl::Status RankHost::Run(const RankRequest& request, const OnRankProgress& on_
       absl::StrCat("rank ", request.place.rank, " of job ", request.job, " of ", request.place.leader_host);
   absl::StatusOr<train::RunOutcome> outcome = train::RunOutcome();
   const auto run = [&]() -> absl::Status {
-    // The leader hears that the device has taken it.
+    // Tells the leader that the device has taken the rank.
     if (!on_progress({})) {
       outcome = absl::CancelledError("the leader has gone");
       return outcome.status();
