@@ -45,12 +45,12 @@ struct Request {
   std::filesystem::path root;  // a directory outside state_dir; empty: there is none
   std::string directory;       // NAME, or ROOT/NAME
   bool with_datasets = false;
-  std::string version;  // of the daemon
+  std::string version;  // version of the daemon
   // The reserve on the disk of `root`. It is checked before each piece is copied.
   DiskReserve reserve;
   // Identifies a call that may come again; empty: the call has none.
   std::string request_id;
-  // True if the call was answered before. Make then returns the summary of the backup made then, and makes none.
+  // True if the call was answered before. Make then only returns the summary of the backup that it made.
   bool answered = false;
 };
 

@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
-// Opens a regular file. O_NONBLOCK keeps a pipe that somebody left there from hanging the backup.
+// Opens a regular file. With O_NONBLOCK, a pipe that somebody left there cannot hang the backup.
 absl::StatusOr<Descriptor> OpenRegular(const fs::path& path) {
   Descriptor file = OpenRetrying(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!file.valid()) return SystemError(errno, path, "open");
@@ -165,8 +165,8 @@ constexpr int kLooks = 50;
 // The time between two looks. It is longer than a tick of the clock that file systems take their times from. So a
 // folder whose time is the same before and after has not changed.
 constexpr absl::Duration kBetweenLooks = absl::Milliseconds(20);
-// A folder in the folder of checkpoints. This copy removes it before it ends. A run removes all names with this
-// prefix when it begins.
+// The folder for hard links, inside the folder of checkpoints. CopyStep removes it at the end. If that fails, the
+// next run of the job does, because it removes every name that begins with ".tmp-".
 constexpr char kHold[] = ".tmp-backup";
 
 // Returns the time when an entry was last added to or removed from the folder; nullopt: there is no such folder.
@@ -177,7 +177,7 @@ std::optional<int64_t> TimeOf(const fs::path& folder) {
 }
 
 struct Look {
-  std::vector<int64_t> steps;  // of checkpoints, the newest first
+  std::vector<int64_t> steps;  // steps of checkpoints, newest first
   bool set_aside = false;      // some checkpoints were set aside as damaged
 };
 
@@ -228,7 +228,8 @@ class CheckpointCopier {
       PF_ASSIGN_OR_RETURN(const Look look, LookAt(from_));
       PF_ASSIGN_OR_RETURN(const bool copied, CopyOneOf(look.steps));
       if (copied) return CheckpointCopy::kWhole;
-      // A list can miss both checkpoints if, while it was read, a new one came and the one before it went.
+      // While the folder is read, a new checkpoint may come and the one before it go. The list may then hold neither,
+      // so an empty list counts only if the folder did not change.
       if (i == 0 || TimeOf(from_) != before) continue;
       const bool had_some = had_one || look.set_aside || !look.steps.empty();
       return had_some ? CheckpointCopy::kLost : CheckpointCopy::kNone;

@@ -31,14 +31,14 @@ class Copier {
   Copier(std::filesystem::path from, std::filesystem::path to, int64_t total, DiskReserve reserve,
          OnProgress on_progress);
 
-  // Copies the file at this relative path, as long as it is now. Errors: NotFound if it does not exist;
+  // Copies the file at this relative path up to its present end. Errors: NotFound if it does not exist;
   // FailedPrecondition if it is not a regular file; ResourceExhausted, reason DISK_NEARLY_FULL; Cancelled; those of
   // SystemError.
   absl::Status CopyFile(const std::string& path) { return CopyFile(path, path); }
   // Copies every regular file of a folder and its subfolders, except names that begin with '.'. Errors: those of
   // CopyFile; NotFound also if a file or the folder disappears meanwhile.
   absl::Status CopyFolder(const std::string& path) { return CopyFolder(path, path); }
-  // Does the same under another path in the backup.
+  // Copies the folder `from` to the path `to` in the backup.
   absl::Status CopyFolder(const std::string& from, const std::string& to);
   // Hashes and syncs a file that is in the backup already.
   absl::Status Take(const std::string& path);
@@ -120,14 +120,14 @@ class DatasetCopies {
   std::map<std::string, std::string> uids_;  // uid of each copy, by name; empty: not known
 };
 
-// Copies the audit log and the rotated logs before it (audit.jsonl, .1 ...), as long as they are now. Errors:
+// Copies the audit log and the rotated logs before it (audit.jsonl, .1 ...) up to their present ends. Errors:
 // Unavailable if they are rotated faster than they can be copied; the copier's.
 absl::Status CopyAudit(const std::filesystem::path& state_dir, Copier& copier);
 
 // Copies the records of imports that have not succeeded (datasets/.imports), and returns the names of their datasets,
-// sorted. Another server begins the wanted imports anew if it sees their sources. Call this before datasets are
-// copied. A dataset whose import ends meanwhile is then in the backup as a record or as a dataset. Errors: the
-// copier's.
+// sorted. Another server restarts those imports that are wanted, if it can see their sources. Call this before
+// datasets are copied. A dataset whose import ends meanwhile is then in the backup as a record or as a dataset.
+// Errors: the copier's.
 absl::StatusOr<std::vector<std::string>> CopyImports(const std::filesystem::path& state_dir, Copier& copier);
 
 }  // namespace permafrost::backup

@@ -71,7 +71,7 @@ absl::StatusOr<Job> Admission::CreateWith(const CreateRequest& request, absl::St
   job.spec = request.spec;
   job.labels = request.labels;
   job.create_time = absl::Now();
-  // Its dataset must not go meanwhile.
+  // The job's dataset must not be deleted meanwhile.
   book_.Reserve(job);
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
   PF_ASSIGN_OR_RETURN(const WithProgram found, FindProgram(job.spec));
@@ -129,7 +129,7 @@ absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request)
   PF_RETURN_IF_ERROR(CheckCount());
   spec::JobSpec spec = ended->spec;
   spec.train = RunnerOptions(*ended, book_.files());
-  // Its dataset must not go meanwhile.
+  // The job's dataset must not be deleted meanwhile.
   book_.Reserve(std::move(ended));
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
   PF_RETURN_IF_ERROR(CheckDataset(spec).status());

@@ -119,8 +119,8 @@ class Admission {
   const ProgramStore* const programs_;
   const int64_t max_jobs_;
   const absl::Duration first_retry_;
-  // Held while a job is made that begins with given weights, from before they are read. Memory has room for one such
-  // file at a time (ReadWeightsFile).
+  // Held while a job that begins with given weights is made, and already while the weights are read. Memory has room
+  // for one such file at a time (ReadWeightsFile).
   absl::Mutex reading_mu_ ABSL_ACQUIRED_BEFORE(mu_);
   // Serialises changes of job directories. Held across calls into the catalog and the book.
   absl::Mutex mu_;

@@ -23,7 +23,7 @@ namespace {
 // The time between tries of a store write that must not be lost, for example while the disk is full.
 constexpr absl::Duration kRetryInterval = absl::Seconds(1);
 
-// Takes a job off the device that will go on later.
+// Takes a job off the device, to go on later. It is paused if it was pausing, else queued.
 void MoveAside(Job& job, std::string_view reason, const std::string& message) {
   if (job.pausing) {
     Move(job, JobState::kPaused, why::kPauseRequested);

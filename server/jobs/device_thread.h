@@ -40,8 +40,9 @@ class DeviceThread {
   // if the thread runs a job, has not started, or is ending. `work` returns its outcome and must not throw. It must
   // end soon once the book drains.
   bool RunWhileIdle(std::function<absl::Status()> work);
-  // Runs `work` in the same way and waits for it. `work` may take as long as a job: the thread takes no job and no
-  // other work until it ends. Also returns false while other such work exists, or if the thread takes a job first.
+  // Runs `work` on the thread before its next job, and waits for it. `work` may take as long as a job does. Until it
+  // ends, the thread takes no job and no other work. Returns false without running `work` in the cases of
+  // RunWhileIdle, while other work of this kind exists, or if the thread takes a job first.
   bool RunGuest(const std::function<absl::Status()>& work);
   // Returns whether RunGuest would run work now.
   bool CanTakeGuest() const;

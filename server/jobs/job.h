@@ -171,12 +171,12 @@ struct Job {
   // A death of the server or an error of the machine ended its last run; cleared by the next step.
   bool interrupted = false;
   absl::Time create_time, start_time = absl::InfinitePast(), end_time = absl::InfinitePast();
-  std::string error;                                  // when kFailed
+  std::string error;                                  // set if kFailed
   Failure failure;                                    // set if kFailed; code kOk if an older version stored it
   absl::Duration device_time = absl::ZeroDuration();  // time on the device, of all its runs
   train::Progress progress;
   std::vector<train::EpochMetrics> epochs;
-  std::optional<train::RunResult> result;  // when kSucceeded
+  std::optional<train::RunResult> result;  // set if kSucceeded
   int32_t resumes = 0;
   Deaths deaths;
   Trouble trouble;

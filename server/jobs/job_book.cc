@@ -114,7 +114,7 @@ absl::StatusOr<std::vector<Job>> JobBook::List(const ListOptions& options) const
   PF_ASSIGN_OR_RETURN(std::vector<Job> jobs, store_->List(options));
   absl::MutexLock lock(&mu_);
   for (Job& job : jobs) {
-    // Only these fields are brought up to date. The filter chose the job by the other fields of the row.
+    // Updates only these fields. The rest of the row stays as it was when the store selected it.
     const auto it = active_.find(job.id);
     if (it == active_.end()) continue;
     job.trouble = it->second.live ? it->second.live->trouble() : it->second.job.trouble;

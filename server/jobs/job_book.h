@@ -131,7 +131,7 @@ class JobBook {
   // naming such a job.
   absl::Status CheckDatasetUnused(const DatasetId& id) const;
 
-  // Counts the dataset of `creating`, a job that is being created, as in use. nullopt: no job is being created.
+  // Treats the dataset of `creating`, a job that is being created, as in use. nullopt: no job is being created.
   void Reserve(std::optional<Job> creating);
   // Puts a new job on record. Sets job.sequence. `asked` is CreateRequest::asked. Errors: Unavailable while draining;
   // the store's.
@@ -160,7 +160,7 @@ class JobBook {
 
   // Only the device thread calls the methods that follow.
 
-  // An event that Drain sets, and every change that may let a job run sooner than expected.
+  // This event is set by Drain, and by every change that may let a job run sooner than expected.
   Event& changed() { return changed_; }
   // Moves the best of the queued jobs that may run now to preparing, or to recovering. Returns nullopt if none may
   // run. `wait` is then the time until one may; infinite: until something changes. Errors: the store's; nothing has

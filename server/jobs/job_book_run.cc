@@ -31,8 +31,8 @@ bool RunsBefore(const Job& a, const Job& b) {
   return a.sequence < b.sequence;
 }
 
-// Leaves out max_runtime for a paused job, because its user may raise it before resuming the job. The deadline
-// counts.
+// Returns the limit that a waiting job has passed. For a paused job only the deadline counts, because its user may
+// raise max_runtime before resuming the job.
 Limit LimitOfWaiting(const Job& job, absl::Time now) {
   const bool paused = job.state == JobState::kPaused;
   return PassedLimit(job.spec.limits, paused ? absl::ZeroDuration() : job.device_time, now);
@@ -365,7 +365,7 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   absl::StatusOr<std::vector<graphcache::Command>> commands = std::vector<graphcache::Command>();
   if (!job.unreadable) commands = store_->GetCacheCommands(id);
   if (job.unreadable || absl::IsDataLoss(commands.status())) {
-    // The damage costs only this job. The record stays as it is.
+    // The damage costs only this job. A record that cannot be read stays as it is.
     if (!job.unreadable) job.error = std::string(commands.status().message());
     CountJob(JobState::kFailed, +1);
     if (job.unreadable) ++unreadable_;

@@ -82,8 +82,8 @@ class RequestRows {
   absl::StatusOr<std::optional<Creation>> FindCreation(const std::string& request_id);
   // Records the CreateJob that made `job`.
   void PutCreation(const std::string& request_id, const std::string& asked, const JobId& job);
-  // Makes the record of the CreateJob that made `job` the newest one. If it is no longer kept, makes a new record
-  // without `asked`.
+  // Renews the record of the CreateJob that made `job`, so that it is the newest. If the record is no longer kept,
+  // makes a new one without `asked`.
   void RenewCreation(const std::string& request_id, const JobId& job);
 
  private:

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// No job has such a name, because no id begins with a dot.
+// Names with these prefixes belong to no job, because no id begins with a dot.
 constexpr std::string_view kDiscardedPrefix = ".deleted-";
 constexpr std::string_view kQuarantinePrefix = ".quarantine-";
 // A file in the directory of a job whose row is about to be deleted. It holds the row's sequence.

@@ -39,14 +39,14 @@ class JobFiles {
   // Makes an empty directory for a new job. The caller knows that no job on record has this id, so a directory that
   // exists already is quarantined.
   absl::Status Make(const JobId& id) const;
-  // Writes a note into the job's directory: the row of this sequence is about to be deleted. If the process dies
-  // before Discard, FindUnknownDirectories recognises the files as deleted. If the note cannot be written, it will
-  // treat them as unknown.
+  // Writes a note into the job's directory that the row of this sequence is about to be deleted. If the process dies
+  // before Discard, FindUnknownDirectories recognises the files as deleted. Without the note it treats them as
+  // unknown.
   void MarkDeleted(const JobId& id, int64_t sequence) const;
   // Removes the note because the row stays. Does nothing if there is no note.
   void UnmarkDeleted(const JobId& id) const;
   // Moves the directory of a deleted job to Discarded(). The move is on disk when Ok. Returns Ok also if there is no
-  // directory. `sequence` is the job's, and tells apart what two jobs of one id left.
+  // directory. `sequence` is the job's; it tells apart the directories of two deleted jobs with one id.
   absl::Status Discard(const JobId& id, int64_t sequence) const;
   // The place where the directory of a deleted job lies until it is removed.
   std::filesystem::path Discarded(const JobId& id, int64_t sequence) const;
@@ -62,9 +62,9 @@ class JobFiles {
   // it: the store once held that row and does not hold it now.
   absl::StatusOr<Strays> FindUnknownDirectories(const std::function<bool(const JobId&)>& on_record,
                                                 int64_t last_sequence) const;
-  // Removes the discarded entries. A warning tells of those that cannot be removed now. Renames each unknown entry to
-  // `.quarantine-NAME-TIME`, since it may be worth keeping. Empty directories are removed instead. Returns the paths
-  // of the quarantined entries.
+  // Removes the discarded entries, and logs a warning for those that cannot be removed now. Renames each unknown
+  // entry to `.quarantine-NAME-TIME`, since it may be worth keeping; empty directories are removed instead. Returns
+  // the paths of the quarantined entries.
   absl::StatusOr<std::vector<std::filesystem::path>> ClearStrays(const Strays& strays) const;
 
   struct Piece {
@@ -153,15 +153,15 @@ inline constexpr int32_t kMostDeaths = 5;
 // Returns "before its first step" or a text such as "after step 12".
 std::string PlaceText(const Deaths& deaths);
 
-// Returns `before` with one more death. The count goes on if the job died at the same place again. The same place
-// means the same step; or again before the first step, with no checkpoint made since. Otherwise the count begins
-// again at 1. The death is not counted if the machine was rebooted since, or if `mark` is missing: the run is then no
+// Returns `before` with one more death of the server. The count goes on if the job was at the same place again: at
+// the same step, or before the first step in both runs with no checkpoint made in between. Otherwise the count begins
+// again at 1. The death is not counted if the machine was rebooted since, or if `mark` is missing. The run is then no
 // likelier a cause than anything else.
 Deaths CountDeath(const Deaths& before, const std::optional<RunMark::Content>& mark, const std::string& boot_id,
                   int64_t checkpoint_step);
 
-// Does the same for a failure of the device. The device reports a fault some steps after the cause, and not always
-// equally many. So the place also counts as the same if no checkpoint was made since the last failure.
+// Counts a failure of the device in the same way. The device reports a fault some steps after the cause, and not
+// always equally many. So the place also counts as the same if no checkpoint was made since the last failure.
 Deaths CountDeviceFault(const Deaths& before, const std::optional<RunMark::Content>& mark, const std::string& boot_id,
                         int64_t checkpoint_step);
 

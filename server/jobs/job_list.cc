@@ -31,7 +31,7 @@ struct FilterComparison {
   FilterField field = FilterField::kName;
   std::string key;  // the key of a label
   FilterOperator op = FilterOperator::kEqual;
-  bool any_value = false;  // ":*"
+  bool any_value = false;  // "labels:KEY" or "labels.KEY:*"
   // The field's type says which of these is set.
   std::string text;
   JobState state = JobState::kQueued;

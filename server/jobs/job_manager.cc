@@ -112,7 +112,7 @@ class CacheCommands {
   using Answer = std::optional<absl::StatusOr<graphcache::Snapshot>>;
 
   // Records a command. `active` is nullptr if the job has ended. Returns the answer if it is known already, or
-  // nullopt if `done` was kept for later. Called in the caller's turn.
+  // nullopt if `done` was kept for later. The caller holds a turn.
   Answer Record(const JobId& id, ActiveJob* active, graphcache::Command command, const RequestKey& request,
                 const Done& done);
   absl::StatusOr<graphcache::Snapshot> RecordQueued(const ActiveJob& active, graphcache::Command command,

@@ -115,7 +115,7 @@ int BindLiveColumns(SQLite::Statement& statement, int index, const Job& job) {
 void BindInsert(SQLite::Statement& insert, const Job& job) {
   insert.bind(1, job.id.value());
   if (job.request_id.empty()) {
-    insert.bind(2);  // NULL: the only value that UNIQUE lets repeat
+    insert.bind(2);  // NULL, because UNIQUE allows only NULL to repeat
   } else {
     insert.bind(2, job.request_id);
   }

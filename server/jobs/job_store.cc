@@ -292,7 +292,7 @@ class SqliteJobStore : public JobStore {
     }
   }
 
-  // Counts a call that waits for another process, as long as this exists.
+  // Counts a call that waits for another process, from construction to destruction.
   class LockWait {
    public:
     explicit LockWait(std::atomic<int>& count) : count_(count) { ++count_; }

@@ -295,7 +295,7 @@ absl::StatusOr<StoredProgram> ProgramStore::Find(const ProgramId& id) const {
 absl::StatusOr<StoredProgram> ProgramStore::Get(const ProgramId& id) const {
   PF_RETURN_IF_ERROR(Find(id).status());
   absl::StatusOr<StoredProgram> program = ReadProgram(id, options_.directory / id.value());
-  // Deleted meanwhile.
+  // The program may have been deleted meanwhile.
   if (!program.ok() && !Find(id).ok()) return NotFoundError(id);
   return program;
 }
@@ -412,7 +412,7 @@ absl::Status ProgramStore::CopyTo(const ProgramId& id, const fs::path& to) const
   if (made.ok()) made = SyncDirectory(to.parent_path());
   if (made.ok()) return made;
   fs::remove(to, ignored);
-  // Deleted meanwhile.
+  // The program may have been deleted meanwhile.
   const auto now = Find(id);
   return now.ok() && now->etag == program.etag ? made : NotFoundError(id);
 }

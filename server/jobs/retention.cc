@@ -62,7 +62,7 @@ void Retention::Look() {
   for (const Job& job : ChooseExpired(std::move(ended), keep_, now)) {
     if (book_.draining() || !may_expire_()) return;
     if (++deletions > kMostDeletions) {
-      ended_seen_ = -1;  // the next Apply goes on
+      ended_seen_ = -1;  // so that the next Apply goes on
       return;
     }
     const absl::Status deleted = admission_.Delete(job.id, {}, job.end_time);

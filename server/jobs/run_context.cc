@@ -63,7 +63,7 @@ bool CommandLog::Append(const graphcache::Command& command, Done done) {
   absl::MutexLock lock(&mu_);
   commands_.push_back(command);
   options_ = graphcache::Updated(options_, command.update);
-  // Stored after the command is added, so that a reader of the number finds the command.
+  // Stored after the command is added, so that a thread which sees the number also finds the command.
   newest_.store(command.sequence, std::memory_order_release);
   if (closed_) return false;
   if (done) waiting_.emplace_back(command.sequence, std::move(done));
@@ -136,8 +136,8 @@ train::StopRequest JobRunContext::stop_requested() const {
     live_.SetStopSeen();
     return train::StopRequest::kCancel;
   }
-  // For the run, every other stop is a drain, after which it goes on. Once told to stop, it must not be told to go
-  // on, since it may have left an evaluation half done.
+  // For the run, every other stop is a drain, after which the job goes on. A run that was told to stop must not be
+  // told to continue, since it may have left an evaluation half done.
   if (live_.stop_seen()) return train::StopRequest::kDrain;
   if (!live_.pause_requested() && !live_.is_preempted() && !draining_.load(std::memory_order_acquire) &&
       live_.passed_limit() == Limit::kNone) {
@@ -185,7 +185,7 @@ void JobRunContext::OnGraphCache(const graphcache::Snapshot& snapshot, LiveRun::
   const auto increments = cache_counters_.Advance(snapshot);
   for (size_t mode = 0; mode < increments.size(); ++mode) {
     metrics_.graph_cache.Add(mode, increments[mode]);
-    // A resumed run may begin with an evaluation, whose steps are not part of any progress.
+    // A resumed run may begin with an evaluation, whose steps OnProgress does not report.
     if (increments[mode].steps > 0) AdvanceTo(JobState::kRunning);
   }
   metrics_.graph_cache.SetRunning(ToMetrics(snapshot));
@@ -297,8 +297,8 @@ RunWriter::~RunWriter() {
 }
 
 void RunWriter::Loop() {
-  // This thread does not wait for the database, since the run's end and other changes of jobs must not wait for it.
-  // The next try finds out whether the database is free.
+  // This thread does not wait for the database, because the run's end and other changes of jobs would wait for this
+  // thread. The next try finds out whether the database is free.
   const Patience none(absl::ZeroDuration());
   bool told = false;
   while (true) {

@@ -254,7 +254,7 @@ struct RunHooks {
   std::function<void()> notify;  // tells watchers; called at each step
   // Stores LiveRun's progress, its cache, and the epochs recorded since, as soon as possible on another thread.
   std::function<void()> store_soon;
-  // Does the same at once, on the calling thread.
+  // Stores the same things at once, on the calling thread.
   std::function<absl::Status()> store_progress;
   // Stores the epochs recorded so far. Ok means that they are on disk.
   std::function<absl::Status()> store_epochs;

@@ -90,7 +90,7 @@ std::optional<telemetry::FeatureState> RunCounters::FeaturesOf(const std::option
 RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
   if (first_) {
     first_ = false;
-    // A run that began anew counts from nothing, as does a job's first.
+    // A run that started from the beginning counts from 0, like the first run of a job.
     if (resumed_ && progress.step > 1) {
       last_ = progress;
       most_skipped_ = progress.skipped_batches;
@@ -159,7 +159,7 @@ std::vector<telemetry::CounterRow> CacheCounterRows() {
 std::array<telemetry::GraphCacheCounts, 2> CacheCounters::Advance(const graphcache::Snapshot& snapshot) {
   if (first_) {
     first_ = false;
-    // A run that began anew counts from nothing, as does a job's first.
+    // A run that started from the beginning counts from 0, like the first run of a job.
     if (resumed_ && Steps(snapshot.modes[0]) + Steps(snapshot.modes[1]) > 1) last_ = snapshot.modes;
   }
   std::array<telemetry::GraphCacheCounts, 2> increments;

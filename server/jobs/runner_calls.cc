@@ -93,7 +93,7 @@ absl::StatusOr<graphcache::Census> Planner::TakeCensus(const spec::JobSpec& spec
           "the census runs steps on mps, and the device is not idle: try again when no job runs");
     }
   } else {
-    take().IgnoreError();  // told below
+    take().IgnoreError();  // reported below
   }
   return absl::IsCancelled(census->status()) ? StoppedError() : *std::move(census);
 }
@@ -173,7 +173,7 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   }
   pass.dataset = *std::move(dataset);
   if (!own) {
-    // If the training dataset is gone, only shapes tell whether the weights fit.
+    // If the training dataset is gone or replaced, only shapes tell whether the weights fit.
     if (is_known) {
       pass.trained_on = known->summary;
       pass.trained_names = NamesOf(catalog_.Open(trained));
@@ -193,7 +193,7 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
     return result.status();
   };
   if (!on_device) {
-    evaluate().IgnoreError();  // told below
+    evaluate().IgnoreError();  // reported below
   } else if (!device_.RunNowIfIdle(evaluate)) {
     return absl::UnavailableError(absl::StrCat("the evaluation runs on ", AbslView(kDeviceNames.Name(runner_.device())),
                                                ", and the device is not idle: try again when no job runs"));
