@@ -120,9 +120,8 @@ class LogPieces {
   size_t next_ ABSL_GUARDED_BY(mu_) = 0;  // index of the place that the next piece takes
 };
 
-// Keeps the step that a run is at in a small file, which is overwritten at each step. It survives the death of the
-// process and costs no fsync. It tells the next server at which step this one died.
-// Threads: one thread.
+// Keeps the step that a run is at in a small file, which is overwritten at each step. The file survives the death of
+// the process and costs no fsync. It tells the next server at which step this one died.
 class RunMark {
  public:
   static constexpr int64_t kBeforeFirstStep = -1;
@@ -146,8 +145,8 @@ class RunMark {
   std::size_t step_offset_;
 };
 
-// If the server dies this often at one place of a job, the job is taken for the cause and fails. It would take every
-// later server down too.
+// If the server dies this often at one place of a job, the job is taken for the cause and fails. Otherwise the job
+// would take every later server down too.
 inline constexpr int32_t kMostDeaths = 5;
 
 // Returns "before its first step" or a text such as "after step 12".

@@ -44,7 +44,7 @@ class RequestLog {
   // Returns whether a call was answered. For calls that can be interrupted and then continue. Errors: same as Once,
   // without those of `body`.
   absl::StatusOr<bool> IsAnswered(const RequestKey& key) const;
-  // Records that a call was answered. A failure is only logged: the call would then be done again.
+  // Records that a call was answered. A failure is only logged. The call is then done again if it comes again.
   void Remember(const RequestKey& key);
 
  private:

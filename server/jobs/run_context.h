@@ -122,8 +122,8 @@ class CommandLog {
   // Returns the sequence of the newest command; 0: there is none. It is one atomic load, because it is called at
   // every training step.
   int64_t newest() const { return newest_.load(std::memory_order_acquire); }
-  // Adds a command. Call it in the order of the sequences. TakeWaiting returns `done` later; nullptr: nobody waits.
-  // Returns false and drops `done` after Close.
+  // Adds a command. Call it in the order of the sequences. TakeWaiting returns `done` later; `done` is nullptr if
+  // nobody waits. Returns false and drops `done` after Close.
   bool Append(const graphcache::Command& command, Done done);
   // Returns the commands after `after_sequence` that take effect at `step`: first those with that step or an earlier
   // one, then those without one.
@@ -222,7 +222,7 @@ class LiveRun {
     return trouble_;
   }
 
-  // `entries` may be nullptr: the entries reported before stay.
+  // If `entries` is nullptr, the entries reported before stay.
   void SetCache(const graphcache::Snapshot& snapshot, Entries entries) {
     absl::MutexLock lock(&mu_);
     cache_.snapshot = snapshot;
