@@ -18,7 +18,7 @@ namespace {
 
 struct Row {
   DeviceKind kind;
-  // Ok, or what of the device is missing here, in one line. `index`: which card.
+  // Returns Ok, or an error that says in one line what the device lacks here. `index` is the card.
   absl::Status (*find)(int index);
   absl::StatusOr<std::unique_ptr<Backend>> (*open)(int index, const BackendOptions& options);
 };
@@ -26,7 +26,7 @@ absl::Status FindCpu(int /*index*/) { return absl::OkStatus(); }
 absl::Status FindMps(int /*index*/) {
   return HasMps() ? absl::OkStatus() : absl::FailedPreconditionError("this machine or this libtorch has no MPS");
 }
-// kAuto takes the first of these that is there.
+// kAuto takes the first of these that is present.
 constexpr std::array<Row, 3> kBackends{
     {{DeviceKind::kMps, FindMps, [](int, const BackendOptions& options) { return MakeMpsBackend(options); }},
      {DeviceKind::kCuda, FindCuda,

@@ -1,7 +1,8 @@
-// A device as the rest of the daemon sees it. Each has a folder of its own (cpu/, mps/, cuda/), compiled everywhere,
-// and one row in the table of backend.cc; tests/device/backend_conformance_test.cc holds every one of them to this
-// contract. Threads: OpenBackend once, on any thread; kind(), records(), storage() and Observe() are safe anywhere; all
-// else belongs to the device's one thread, or comes before it.
+// The interface through which the rest of the daemon sees a device. Each device has a folder of its own (cpu/, mps/,
+// cuda/), which is compiled everywhere, and one row in the table of backend.cc.
+// tests/device/backend_conformance_test.cc holds every device to this contract.
+// Threads: call OpenBackend once, on any thread. kind(), records(), storage() and Observe() are thread-safe. Call
+// everything else on the device's one thread, or before that thread starts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,46 +28,48 @@
 
 namespace permafrost::device {
 
-// Makes the executables of one job. They borrow it, and end before it.
+// Makes the executables of one job. The executables borrow their Capturer and must be destroyed before it.
 class Capturer {
  public:
   virtual ~Capturer() = default;
-  // An executable of `program` for the shapes of `first` and `second`, which are different batches of equal shapes.
-  // State and generators are as before when this returns, also after an error; what executables returned before is not
-  // valid any more. The executable borrows the program. Errors: FailedPrecondition with graphcache::kGraphBreakReason
-  // for a step that cannot be captured. Exceptions of the program pass through.
+  // Makes an executable of `program` for one shape: that of `first` and `second`, which are different batches of equal
+  // shapes. State and generators are as before when this returns, also after an error. Outputs that earlier
+  // executables returned are no longer valid. The executable borrows the program. Errors: FailedPrecondition with
+  // graphcache::kGraphBreakReason for a step that cannot be captured. Exceptions of the program pass through.
   virtual absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
                                                                           const graphcache::StepInputs& first,
                                                                           const graphcache::StepInputs& second) = 0;
-  // One executable of `program` for every shape; as Capture otherwise. Replays of shapes larger than probe 0 take from
-  // the heap what the shared memory has no place for. The probes are those of CaptureDynamicOnCpu (cpu/cpu_backend.h);
-  // their errors pass through. Only of a backend that records.
+  // Makes one executable of `program` that serves every shape. Everything else is as for Capture. A replay of a shape
+  // larger than probe 0 takes memory from the heap where the shared memory has no room. The probes are those of
+  // CaptureDynamicOnCpu (cpu/cpu_backend.h), and their errors pass through. Call it only if the backend records().
   virtual absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
                                                                                  const ProbeInputs& probes) = 0;
-  // As Capture, of a program of which several executables are wanted, each for one shape, the largest first: what it
-  // shares with the others is done once. `inputs`: a batch of its shape, in which no size is below 2. The probes are
-  // those of CaptureDynamic, but may be small. Only of a backend that records.
+  // Same as Capture, for a program of which several executables are wanted, each for one shape. Call it for the
+  // largest shape first: work that the executables share is then done once. `inputs` is a batch of the executable's
+  // shape in which every size is at least 2. The probes are those of CaptureDynamic, but may be small. Call it only if
+  // the backend records().
   virtual absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRung(const StepProgram& program,
                                                                               const BatchInputs& inputs,
                                                                               const ProbeInputs& probes);
-  // Runs `program` on `inputs` without capturing it, and returns what it returned, valid until the next step or
-  // capture. Exceptions of the program pass through.
+  // Runs `program` on `inputs` without capturing it. Returns the program's outputs, which are valid until the next
+  // step or capture. Exceptions of the program pass through.
   virtual std::vector<at::Tensor> RunEager(const StepProgram& program, const graphcache::StepInputs& inputs) {
     return program.run(inputs);
   }
-  // Runs `program` once on `inputs` where its executables run for the first time only later, so that a device compiles
-  // it now. State and generators are as before when it returns. Exceptions of the program pass through.
+  // Runs `program` once on `inputs`, so that a device that compiles by shape compiles it now and not at the first
+  // replay. State and generators are as before when this returns. Exceptions of the program pass through.
   virtual absl::Status WarmUp(const StepProgram& /*program*/, const graphcache::StepInputs& /*inputs*/) {
     return absl::OkStatus();
   }
-  // Memory that its executables share, as it is now.
+  // Returns the bytes that the executables share at present.
   virtual int64_t shared_bytes() const = 0;
-  // Gives that memory back where it can, until the next replay takes it again; what executables returned before is not
-  // valid any more.
+  // Gives back as much of the shared memory as it can. The next replay takes it again. Outputs that executables
+  // returned before are no longer valid.
   virtual void GiveBackMemory() {}
 };
 
-// Memory of the host that the device's kernels read by themselves, as each of the two sees it: [rows, width] float32.
+// Memory of the host that the device's kernels read directly: the same [rows, width] float32, as a tensor of the host
+// and as a tensor of the device.
 struct PinnedRows {
   at::Tensor host, device;
 };
@@ -79,21 +82,21 @@ class Backend {
   virtual c10::Device device() const = 0;
   // Waits for the work queued so far, so that a clock read afterwards tells the truth.
   virtual void Synchronize() const = 0;
-  // Checks whether steps can be captured with this libtorch; asked once, at start. Errors: Internal.
+  // Checks whether this libtorch can capture steps. The daemon calls it once, at start. Errors: Internal.
   virtual absl::Status CheckCapture() const = 0;
-  // Returns whether an executable is a recording of operators, replayed bit for bit, which may serve every shape. If
-  // not, it has one shape: a graph of the device, or the program itself, which bounds what a backend keeps that
-  // compiles by shape.
+  // Returns true if an executable is a recording of operators, which is replayed bit for bit and may serve every
+  // shape. Otherwise an executable has one shape. It is then a graph of the device or the program itself, and
+  // executables bound what a backend that compiles by shape keeps.
   virtual bool records() const = 0;
-  // Returns whether an executable is a graph of the device, which holds the memory of its step and a copy of its
+  // Returns true if an executable is a graph of the device, which holds the memory of its step and a copy of its
   // inputs.
   virtual bool captures_graphs() const { return false; }
-  // Returns whether it compiles by shape when a step first runs, and keeps that, whatever executables are dropped,
-  // until EmptyCaches.
+  // Returns true if the device compiles by shape when a step first runs. It keeps what it compiled until EmptyCaches,
+  // even if executables are dropped.
   virtual bool keeps_graphs() const { return false; }
   virtual std::unique_ptr<Capturer> MakeCapturer() const = 0;
-  // Compiles kernels in the device's own language, CUDA C++. They run on this device. Errors: Unimplemented by a device
-  // that has no such language; FailedPrecondition in one line.
+  // Compiles `source`, which is in the device's own language (CUDA C++), into kernels that run on this device. Errors:
+  // Unimplemented if the device has no such language; FailedPrecondition, in one line, if the source does not compile.
   virtual absl::StatusOr<std::unique_ptr<KernelLauncher>> CompileKernels(const char* /*source*/) const {
     return absl::UnimplementedError("this device compiles no kernels");
   }
@@ -101,34 +104,36 @@ class Backend {
   // Call this before any of the methods below. The first thread that enters is the device's thread from then on.
   // Errors: Internal on any other one.
   virtual absl::Status Enter() const { return absl::OkStatus(); }
-  // Runs `step`, a step or a capture, with what the device needs around it, and returns its status. Errors: as Enter.
+  // Runs `step`, which is a step or a capture, with the set-up that the device needs around it. Returns the status of
+  // `step`. Errors: same as Enter.
   virtual absl::Status Within(const std::function<absl::Status()>& step) const { return step(); }
-  // After each step, outside of Within: what Observe tells is brought up to date. True: its driver holds so much memory
-  // that the caches are to be emptied now. Errors: as Enter.
+  // Brings the state that Observe returns up to date. Call it after each step, outside of Within. Returns true if the
+  // driver holds so much memory that the caller must empty the caches now. Errors: same as Enter.
   virtual absl::StatusOr<bool> EndStep() const { return false; }
-  // Between two steps: waits for the device, and frees what it keeps in reserve, and what it has compiled. Errors: as
-  // Enter.
+  // Waits for the device, then frees its reserve of memory and everything that it has compiled. Call it between two
+  // steps. Errors: same as Enter.
   virtual absl::Status EmptyCaches(EmptyReason /*reason*/) const { return absl::OkStatus(); }
-  // Told where all planned shapes are compiled, and where that ends; a device that can then refuses others.
+  // Call it with true when all planned shapes are compiled, and with false when that no longer holds. A device that
+  // can refuse other shapes does so in between.
   virtual void SetGraphsFrozen(bool /*frozen*/) const {}
 
-  // Allocates such memory, with any content. Returns nullopt if the device supports no pinned memory or the host has no
-  // room. `rows` and `width` must be positive. Freeing it waits for the device.
+  // Allocates PinnedRows with arbitrary content. Returns nullopt if the device supports no pinned memory or the host
+  // has no room. `rows` and `width` must be positive. Freeing the rows waits for the device.
   virtual std::optional<PinnedRows> AllocatePinned(int64_t /*rows*/, int64_t /*width*/) const { return std::nullopt; }
 
   virtual StorageUse storage() const = 0;
   virtual void RestartStoragePeak() const = 0;
-  // Returns the state as of now; the parts that only the device's thread may read are as it published them last.
+  // Returns the present state. Values that only the device's thread may read are as that thread last published them.
   virtual DeviceState Observe() const = 0;
-  // Memory that tensors may take; 0: not known. For the admission of jobs.
+  // Returns the memory that tensors may take, for the admission of jobs. 0 means that it is not known.
   virtual int64_t memory_bytes() const = 0;
 };
 
-// The one thread that may use a device, for backends. Threads: safe anywhere.
+// Lets a backend remember the one thread that may use its device. Threads: safe anywhere.
 class OwnerThread {
  public:
-  // The first thread that asks is the owner from then on. Errors: Internal on every other one, naming `what` it asked
-  // for.
+  // The first thread that calls this is the owner from then on. Errors: Internal on every other thread; the message
+  // names `what`, the purpose of the call.
   absl::Status Claim(std::string_view what) {
     std::thread::id nobody;
     const std::thread::id self = std::this_thread::get_id();
@@ -144,43 +149,44 @@ class OwnerThread {
 };
 
 struct BackendOptions {
-  // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
-  // 0..2. Smaller: less memory, more steps that wait while shapes are compiled again. 0: never.
+  // The share of MPS's recommended maximum, 0..2, at which its caches are emptied between steps. The driver's memory
+  // is compared with it. A smaller share takes less memory, but more steps wait while shapes are compiled again. 0
+  // means never.
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
 };
 
-// kAuto: MPS, else CUDA, else CPU, whichever is present. Errors: FailedPrecondition for a device that this machine or
-// this libtorch lacks, with what is missing; for a libtorch that was not tested (CheckTorchVersion); and for an
-// environment that the device would refuse later.
+// kAuto takes the first device that is present: MPS, CUDA, then the CPU. Errors: FailedPrecondition, naming what is
+// missing, for a device that this machine or this libtorch lacks. FailedPrecondition also for a libtorch that was not
+// tested (CheckTorchVersion), and for an environment that the device would refuse later.
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& choice, const BackendOptions& options = {});
 inline absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind, const BackendOptions& options = {}) {
   return OpenBackend(DeviceChoice(kind), options);
 }
 
-// Sets how many threads operators use that the calling thread runs, whatever the device: all have work on the host.
-// 0: AvailableCores(). Returns how many they are.
+// Sets how many threads the operators use that the calling thread runs. This matters on every device, since all have
+// work on the host. 0 stands for AvailableCores(). Returns the number of threads set.
 int UseThreads(int threads, TorchThreads torch_threads = TorchThreads::kAll);
 
-// The factor by which a capture allocates more at once than the step itself: the arena that replays are served from is
-// laid out with gaps.
+// A capture allocates at once this many times what the step itself allocates. The arena that serves replays has gaps
+// between its allocations.
 inline constexpr double kCapturePeakFactor = 1.1;
 
-// Bytes of tensor storage that a capture on the CPU allocates at once, at most. step_bytes: what the step allocates at
-// once when it is run eagerly. state_bytes: the tensors that outlive a step (weights, buffers, the optimizer's
-// moments), of which a capture keeps a copy in order to put them back. It keeps no copy of tensors that are zero: the
-// warm-up of a job that begins copies no moments.
+// Returns an upper bound of the tensor storage, in bytes, that a capture on the CPU allocates at once. `step_bytes` is
+// what the step allocates at once when it runs eagerly. `state_bytes` is the size of the tensors that outlive a step:
+// weights, buffers and the optimizer's moments. A capture copies these tensors in order to put them back. It does not
+// copy a tensor that is all zeros, so the warm-up of a new job copies no moments.
 constexpr int64_t CapturePeakBytes(int64_t step_bytes, int64_t state_bytes) {
   return static_cast<int64_t>(kCapturePeakFactor * static_cast<double>(step_bytes)) + state_bytes;
 }
 
-// The most bytes that a step captured as a graph of its device takes there: those that the graph holds as long as it
-// lives, and those of the run beside it that proves it. The arguments are those of CapturePeakBytes. Graphs of a job
-// share their memory, so that only the largest counts.
+// Returns an upper bound of the bytes that a step takes on its device while it is captured as a graph. They are the
+// bytes that the graph holds as long as it lives, and those of the run beside it that proves it. The arguments are
+// those of CapturePeakBytes. The graphs of a job share their memory, so only the largest counts.
 constexpr int64_t GraphPeakBytes(int64_t step_bytes, int64_t state_bytes) { return 2 * step_bytes + state_bytes; }
 
-// The bytes that the operators, shapes and numbers of one recorded step take at most, its arena apart, by the layers of
-// its model. `fused`: the CPU's fused operators, of which a step has fewer (GINE of 4 layers with Adam: 26 kB, without
-// them up to 113 kB).
+// Returns an upper bound of the bytes that one recorded step holds for its operators, shapes and numbers, without its
+// arena. `layers` is the number of layers of the model. `fused` is true for the CPU's fused operators, of which a step
+// has fewer. GINE of 4 layers with Adam takes 26 kB with them, and up to 113 kB without.
 constexpr int64_t ExecutableBytes(int64_t layers, bool fused) { return (2 + layers) * (fused ? 8'192 : 24'576); }
 
 }  // namespace permafrost::device

@@ -60,7 +60,7 @@ constexpr std::array<absl::string_view, 22> kFatalTexts = {
     "kIOGPUCommandBufferCallbackErrorInnocentVictim",
 };
 
-// LibTorch throws only the second as c10::OutOfMemoryError.
+// libtorch throws only the second of these as c10::OutOfMemoryError.
 constexpr std::array<absl::string_view, 8> kOutOfMemoryTexts = {
     "CUDA error: out of memory",    "CUDA out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",   "CUDNN_STATUS_ALLOC_FAILED",
@@ -73,7 +73,7 @@ std::optional<int32_t> CodeOf(const c10::Error& error) {
   return accelerator == nullptr ? std::nullopt : std::optional(accelerator->get_error_code());
 }
 
-// libtorch adds pages of advice to the line.
+// Returns the first line of `text`: libtorch appends pages of advice to it.
 std::string FirstLine(absl::string_view text) {
   return std::string(*absl::StrSplit(text, absl::MaxSplits('\n', 1)).begin());
 }

@@ -1,5 +1,6 @@
-// Exceptions of the math library: which of them tell that a device is unusable until the process ends, and the one
-// place where they become a Status. Threads: everything here is pure.
+// Exceptions of the math library: which of them mean that a device is unusable until the process ends, and the one
+// place where they become a Status.
+// Threads: everything here is pure.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -15,19 +16,22 @@
 
 namespace permafrost::device {
 
-// `code`: the accelerator's own (cudaError_t), where the error has one. `text`: what the error says; a name of CUDA's,
-// cuBLAS's, cuDNN's or Metal's is found anywhere in it. Sources: CUDA runtime API, "cudaError", whose sticky errors say
-// that the process must be terminated; Metal, MTLCommandBufferError.
+// Returns true if an error makes the device unusable until the process ends. `code` is the accelerator's own error
+// code (cudaError_t), if the error has one. `text` is the error's message. Names of errors of CUDA, cuBLAS, cuDNN and
+// Metal are found anywhere in it. Sources: CUDA runtime API, "cudaError", whose sticky errors say that the process
+// must be terminated; Metal, MTLCommandBufferError.
 bool IsFatalToDevice(std::optional<int32_t> code, std::string_view text);
 bool IsFatalToDevice(const c10::Error& error);
 
-// Returns whether an error says that the device has no room. Libtorch's allocator says so, a library, or the driver,
-// which takes memory for graphs and streams past the allocator. Such an error says nothing of the step that met it.
+// Returns true if an error says that the device has no room. It may come from libtorch's allocator, from a library, or
+// from the driver, which takes memory for graphs and streams past the allocator. Such an error says nothing of the
+// step that met it.
 bool IsOutOfMemory(std::string_view text);
 bool IsOutOfMemory(const c10::Error& error);
 
-// For destructors that use the device: calls `work`, and passes over an error that is fatal to the device, since
-// whatever follows on the device fails by itself. Any other error goes on, and ends the process.
+// Calls `work` and ignores an error that is fatal to the device, since everything that follows on the device fails by
+// itself. Any other error passes through. Use it in destructors that use the device: there any other error ends the
+// process.
 template <class Work>
 void UnlessFatal(const Work& work) {
   try {
@@ -37,13 +41,13 @@ void UnlessFatal(const Work& work) {
   }
 }
 
-// An error of the math library as a Status: a device fault (base/status.h) where it is fatal to the device,
-// ResourceExhausted where it is out of memory, else Internal.
+// Turns an error of the math library into a Status. It is a device fault (base/status.h) if the error is fatal to the
+// device, ResourceExhausted if it means out of memory, and Internal otherwise.
 absl::Status StatusOf(const c10::Error& error);
 absl::Status StatusOf(const std::exception& error);
 
-// Calls `body`, which returns a Status or a StatusOr. An error that leaves the device unusable becomes a device fault
-// (base/status.h).
+// Calls `body`, which returns a Status or a StatusOr, and turns its exceptions into a Status. An error that leaves the
+// device unusable becomes a device fault (base/status.h).
 template <class Body>
 auto CatchTorch(Body&& body) -> decltype(body()) {
   try {

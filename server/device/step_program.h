@@ -1,5 +1,5 @@
-// A step as a device captures it: a function of tensors, with the tensors that it changes; and for those who run a step
-// twice and compare, the state before it and what it left.
+// A step as a device captures it: a function of tensors, and the tensors that it changes. For code that runs a step
+// twice and compares, it also has copies of the state before the step and fingerprints of the state after it.
 // Threads: the device thread.
 #pragma once
 
@@ -19,12 +19,14 @@
 
 namespace permafrost::graphcache {
 
-// The tensors of one batch, in an order fixed for the job. Undefined ones are allowed, always at the same places. They
-// are on the host, or on the device already; a capturer brings the former to the device (device/staging.h).
+// The tensors of one batch, in an order fixed for the job. Undefined tensors are allowed, always at the same places.
+// Tensors lie on the host or already on the device. A capturer copies those on the host to the device
+// (device/staging.h).
 class StepInputs {
  public:
   std::vector<at::Tensor> tensors;
-  // Places of tensors that lie on the device once, for every batch of the job, as the edges of a whole graph do.
+  // Places in `tensors` of the tensors that lie on the device once for every batch of the job, such as the edges of a
+  // whole graph.
   std::vector<size_t> resident;
 };
 
@@ -42,41 +44,43 @@ namespace permafrost::device {
 struct StateTensor {
   std::string name;
   at::Tensor value;
-  // Tensors of one group change by amounts of one size: parameters, first moments, running statistics. A proof to
-  // rounding (cuda/graph_capturer.h) takes the largest change in a group for its scale.
+  // Tensors of one group change by amounts of similar size, such as parameters, first moments or running statistics. A
+  // proof to rounding (cuda/graph_capturer.h) takes the largest change in a group for its scale.
   std::string group;
 };
 
 struct StepProgram {
-  // Runs one step. May read its inputs, `state`, and what it makes itself; may write `state` and what it makes.
+  // Runs one step. It may read its inputs, `state`, and tensors that it makes. It may write `state` and tensors that
+  // it makes.
   std::function<std::vector<at::Tensor>(const graphcache::StepInputs&)> run;
   // Every tensor that outlives a step and that the step reads or writes. Their storage stays where it is.
   std::vector<StateTensor> state;
-  // Called by a replay at each place where the step calls MarkPhase; may be empty.
+  // A replay calls it at each place where the step calls MarkPhase. It may be empty.
   std::function<void(int phase)> on_phase;
-  // Puts `state` where rounding in a gradient moves no parameter by more than in proportion, for a proof to rounding.
-  // Adam divides a gradient by its size: where that is rounding alone, it moves the parameter by a whole learning rate.
-  // Empty: any state will do.
+  // Sets `state`, for a proof to rounding, so that rounding in a gradient moves each parameter at most in proportion.
+  // Adam divides a gradient by its size, so a gradient of rounding alone moves the parameter by a whole learning rate.
+  // Leave it empty if any state will do.
   std::function<void()> steady_state;
 };
 
-// The inputs of probe 0..kDynamicProbes - 1 of a dynamic capture, valid until the next call. Asked for any of them
-// several times.
+// Returns the inputs of one probe of a dynamic capture. `probe` is 0..kDynamicProbes - 1. The inputs are valid until
+// the next call. A capture may ask for any probe several times.
 inline constexpr size_t kDynamicProbes = 4;
 using ProbeInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>(size_t probe)>;
 
-// The inputs of one batch, made when they are asked for, valid until the probes are.
+// Makes and returns the inputs of one batch. They are valid as long as the probes' inputs.
 using BatchInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>()>;
 
-// For StepProgram::run: calls `on_phase`, the program's own, with `phase`. While the step is captured nothing is
-// called: the capture notes the place, and each replay calls the program's on_phase there.
+// Calls `on_phase`, which is the program's own, with `phase`. Call it from StepProgram::run. While the step is
+// captured, it calls nothing: the capture notes the place, and each replay calls the program's on_phase there.
 void MarkPhase(int phase, const std::function<void(int phase)>& on_phase);
 
-// For StepProgram::run: assigns the operators that follow, and their gradients, to a line of the user's module; ""
-// assigns them to none. Only a capture keeps this, for profiles.
+// Assigns the operators that follow, and their gradients, to a line of the user's module. "" assigns them to no line.
+// Call it from StepProgram::run. Only a capture keeps the line, for profiles.
 void NoteLine(std::string_view line);
 
-// While one lives MarkPhase does nothing on its thread, unless a tape records: for runs that are no steps.
+// While one lives, MarkPhase does nothing on its thread, except where a tape records. It is for runs of a model that
+// are not steps.
 class SilentPhases {
  public:
   SilentPhases();
@@ -87,28 +91,28 @@ class SilentPhases {
   const bool outer_;  // whether the thread was silent before
 };
 
-// A copy of state and of libtorch's default generator. Puts both back at the end of its scope, unless Keep was called.
-// Tensors that are zero throughout, as the moments of a job that begins, are not copied.
+// A copy of the state and of libtorch's default generator. The destructor puts both back unless Keep was called.
+// Tensors that are all zeros, such as the moments of a new job, are not copied.
 class SavedState {
  public:
   // Borrows `state`.
   explicit SavedState(const std::vector<StateTensor>& state);
   SavedState(const SavedState&) = delete;
   ~SavedState();
-  // Puts both back now.
+  // Puts the state and the generator back now.
   void Rewind();
-  // The state that the scope leaves stays.
+  // Makes the destructor leave the state and the generator as they are.
   void Keep() { keep_ = true; }
 
  private:
   const std::vector<StateTensor>& state_;
-  std::vector<at::Tensor> start_;  // undefined: zeros
+  std::vector<at::Tensor> start_;  // a copy of each tensor; undefined if the tensor was all zeros
   at::Generator generator_;
   at::Tensor generator_state_;
   bool keep_ = false;
 };
 
-// The bits of a tensor, in 16 bytes instead of a copy.
+// A fingerprint of a tensor's bits: 16 bytes instead of a copy.
 struct Bits {
   c10::ScalarType type = c10::ScalarType::Undefined;
   std::vector<int64_t> sizes;
@@ -117,14 +121,15 @@ struct Bits {
 };
 Bits BitsOf(const at::Tensor& tensor);
 
-// The state and the result that a step left.
+// The state after a step, and its outputs.
 struct Left {
   std::vector<Bits> outputs, state;
   bool operator==(const Left&) const = default;
 };
 Left LeftBy(const StepProgram& program, const std::vector<at::Tensor>& outputs);
 
-// The first thing that `replay` left otherwise than `step`, "weight" or "output 0"; nullopt: there is none.
+// Returns the name of the first tensor in which `replay` differs from `step`, such as "weight" or "output 0". Returns
+// nullopt if they are equal.
 std::optional<std::string> FirstDifference(const StepProgram& program, const Left& replay, const Left& step);
 
 }  // namespace permafrost::device

@@ -13,13 +13,13 @@
 namespace permafrost::device {
 namespace {
 
-// Build suffixes ("+cpu") apart.
+// Versions without a build suffix such as "+cpu".
 constexpr std::array<std::string_view, 2> kTestedVersions{"2.11.0", "2.13.0"};
 
 }  // namespace
 
 std::string LoadedTorchVersion() {
-  // One byte each from the highest on: major, minor, patch.
+  // The highest three bytes are major, minor and patch.
   const uint64_t version = aoti_torch_abi_version();
   return absl::StrCat((version >> 56) & 0xFF, ".", (version >> 48) & 0xFF, ".", (version >> 40) & 0xFF);
 }

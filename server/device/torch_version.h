@@ -1,4 +1,4 @@
-// Tells which libtorch this is: the one whose headers it was built with, and the one that is loaded.
+// The version of libtorch: the one whose headers this program was built with, and the one that is loaded.
 // Threads: safe anywhere.
 #pragma once
 
@@ -9,13 +9,13 @@
 
 namespace permafrost::device {
 
-// The version of the library that is loaded, as "2.13.0".
+// Returns the version of the loaded library, such as "2.13.0".
 std::string LoadedTorchVersion();
 
-// Errors: FailedPrecondition, naming both versions, where the library is not of the headers' version, or the version is
-// none that the capture of steps was tested with.
+// Checks that the library has the version of the headers, and that capturing steps was tested with this version.
+// Errors: FailedPrecondition, naming both versions.
 absl::Status CheckTorchVersions(std::string_view headers, std::string_view library);
-// The same for this process.
+// Does the same check for this process.
 absl::Status CheckTorchVersion();
 
 }  // namespace permafrost::device

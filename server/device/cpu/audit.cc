@@ -34,7 +34,7 @@ struct Performed {
 };
 using Trace = std::map<size_t, Performed>;  // by place
 
-// Returns whether the result of the operator is not set yet: such bytes are anything.
+// Returns true if the operator leaves its result uninitialised: its bytes may have any value.
 bool LeavesUnset(std::string_view op) {
   return absl::StartsWith(AbslView(op), "aten::empty") || absl::StartsWith(AbslView(op), "aten::new_empty") ||
          absl::StartsWith(AbslView(op), "aten::resize");
@@ -54,8 +54,8 @@ void AppendTensors(const c10::IValue& value, Tensors& out) {
   }
 }
 
-// A watcher that notes what each operator makes and writes. For views, and for bytes not set yet, it notes only the
-// layout.
+// Returns a watcher that notes the tensors that each operator makes and writes. For views and uninitialised tensors it
+// notes only the layout.
 CallWatcher Tracer(Trace& trace) {
   return [&trace](size_t place, const c10::OperatorHandle& op, torch::jit::Stack& stack,
                   absl::FunctionRef<void()> perform) {
@@ -84,10 +84,10 @@ CallWatcher Tracer(Trace& trace) {
 // The seconds that a replay spent, by operator and by line.
 struct Times {
   std::map<std::string, graphcache::OperatorTime> operators;  // by schema name
-  std::vector<graphcache::LineTime> lines;                    // as the executable's
+  std::vector<graphcache::LineTime> lines;                    // in the order of the executable's lines
 };
 
-// A watcher that adds up how long each operator takes, and notes the products in it.
+// Returns a watcher that adds up the time of each operator and notes its matrix products.
 CallWatcher Timer(const CpuExecutable& executable, Times& times, StepProducts& products) {
   return [&](size_t place, const c10::OperatorHandle& op, torch::jit::Stack& stack, absl::FunctionRef<void()> perform) {
     products.Add(op, std::span(stack).last(op.schema().arguments().size()));
@@ -114,8 +114,8 @@ std::vector<graphcache::OperatorTime> InOrder(const std::map<std::string, graphc
   return rows;
 }
 
-// Returns the lines in the same order, without the empty line and those that took no time. Those after the 100th become
-// one last row.
+// Returns the lines by time, the longest first, without the empty line and lines that took no time. The lines after
+// the 100th become one last row.
 std::vector<graphcache::LineTime> InOrder(std::vector<graphcache::LineTime> times,
                                           const std::vector<std::string>& lines) {
   for (size_t i = 0; i < times.size(); ++i) times[i].line = lines[i];
@@ -143,7 +143,8 @@ std::string ResultText(size_t index, const Bits& replay, const Bits& step) {
                       Describe(replay.type, replay.sizes), " in the replay");
 }
 
-// The first operator of the replay that is not as in the step, or has another result; nullopt: all are as in the step.
+// Returns the first operator of the replay that differs from the step's or has another result; nullopt if there is
+// none.
 std::optional<graphcache::Difference> FirstOperator(const Trace& replay, const Trace& step) {
   for (const auto& [place, ours] : replay) {
     const auto theirs = step.find(place);
@@ -211,7 +212,7 @@ absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, co
 
 namespace {
 
-// The least counts: nothing makes a product faster than it is.
+// The shortest run counts: disturbances only make a run longer.
 constexpr int kRuns = 5;
 
 bool IsMatrix(const c10::IValue& value) {

@@ -49,7 +49,7 @@ class CpuCapturer final : public Capturer {
 
  private:
   Arena arena_;
-  std::map<const StepProgram*, RecordedStep> recorded_;  // one for training and one for evaluation, of a ladder
+  std::map<const StepProgram*, RecordedStep> recorded_;  // of a ladder: one for training, one for evaluation
 };
 
 class CpuBackend final : public Backend {
@@ -83,7 +83,8 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// The first thing that a replay left otherwise than the step did.
+// Returns the first difference between the state and outputs after a replay and those after the step; nullopt if there
+// is none.
 std::optional<TapeBreak> Disagreement(const StepProgram& program, const Left& replay, const Left& step) {
   const std::optional<std::string> what = FirstDifference(program, replay, step);
   if (!what) return std::nullopt;
@@ -91,8 +92,8 @@ std::optional<TapeBreak> Disagreement(const StepProgram& program, const Left& re
                                     " otherwise than the step did: a part of the step is no dispatched operator")};
 }
 
-// Runs and records `program` on each of the first `count` probes, one after the other; `after`, where it is wanted:
-// what each left.
+// Runs and records `program` on each of the first `count` probes, one after the other. If `after` is not null, appends
+// to it what each run left.
 absl::StatusOr<RecordedStep> RecordEach(const StepProgram& program, const ProbeInputs& probes, size_t count,
                                         std::vector<Left>* after) {
   std::vector<std::unique_ptr<Tape>> tapes;
@@ -184,12 +185,14 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRungOnCpu(const S
     arena.Release();
     compare();
   } else {
-    // Storage of the step, too: giving the arena back and taking it again costs more than a step of a small rung.
+    // The step runs on the arena, too: releasing the arena and taking it again would cost more than a step of a small
+    // rung.
     arena.Reserve(recorded.plan.size());
     recorded.plan.ServeAnySize(arena, compare);
   }
   if (tape.broken()) return BreakStatus(*tape.broken());
-  // A replay must make all that it leaves: what the step left in the arena, where it ran, is not to be found there.
+  // The replay must write everything that it leaves. Overwriting the arena makes sure that it does not find there what
+  // the step wrote.
   if (!larger) std::memset(arena.data(), 0xFF, std::min(arena.bytes(), recorded.plan.size()));
 
   auto executable = std::make_unique<CpuExecutable>(tape, program, arena, recorded.sizes);
@@ -208,7 +211,7 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRungOnCpu(const S
   }
   if (!broken) broken = replay(/*learn=*/false);
   if (!broken && !larger && executable->unplanned_allocations() > 0) {
-    // The gaps of the larger one do not do: it gets a plan of its own.
+    // The plan of the larger executable has no gaps that fit, so this one gets a plan of its own.
     broken = replay(/*learn=*/true);
     if (!broken) broken = replay(/*learn=*/false);
   }

@@ -1,5 +1,5 @@
-// The CPU: a step is recorded, compared with a second one, and proven by replay before anyone relies on it; replays are
-// served from a plan of its storage.
+// The CPU as a device. A step is recorded, compared with a second step, and proven by replay before anyone relies on
+// it. Replays are served from a plan of their storage.
 // Threads: the device thread.
 #pragma once
 
@@ -15,54 +15,57 @@
 
 namespace permafrost::device {
 
-// Puts the counting allocator in place (storage.h). Always there.
+// Makes the CPU's backend and installs the counting allocator (storage.h). Never fails.
 std::unique_ptr<Backend> MakeCpuBackend();
 
-// Captures `program` for the shapes of `first` and `second`, which are different batches of equal shapes.
-// Both steps are run from the present state, one after the other: the first is recorded, the second compared with it.
-// Where they differ in anything but their inputs, or a replay of both does not leave bit-equal state and outputs, the
-// step cannot be captured. The state, and libtorch's default generator, are as before when this returns, also after an
-// error or an exception of the program, which passes through.
-// Memory: CapturePeakBytes (device/backend.h); the arena's is given back meanwhile, so that what an executable
-// of `arena` returned before is not valid any more. The executable borrows program and arena.
+// Captures `program` for the shape of `first` and `second`, which are different batches of equal shapes. Both steps
+// run from the present state: the first is recorded, and the second compared with it. The step cannot be captured if
+// the two differ in anything but their inputs, or if a replay of either does not leave bit-equal state and outputs.
+// The state and libtorch's default generator are as before when this returns, also after an error or an exception.
+// Exceptions of the program pass through. The executable borrows program and arena.
+// Memory: CapturePeakBytes (device/backend.h). The arena's memory is given back meanwhile, so outputs that executables
+// of `arena` returned before are no longer valid.
 // Errors: FailedPrecondition with graphcache::kGraphBreakReason.
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureOnCpu(const StepProgram& program,
                                                                      const graphcache::StepInputs& first,
                                                                      const graphcache::StepInputs& second,
                                                                      Arena& arena);
 
-// Captures `program` once for every shape. The probes are batches of different content whose shapes differ in every
-// size that any two batches may differ in, each size in its own way and none below 2; the first is the largest that is
-// to be served without the heap. The steps are run and recorded one after the other. Where they differ in anything but
-// their inputs and integers that follow from the sizes of these (tape_compare.h), or replays of all, of which the last
-// is of a shape that nothing was learned from, do not leave bit-equal state and outputs, the step cannot be captured
-// so. All else as CaptureOnCpu says; errors of `probes` pass through.
+// Captures `program` once for every shape. The probes are batches of different content. Their shapes differ in every
+// size in which two batches may differ, each size in its own way, and no size is below 2. Probe 0 is the largest shape
+// that is to be served without the heap. The steps run and are recorded one after the other. The step cannot be
+// captured for every shape in two cases. The steps differ in something other than their inputs and integers that
+// follow from the inputs' sizes (tape_compare.h). Or the replay of a probe does not leave bit-equal state and outputs;
+// nothing was learned from the shape of the last probe. Everything else is as for CaptureOnCpu. Errors of `probes`
+// pass through.
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(const StepProgram& program,
                                                                             const ProbeInputs& probes, Arena& arena);
 
-// Probes that a ladder's step is recorded on: each rung checks what they say, as the last one does of a dynamic
-// capture.
+// The number of probes on which a ladder's step is recorded. Each rung then checks what was learned from them, as the
+// last probe does in a dynamic capture.
 inline constexpr size_t kLadderProbes = kDynamicProbes - 1;
 
-// A step that is recorded once, to make executables of single shapes from it. Borrows the program.
+// A step that is recorded once, so that executables of single shapes can be made from it. Borrows the program.
 struct RecordedStep {
-  std::unique_ptr<Tape> tape;  // at the first probe
+  std::unique_ptr<Tape> tape;  // recorded at the first probe
   StepSizes sizes;
-  // The plan of the largest executable so far, and the sizes of its inputs: it serves those of smaller shapes too.
+  // The storage plan of the largest executable so far, which serves smaller shapes too, and the sizes of that
+  // executable's inputs.
   StoragePlan plan;
   std::vector<int64_t> planned;
 };
 
-// Records `program` on the first kLadderProbes probes, which are those of CaptureDynamicOnCpu but for their size: small
-// ones will do, since nothing is laid out. State and generator are as before when this returns. Errors:
-// FailedPrecondition with graphcache::kGraphBreakReason; those of `probes` pass through, and exceptions of the program.
+// Records `program` on the first kLadderProbes probes. They are those of CaptureDynamicOnCpu but may be small, since
+// no storage is laid out for them. State and generator are as before when this returns. Errors: FailedPrecondition
+// with graphcache::kGraphBreakReason. Errors of `probes` and exceptions of the program pass through.
 absl::StatusOr<RecordedStep> RecordOnCpu(const StepProgram& program, const ProbeInputs& probes);
 
-// An executable for the shape of `inputs`, in which no size is below 2, of a step that is recorded already. The step is
-// run once and compared with the recording, operator by operator, down to every integer that follows from the sizes;
-// then it is replayed from the arena, and must leave bit-equal state and outputs. Ask for the largest shape first: each
-// shape larger than all before it costs one more replay, to be laid out. For a smaller shape the arena is kept, since
-// the executable needs it; what the step allocates goes there too, as far as it fits. All else as CaptureOnCpu says.
+// Makes an executable of a recorded step for the shape of `inputs`, in which every size is at least 2. The step runs
+// once and is compared with the recording, operator by operator, including every integer that follows from the sizes.
+// Then it is replayed from the arena, and must leave bit-equal state and outputs. Ask for the largest shape first:
+// each shape that is larger than all before it costs one more replay, to learn its storage plan. For a smaller shape
+// the arena is kept, since the executable needs it, and the step allocates there as far as it fits. Everything else is
+// as for CaptureOnCpu.
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRungOnCpu(const StepProgram& program,
                                                                          const graphcache::StepInputs& inputs,
                                                                          RecordedStep& recorded, Arena& arena);

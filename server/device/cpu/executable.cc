@@ -12,13 +12,13 @@
 namespace permafrost::device {
 namespace {
 
-// The bytes that a tensor without data costs: itself and its storage, as malloc rounds them up.
+// The bytes of a tensor without data and of its storage, as malloc rounds them up.
 constexpr int64_t kTensorBytes = sizeof(c10::TensorImpl) + 16;
 constexpr int64_t kStorageBytes = sizeof(c10::StorageImpl) + 16;
-// A list of an IValue: a counted vector.
+// The bytes of an IValue's list, which is a reference-counted vector.
 constexpr int64_t kListBytes = sizeof(c10::detail::ListImpl) + 16;
 constexpr int64_t kStringBytes = sizeof(c10::ivalue::ConstantString) + 16;
-constexpr int64_t kHeapBlock = 16;  // what malloc adds to a block, and rounds to
+constexpr int64_t kHeapBlock = 16;  // the bytes that malloc adds to a block, and the unit to which it rounds
 
 template <class T>
 int64_t VectorBytes(const std::vector<T>& v) {
@@ -36,7 +36,7 @@ int64_t PayloadBytes(const c10::IValue& value) {
 
 }  // namespace
 
-// Turns a tape into calls: hoists, drops, numbers slots anew, finds last uses.
+// Turns a tape into calls: hoists views, drops unused operators, renumbers slots and finds last uses.
 class CpuExecutable::Builder {
  public:
   Builder(const Tape& tape, CpuExecutable& out)
@@ -71,7 +71,7 @@ class CpuExecutable::Builder {
  private:
   bool IsFixed(size_t slot) const { return hoisted_[slot].defined(); }
 
-  // Views of what never moves are made now, without autograd's records on them.
+  // Makes views of tensors that never move now, without autograd metadata.
   void Hoist() {
     const auto& slots = tape_.slots();
     hoisted_.resize(slots.size());
@@ -88,21 +88,21 @@ class CpuExecutable::Builder {
           !std::ranges::all_of(op.uses, fixed))
         continue;
       const size_t made = op.returns[0][0];
-      if (IsFixed(made)) {  // the same view again, or one that is the whole
+      if (IsFixed(made)) {  // the same view again, or a view of the whole tensor
         keep_[i] = false;
         continue;
       }
       torch::jit::Stack stack(op.args.begin(), op.args.end());
       for (const Tape::Use& use : op.uses) stack[use.arg] = hoisted_[use.slot];
       op.handle.callBoxed(&stack);
-      if (!stack.at(0).isTensor()) continue;  // a list of one
+      if (!stack.at(0).isTensor()) continue;  // a list with one tensor
       keep_[i] = false;
       hoisted_[made] = stack[0].toTensor();
       out_.held_bytes_ += kTensorBytes;
     }
   }
 
-  // Operators that write, or make what is read later, stay.
+  // Keeps the operators that write, and those whose results are read later.
   void Drop() {
     std::vector<bool> needed(tape_.slots().size(), false);
     for (const size_t slot : tape_.outputs()) needed[slot] = true;
@@ -146,7 +146,7 @@ class CpuExecutable::Builder {
         fill.slots[use.element.value_or(0)] = static_cast<int32_t>(Number(use.slot));
         fixed = fixed && IsFixed(use.slot);
       }
-      if (fill.slots.empty()) continue;  // holds no tensor
+      if (fill.slots.empty()) continue;  // the argument holds no tensor
       fill.optional = fill.list && !op.args[a].isTensorList();
       call.args[a] = fixed ? Value(fill, out_.values_) : c10::IValue();
       if (!fixed) call.fills.push_back(std::move(fill));
@@ -159,12 +159,12 @@ class CpuExecutable::Builder {
     out_.calls_.push_back(std::move(call));
   }
 
-  // Adds the integers of operator `op`, which became the newest call.
+  // Adds the integers of operator `op` to the newest call, which was made from it.
   void AddIntegers(size_t op) {
     for (const StepSizes::Argument& a : out_.sizes_->arguments()) {
       if (a.place.op != op) continue;
       c10::IValue& arg = out_.calls_.back().args[a.place.arg];
-      if (a.place.element) arg = arg.toList().copy();  // it is written to
+      if (a.place.element) arg = arg.toList().copy();  // SetIntegers will write to the list
       SizedInteger integer{.call = static_cast<uint32_t>(out_.calls_.size() - 1),
                            .arg = static_cast<uint32_t>(a.place.arg),
                            .element = std::nullopt,
@@ -213,11 +213,11 @@ class CpuExecutable::Builder {
  private:
   const Tape& tape_;
   CpuExecutable& out_;
-  std::vector<int32_t> number_;      // of a tape's slot among values_
-  std::vector<at::Tensor> hoisted_;  // by tape slot: defined where it stays the same
-  std::vector<bool> fixed_;          // by number
+  std::vector<int32_t> number_;      // by tape slot: the slot in values_, or -1
+  std::vector<at::Tensor> hoisted_;  // by tape slot: the tensor, if it is the same in every replay
+  std::vector<bool> fixed_;          // by slot in values_
   std::vector<bool> keep_;           // by operator
-  std::vector<bool> sized_;          // by operator: called with integers that follow from the inputs' sizes
+  std::vector<bool> sized_;          // by operator: whether an integer argument follows from the inputs' sizes
 };
 
 CpuExecutable::CpuExecutable(const Tape& tape, const StepProgram& program, Arena& arena, std::optional<StepSizes> sizes)
@@ -278,7 +278,7 @@ std::vector<at::Tensor> CpuExecutable::Run(const graphcache::StepInputs& inputs,
     StoragePlan::BeginPart(static_cast<uint32_t>(i));
     Invoke(calls_[i]);
   }
-  // Only the caller holds what the step made: the next replay writes over it.
+  // Only the caller holds the outputs that the step made: the next replay overwrites them.
   std::vector<at::Tensor> outputs;
   outputs.reserve(output_slots_.size());
   for (const uint32_t slot : output_slots_) outputs.push_back(values_[slot]);

@@ -1,8 +1,9 @@
-// A captured step on the CPU: the operators of a tape, called again in order below autograd.
-// Views of state are made once, and operators whose results nobody reads are dropped. Storage comes from a plan over
-// the arena that all executables of a job share, so that a replay allocates no storage. A dynamic one serves every
-// shape: before a replay the integers that follow from the sizes of its inputs are set, and the plan is that of the
-// largest shape. Threads: the device thread. Borrows program and arena.
+// A captured step on the CPU: the operators of a tape, called again in order below autograd. Views of state are made
+// once, and operators whose results nobody reads are dropped. Storage comes from a plan over the arena that all
+// executables of a job share, so that a replay allocates no storage. A dynamic executable serves every shape. Before a
+// replay it sets the integers that follow from its inputs' sizes, and its plan is that of the largest shape. It
+// borrows program and arena.
+// Threads: the device thread.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -25,54 +26,54 @@ namespace permafrost::device {
 
 class CpuExecutable final : public graphcache::Executable {
  public:
-  // The tape is not broken. With `sizes`, those of the tape's step, the executable is dynamic.
+  // `tape` must not be broken. If `sizes` is given, it belongs to the tape's step, and the executable is dynamic.
   CpuExecutable(const Tape& tape, const StepProgram& program, Arena& arena,
                 std::optional<StepSizes> sizes = std::nullopt);
 
-  // Replays once on the heap, to learn the storage plan. Called once, before the rest. `inputs` of a dynamic one are of
-  // the largest shape that is to be served without the heap. Returns the step's outputs.
+  // Replays once on the heap, to learn the storage plan. Call it once, before any other method. For a dynamic
+  // executable, `inputs` have the largest shape that is to be served without the heap. Returns the step's outputs.
   std::vector<at::Tensor> Learn(const graphcache::StepInputs& inputs);
-  // For a dynamic executable, in place of its own plan: takes the plan of another executable of the same step, learned
-  // at sizes that hold everything that this one serves.
+  // Sets the plan of a dynamic executable to that of another executable of the same step. That plan must be learned at
+  // sizes at least as large as any that this executable serves.
   void TakePlan(const StoragePlan& plan);
   const StoragePlan& plan() const { return plan_; }
-  // Makes room in the arena; nothing may live there.
+  // Makes room for the plan in the arena. Nothing may live there.
   void Prepare() { arena_.Reserve(plan_.size()); }
-  // A replay that tells no phases. Returns the step's outputs, valid until the next replay over the same arena. A
-  // dynamic one throws c10::Error for inputs of another kind than those that it was captured with.
+  // Replays without calling on_phase. Returns the step's outputs, valid until the next replay over the same arena. A
+  // dynamic executable throws c10::Error if the inputs differ in kind from those that it was captured with.
   std::vector<at::Tensor> ReplayInSilence(const graphcache::StepInputs& inputs);
-  // The same, with `watch` in the place of each operator; places are those of the tape.
+  // Same as ReplayInSilence, but calls `watch` in place of each operator. The places it passes are places on the tape.
   std::vector<at::Tensor> ReplayWatched(const graphcache::StepInputs& inputs, const CallWatcher& watch);
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override;
   absl::StatusOr<std::optional<graphcache::AuditedStep>> ReplayAudited(const graphcache::StepInputs& inputs) override;
   int64_t bytes() const override { return bytes_; }
   // origins()[i] tells which line called the operator at place i of the tape.
   struct Origin {
-    uint32_t line = 0;  // a place in lines(); 0: no line of the user's
+    uint32_t line = 0;  // the index in lines(); 0: no line of the user's
     bool is_backward = false;
   };
   const std::vector<Origin>& origins() const { return origins_; }
   const std::vector<std::string>& lines() const { return lines_; }
 
-  // Storage allocations of the last replay that the arena had no place for. 0 unless an operator's temporaries depend
-  // on values, or a dynamic one's inputs are larger than those that the plan was learned with.
+  // The number of storage allocations of the last replay that came from the heap. It is 0 unless the temporaries of an
+  // operator depend on values, or a dynamic executable's inputs are larger than those that the plan was learned with.
   int64_t unplanned_allocations() const { return unplanned_; }
   size_t num_calls() const { return calls_.size(); }
 
  private:
-  // An argument that is filled in at each replay: one tensor, or a list.
+  // An argument that is filled in at each replay: one tensor or a list of tensors.
   struct Fill {
     uint32_t arg = 0;
-    bool list = false, optional = false;  // a list; a list of optional tensors
-    std::vector<int32_t> slots;           // one, or one an element; -1: none
+    bool list = false, optional = false;  // whether it is a list, and of optional tensors
+    std::vector<int32_t> slots;           // one slot, or one for each element; -1: no tensor
   };
   struct Call {
     c10::OperatorHandle op;
-    std::vector<c10::IValue> args;  // what is not filled in
+    std::vector<c10::IValue> args;  // all arguments that are not filled in
     std::vector<Fill> fills;
     std::vector<std::vector<uint32_t>> returns;
-    std::vector<uint32_t> releases;  // not used after this call
-    uint32_t place = 0;              // on the tape
+    std::vector<uint32_t> releases;  // slots that are not used after this call
+    uint32_t place = 0;              // the place on the tape
   };
 
   // An integer among a call's arguments that follows from the sizes of the inputs.
@@ -93,19 +94,19 @@ class CpuExecutable final : public graphcache::Executable {
   Arena& arena_;
   std::vector<Call> calls_;
   std::vector<at::Tensor> values_;                     // by slot; state, numbers and hoisted views stay
-  std::vector<std::pair<uint32_t, uint32_t>> inputs_;  // slot, place among the inputs
-  std::vector<uint32_t> output_slots_, made_outputs_;  // the step's outputs; of them, what is not state
+  std::vector<std::pair<uint32_t, uint32_t>> inputs_;  // (slot, place among the inputs)
+  std::vector<uint32_t> output_slots_, made_outputs_;  // the step's outputs, and those of them that are not state
   std::vector<Tape::Mark> marks_;
   std::vector<Origin> origins_;
   std::vector<std::string> lines_;
-  std::optional<StepSizes> sizes_;  // of a dynamic one
+  std::optional<StepSizes> sizes_;  // set if it is dynamic
   std::vector<SizedInteger> integers_;
-  std::vector<int64_t> sizes_now_, sizes_set_;  // of the inputs; those that the integers are set for
+  std::vector<int64_t> sizes_now_, sizes_set_;  // the inputs' sizes; the sizes for which the integers are set
   torch::jit::Stack stack_;
-  const CallWatcher* watch_ = nullptr;  // of a watched replay
+  const CallWatcher* watch_ = nullptr;  // set during a watched replay
   StoragePlan plan_;
   int64_t unplanned_ = 0;
-  int64_t held_bytes_ = 0;  // of tensors that only this executable keeps
+  int64_t held_bytes_ = 0;  // bytes of tensors that only this executable keeps
   int64_t bytes_ = 0;
 };
 

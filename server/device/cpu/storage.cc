@@ -24,7 +24,7 @@
 namespace permafrost::device {
 namespace {
 
-constexpr size_t kAlignment = 64;  // as libtorch's: a cache line, and the widest vector
+constexpr size_t kAlignment = 64;  // the same as libtorch's: a cache line, and the widest vector
 
 size_t UsableSize(void* block) {
 #ifdef __APPLE__
@@ -46,7 +46,7 @@ void CountLive(int64_t bytes) {
 
 size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// 64-byte aligned, and counted; nullptr for no bytes.
+// Returns a block that is 64-byte aligned and counted; nullptr for 0 bytes.
 void* TakeHeap(size_t bytes) {
   if (bytes == 0) return nullptr;
   void* block = nullptr;
@@ -63,8 +63,8 @@ void GiveBackHeap(void* block) {
   std::free(block);
 }
 
-// The blocks of all arenas, so that a deleter can tell what lies in them from what is of the heap. Most frees are of an
-// address that no arena is near: they ask two atomics.
+// The blocks of all arenas, so that a deleter can tell memory of an arena from memory of the heap. Most addresses that
+// are freed lie outside the bounds of all arenas, and reading two atomics is enough for them.
 class ArenaBlocks {
  public:
   void Add(const char* begin, size_t bytes, Arena* arena) {
@@ -77,7 +77,7 @@ class ArenaBlocks {
     blocks_.erase(begin);
     SetBounds();
   }
-  // The arena that `pointer` lies in; nullptr: none.
+  // Returns the arena that `pointer` lies in; nullptr if there is none.
   Arena* Holding(const void* pointer) {
     const char* const place = static_cast<const char*>(pointer);
     const std::less<const char*> before;
@@ -108,7 +108,7 @@ class ArenaBlocks {
   std::atomic<const char*> low_{nullptr}, high_{nullptr};
 };
 
-// Never destroyed: tensors of static storage may outlive anything.
+// Never destroyed: tensors with static storage may outlive everything else.
 ArenaBlocks& Arenas() {
   static auto* const arenas = new ArenaBlocks;
   return *arenas;
@@ -116,12 +116,12 @@ ArenaBlocks& Arenas() {
 
 }  // namespace
 
-// Decides what allocations on this thread do just now.
+// Decides where the allocations of this thread come from while the session is current.
 class PlanSession {
  public:
-  // Learns.
+  // Makes a session that learns allocations.
   PlanSession() = default;
-  // Serves: what was learned, or whatever comes.
+  // Makes a session that serves the learned allocations or, with `any_size`, allocations of any sizes.
   PlanSession(const StoragePlan& plan, Arena& arena, bool any_size) : plan_(&plan), base_(arena.data()) {
     if (!any_size) return;
     arena_ = &arena;
@@ -135,7 +135,7 @@ class PlanSession {
   }
 
   c10::DataPtr Allocate(size_t bytes);
-  // Takes back storage that ServeAnySize gave. False: by another session.
+  // Takes back storage that ServeAnySize served. Returns false if another session served it.
   bool OnArenaFree(const void* block);
   void OnFree(void* block) {
     if (const auto it = live_.find(block); it != live_.end()) {
@@ -153,24 +153,24 @@ class PlanSession {
     uint32_t part = 0;
     int64_t begin = 0, end = std::numeric_limits<int64_t>::max();
   };
-  // Storage in the arena. `end` is nullptr for what an earlier session gave: it holds its place no more, but its free
-  // is yet to come, and may name the address of something that lives now.
+  // Storage in the arena. `end` is nullptr for storage that an earlier session served. Such storage no longer holds
+  // its place, but it is yet to be freed, and its address may be that of storage that lives now.
   struct Alive {
     const char *begin = nullptr, *end = nullptr;
   };
   c10::DataPtr AllocateAnySize(size_t bytes);
   bool IsFree(const char* begin, size_t bytes) const;
-  // nullptr: there is none.
+  // Returns nullptr if no gap is large enough.
   char* LowestGap(size_t bytes) const;
 
   const StoragePlan* plan_ = nullptr;
   char* base_ = nullptr;
-  Arena* arena_ = nullptr;  // of ServeAnySize
+  Arena* arena_ = nullptr;  // set for ServeAnySize only
   std::vector<Alive> alive_;
   uint32_t part_ = 0;
   size_t next_ = 0;
   int64_t unplanned_ = 0;
-  // While learning.
+  // Used while learning.
   int64_t clock_ = 0;
   std::vector<Lifetime> lifetimes_;
   std::unordered_map<void*, size_t> live_;
@@ -180,16 +180,16 @@ namespace {
 
 thread_local PlanSession* current_session = nullptr;
 
-// Frees storage that a plan served. It may outlive the arena.
+// The deleter of storage that Serve served. The storage may outlive the arena.
 void LeaveInArena(void* /*block*/) {}
 
-// Frees storage that ServeAnySize gave. It may outlive the arena, too.
+// The deleter of storage that ServeAnySize served. The storage may outlive the arena, too.
 void FreeInArena(void* block) {
   if (current_session != nullptr && current_session->OnArenaFree(block)) return;
   if (Arena* const arena = Arenas().Holding(block)) arena->NoteFree(block);
 }
 
-// The deleter of heap storage, and of raw memory, which does not say where it came from.
+// The deleter of heap storage and of raw memory. Raw memory may also lie in an arena.
 void Free(void* block) {
   if (block == nullptr) return;
   if (Arenas().Holding(block) != nullptr) return FreeInArena(block);
@@ -211,7 +211,7 @@ class StorageAllocator final : public c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 
-// While one lives, the session serves this thread's allocations.
+// While one lives, its session serves this thread's allocations.
 class Within {
  public:
   explicit Within(PlanSession& session) {
@@ -281,14 +281,16 @@ char* PlanSession::LowestGap(size_t bytes) const {
 
 bool PlanSession::OnArenaFree(const void* block) {
   if (arena_ == nullptr) return false;
-  // If two are at one address, the elder goes first: the younger one's place is then held for longer, never too short.
+  // If two blocks have one address, the older one is removed first. The younger one's place is then held too long, but
+  // never too short.
   const auto it = std::ranges::find(alive_, block, &Alive::begin);
   if (it == alive_.end()) return false;
   alive_.erase(it);
   return true;
 }
 
-// Largest first, each at the lowest offset where no block of an overlapping lifetime lies.
+// Places the largest block first. Each block goes to the lowest offset where it meets no block of an overlapping
+// lifetime.
 StoragePlan PlanSession::MakePlan() const {
   StoragePlan plan;
   plan.slots_.resize(lifetimes_.size());
@@ -297,7 +299,7 @@ StoragePlan PlanSession::MakePlan() const {
   std::ranges::sort(order, [&](size_t a, size_t b) {
     return lifetimes_[a].size != lifetimes_[b].size ? lifetimes_[a].size > lifetimes_[b].size : a < b;
   });
-  std::vector<size_t> by_offset;  // placed ones
+  std::vector<size_t> by_offset;  // the blocks placed so far
   for (const size_t i : order) {
     const Lifetime& mine = lifetimes_[i];
     const size_t size = RoundUp(mine.size);
@@ -374,7 +376,7 @@ char* Arena::data() {
 
 void InstallStorageAllocator() {
   static std::once_flag once;
-  // Never destroyed: tensors of static storage may outlive anything.
+  // Never destroyed: tensors with static storage may outlive everything else.
   std::call_once(once, [] {
     static auto* const allocator = new StorageAllocator;
     c10::SetCPUAllocator(allocator);

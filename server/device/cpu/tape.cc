@@ -21,7 +21,8 @@
 namespace permafrost::device {
 namespace {
 
-// aten::index is tagged for the sake of masks; by integers it is as static as any.
+// Returns true if all indices are integers. aten::index is tagged as having a dynamic shape because of masks; with
+// integers its shape is static.
 bool IndexesByNumber(const Tape::Op& op) {
   if (op.name() != "aten::index") return false;
   const auto indices = op.args[1].toListRef();
@@ -32,14 +33,15 @@ bool IndexesByNumber(const Tape::Op& op) {
   });
 }
 
-// Attention is tagged as random because it may drop; without dropout it draws nothing.
+// Returns true if the operator has dropout 0. Attention is tagged as random because of its dropout; without dropout it
+// draws no numbers.
 bool DropsNothing(const Tape::Op& op) {
   const auto index = op.handle.schema().argumentIndexWithName("dropout_p");
   return index && op.args[static_cast<size_t>(*index)].isDouble() &&
          op.args[static_cast<size_t>(*index)].toDouble() == 0;
 }
 
-// The form of an argument on a tape: the same without its tensors.
+// Returns an argument as a tape keeps it: without its tensors.
 c10::IValue WithoutTensors(const c10::IValue& value) {
   if (value.isTensor()) return at::Tensor();
   if (value.isTensorList()) {
@@ -55,12 +57,12 @@ c10::IValue WithoutTensors(const c10::IValue& value) {
   return list;
 }
 
-// Identifies a tensor among those of one step: storage, offset, type, sizes, strides. Autograd unpacks saved tensors as
-// new TensorImpls of equal ones.
+// Identifies a tensor among those of one step: storage, offset, type, sizes, strides. The address of the TensorImpl
+// cannot identify it, since autograd unpacks saved tensors as new TensorImpls.
 using TensorId = std::tuple<uint32_t, int64_t, c10::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
 
-// Numbers storages in the order in which they are first seen. A weak reference to each keeps its address, and only
-// that, from being given to another: its bytes are freed when the step frees them.
+// Numbers storages in the order in which they are first seen. A weak reference to each keeps its address from being
+// reused. It does not keep the bytes: they are freed when the step frees them.
 class StorageNumbers {
  public:
   uint32_t Of(const at::Tensor& tensor) {
@@ -83,10 +85,10 @@ absl::Status BreakStatus(const TapeBreak& broken) {
                     graphcache::kGraphBreakReason, {{"op", broken.op}, {"why", broken.why}});
 }
 
-// One run of a step under the recording key: numbers its tensors, and hands on each of its operators.
+// One run of a step under the recording key: numbers the step's tensors, and passes each of its operators to OnOp.
 class Tape::Pass {
  public:
-  // The pass of this thread; nullptr: operators run as ever.
+  // The pass that runs on this thread; nullptr: operators run without recording.
   static thread_local Pass* current;
 
   Pass(Tape& tape, const std::vector<at::Tensor>& inputs) : tape_(tape) {
@@ -144,12 +146,12 @@ thread_local Tape::Pass* Tape::Pass::current = nullptr;
 // A step that runs under a watcher.
 struct Tape::Watched {
   const CallWatcher& watch;
-  size_t place = 0;  // of the next operator
+  size_t place = 0;  // the index of the next operator
   static thread_local Watched* current;
 };
 thread_local Tape::Watched* Tape::Watched::current = nullptr;
 
-// The listener of this thread; nullptr: nobody listens.
+// The listener of this thread; nullptr: none.
 thread_local const Tape::CallListener* listening = nullptr;
 
 struct TapeDispatch {
@@ -205,8 +207,8 @@ void Tape::Pass::AddUse(Op& op, size_t arg, std::optional<size_t> element, const
   if (!tensor.defined()) return;
   const auto [it, is_new] = slot_of_.try_emplace(IdOf(tensor), slots_.size());
   if (is_new) {
-    // Neither declared nor made here. Scalars that a kernel takes as tensors are such; anything else would be a
-    // constant by accident.
+    // The tensor is neither declared nor made in this step. That is expected of scalars that a kernel takes as
+    // tensors. Any other such tensor would become a constant by accident.
     slots_.push_back(SlotOf(tensor, SlotKind::kNumber));
     if (!tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
       Break(op.name(), absl::StrCat("reads, as ", ArgumentName(op, arg), ", a tensor ",
@@ -261,7 +263,8 @@ void Tape::Pass::OnCall(const c10::OperatorHandle& handle, c10::DispatchKeySet k
   op.args.assign(stack.end() - static_cast<std::ptrdiff_t>(schema.arguments().size()), stack.end());
   CheckTags(op);
   AddUses(op);
-  // Before the call: the step may hold the last reference to an argument, and kernels look at that.
+  // The arguments are dropped before the call: the step may hold the last reference to one, and kernels check for
+  // that.
   for (c10::IValue& value : op.args) value = WithoutTensors(value);
   handle.redispatchBoxed(keys, &stack);
   for (auto value = stack.end() - static_cast<std::ptrdiff_t>(schema.returns().size()); value != stack.end(); ++value) {
@@ -291,8 +294,8 @@ class Tape::Recording final : public Pass {
   }
 
  private:
-  // Autograd numbers the nodes of the backward pass in the order in which the forward pass makes them: those from
-  // `first` on belong to this line.
+  // Autograd numbers the nodes of the backward pass in the order in which the forward pass makes them. Nodes from
+  // number `first` on belong to line `line`.
   struct Begun {
     uint64_t first = 0;
     uint32_t line = 0;
@@ -307,14 +310,14 @@ class Tape::Recording final : public Pass {
   void OnOutputs(std::vector<size_t> outputs) override { tape_.outputs_ = std::move(outputs); }
 
   uint32_t LineOfNode(uint64_t number) const {
-    // A parameter's node has a number beyond all others.
+    // The node of a parameter has a number above all others.
     if (number >= at::sequence_number::peek()) return 0;
     const auto later = std::ranges::upper_bound(begun_, number, {}, &Begun::first);
     return later == begun_.begin() ? 0 : std::prev(later)->line;
   }
 
   std::vector<Begun> begun_ = {{}};
-  absl::flat_hash_map<std::string, uint32_t> places_ = {{"", 0}};  // of lines
+  absl::flat_hash_map<std::string, uint32_t> places_ = {{"", 0}};  // index in lines_, by line
 };
 
 class Tape::Comparison final : public Pass {
@@ -339,7 +342,7 @@ class Tape::Comparison final : public Pass {
   }
 
   const OnInteger& on_integer_;
-  size_t count_ = 0;  // operators so far
+  size_t count_ = 0;  // number of operators so far
 };
 
 std::vector<at::Tensor> Tape::Record(const std::vector<at::Tensor>& inputs, const Body& body) {

@@ -1,7 +1,8 @@
-// The operators of a step, recorded as they are dispatched below autograd.
-// A recording keeps what the operators were called with, and no tensor that they made: storage is freed when the step
-// itself frees it. An operator that is not dispatched (a raw kernel, a host loop over data_ptr) is not seen;
-// cpu_backend.h finds out by comparing a replay with the step itself. Threads: the device thread.
+// The operators of a step, recorded as they are dispatched below autograd. A recording keeps the arguments of the
+// operators but no tensor that they made: storage is freed when the step itself frees it. An operator that is not
+// dispatched (a raw kernel, a host loop over data_ptr) is not seen. cpu_backend.h finds such operators by comparing a
+// replay with the step itself.
+// Threads: the device thread.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -23,33 +24,33 @@
 
 namespace permafrost::device {
 
-// The key that operators are recorded at: below autograd, and one that no backend here uses. 2.13 reserves it for a C++
-// FakeTensor mode, which is off in this process.
+// The dispatch key at which operators are recorded: below autograd, and used by no backend here. 2.13 reserves it for
+// a C++ FakeTensor mode, which is off in this process.
 inline constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
 
 struct IntegerPlace;
-// Hears of an integer argument that another step is called with otherwise: its place, and its value in either step.
+// Receives an integer argument that differs between two steps: its place, and its value in each step.
 using OnInteger = std::function<void(const IntegerPlace& place, int64_t one, int64_t next)>;
 
 // Why a step cannot be captured.
 struct TapeBreak {
-  std::string op;   // schema name; empty where no single operator is to blame
+  std::string op;   // the schema's name; empty if no single operator is to blame
   std::string why;  // one line
 };
 
-// FailedPrecondition with graphcache::kGraphBreakReason.
+// Returns FailedPrecondition with graphcache::kGraphBreakReason.
 absl::Status BreakStatus(const TapeBreak& broken);
 
-// Looks on while a step's operators run: called for each operator in the place of it. `place`: among the operators of
-// the step as it is recorded; `stack`: its arguments. Calls `perform` once, which takes these off the stack and leaves
-// the results there.
+// Is called in place of each operator while a step runs. `place` is the operator's index among those that a recording
+// of the step has. `stack` holds its arguments. It must call `perform` once, which takes the arguments off the stack
+// and leaves the results there.
 using CallWatcher = std::function<void(size_t place, const c10::OperatorHandle& op, torch::jit::Stack& stack,
                                        absl::FunctionRef<void()> perform)>;
 
 class Tape {
  public:
   enum class SlotKind {
-    kInput,   // a declared input; its index is the place among them
+    kInput,   // a declared input; `index` is its place among the inputs
     kState,   // a declared tensor that outlives the step
     kNumber,  // a scalar that a kernel takes as a tensor; constant
     kMade,    // made by an operator of the tape
@@ -59,32 +60,32 @@ class Tape {
     size_t index = 0;
     c10::ScalarType type = c10::ScalarType::Undefined;
     std::vector<int64_t> sizes, strides;
-    at::Tensor tensor;  // of kState and kNumber; undefined for the others
+    at::Tensor tensor;  // defined for kState and kNumber only
   };
   // A tensor among an operator's arguments: args[arg], or element `element` of the list args[arg].
   struct Use {
     size_t arg = 0;
     std::optional<size_t> element;
     size_t slot = 0;
-    bool written = false;  // by its schema
+    bool written = false;  // whether the schema says that the operator writes it
   };
   struct Op {
     c10::OperatorHandle handle;
-    // The arguments of the call, without tensors: an undefined tensor stands for each, or none in a list of optional
-    // ones.
+    // The arguments of the call without tensors. An undefined tensor stands for each tensor; in a list of optional
+    // tensors, none does.
     std::vector<c10::IValue> args;
     std::vector<Use> uses;
-    // Slots of each return value; several for a list.
+    // The slots of each return value: one, or several if the value is a list.
     std::vector<std::vector<size_t>> returns;
-    bool view = false;  // every output is a view of an input, by its schema
-    // `line` is the place in lines() of the user's line that called it; `is_backward` is true if it computes a
-    // gradient.
+    bool view = false;  // the schema says that every output is a view of an input
+    // `line` is the index in lines() of the user's line that called the operator. `is_backward` is true if the
+    // operator computes a gradient.
     uint32_t line = 0;
     bool is_backward = false;
     std::string_view name() const { return handle.operator_name().name; }
   };
   struct Mark {
-    size_t op = 0;  // before this one
+    size_t op = 0;  // the index of the operator that follows the mark
     int phase = 0;
   };
   using Body = std::function<std::vector<at::Tensor>()>;
@@ -93,23 +94,24 @@ class Tape {
   explicit Tape(const std::vector<StateTensor>& state) : state_(state) {}
   Tape(const Tape&) = delete;
 
-  // Both run `body`, a step on `inputs`, on this thread and return what it returned. Exceptions pass through.
-  // Records it. Called once.
+  // Runs `body`, a step on `inputs`, on this thread and records its operators. Call it once per tape. Returns the
+  // outputs of `body`. Exceptions pass through.
   std::vector<at::Tensor> Record(const std::vector<at::Tensor>& inputs, const Body& body);
-  // Compares it, operator by operator as it runs, with what was recorded. Its inputs are others of equal shapes; a
-  // difference in anything else (a host value, a constant, the order of operators) is a break.
-  // With `on_integer` its inputs may be of other shapes, and each integer argument that differs is handed to it.
+  // Runs `body`, a step on `inputs`, on this thread and compares it with the recording, operator by operator as it
+  // runs. Returns the outputs of `body`. Exceptions pass through. The inputs are different batches of equal shapes. A
+  // difference in anything else (a host value, a constant, the order of operators) is a break. With `on_integer`, the
+  // inputs may have other shapes, and each integer argument that differs is passed to it.
   std::vector<at::Tensor> Compare(const std::vector<at::Tensor>& inputs, const Body& body,
                                   const OnInteger& on_integer = nullptr);
 
-  // Runs `body`, a step, on this thread with `watch` in the place of each of its operators, whose places are those of a
-  // recording. Returns what it returned. Exceptions pass through.
+  // Runs `body`, a step, on this thread and calls `watch` in place of each of its operators. The places it passes are
+  // those that a recording would have. Returns the outputs of `body`. Exceptions pass through.
   static std::vector<at::Tensor> Watch(const CallWatcher& watch, const Body& body);
 
-  // Hears of each operator before it is called, with its arguments. Returns whether it hears of what that calls in
-  // turn, too.
+  // Receives each operator with its arguments before it is called. Returns true to receive also the operators that
+  // this one calls in turn.
   using CallListener = std::function<bool(const c10::OperatorHandle& op, const torch::jit::Stack& stack)>;
-  // Runs `body` on this thread under a listener. Exceptions pass through.
+  // Runs `body` on this thread and passes its operators to `listener`. Exceptions pass through.
   static void Listen(const CallListener& listener, const std::function<void()>& body);
 
   const std::vector<Op>& ops() const { return ops_; }
@@ -118,16 +120,16 @@ class Tape {
   const std::vector<Mark>& marks() const { return marks_; }
   // Each line appears once. The first is empty, for operators that belong to no line.
   const std::vector<std::string>& lines() const { return lines_; }
-  // The first thing seen, by either, that cannot be captured.
+  // The first reason why the step cannot be captured, found by Record or Compare.
   const std::optional<TapeBreak>& broken() const { return broken_; }
-  // Says that it cannot; the first to say so is kept.
+  // Notes a reason why the step cannot be captured. Only the first one is kept.
   void Break(TapeBreak broken) {
     if (!broken_) broken_ = std::move(broken);
   }
 
-  // For MarkPhase: notes the place on the tape that records on this thread. False if none does.
+  // Notes a mark on the tape that records on this thread, for MarkPhase. Returns false if no tape records.
   static bool NoteMark(int phase);
-  // For the NoteLine of step_program.h: tells the tape that records on this thread, if one does.
+  // Tells the line to the tape that records on this thread, if any. For NoteLine of step_program.h.
   static void NoteLine(std::string_view line);
 
  private:
@@ -146,10 +148,10 @@ class Tape {
   std::optional<TapeBreak> broken_;
 };
 
-// Returns whether every output is a view of an input.
+// Returns true if every output is a view of an input.
 bool ReturnsViews(const c10::FunctionSchema& schema);
 
-// Checks whether recording works with this libtorch. Errors: Internal if the fallback does not fire.
+// Checks that recording works with this libtorch. Errors: Internal if the fallback does not fire.
 absl::Status CheckRecording();
 
 }  // namespace permafrost::device

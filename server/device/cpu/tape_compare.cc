@@ -24,7 +24,7 @@ std::string Text(const T& value) {
   return out.str();
 }
 
-// Values that reach a kernel's code path: equal bits, so that NaN equals itself and 0.0 is not -0.0.
+// Compares bits, since values may decide a kernel's code path: NaN equals itself, and 0.0 does not equal -0.0.
 bool SameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 // Compares arguments without their tensors.
@@ -34,7 +34,7 @@ bool SameValue(const c10::IValue& a, const c10::IValue& b) {
     const auto x = a.toListRef(), y = b.toListRef();
     return std::ranges::equal(x, y, SameValue);
   }
-  if (a.isTensor() || b.isTensor()) return a.isTensor() && b.isTensor();  // uses are compared apart
+  if (a.isTensor() || b.isTensor()) return a.isTensor() && b.isTensor();  // the tensors are compared as uses
   if (a.isNone() || b.isNone()) return a.isNone() && b.isNone();
   return a == b;
 }
@@ -83,7 +83,7 @@ class Comparer {
     Break(absl::StrCat(ArgumentName(x_.op, arg), " is ", Text(x), " in one step and ", Text(y), " in the next",
                        AbslView(Where()), ": a host value that changes"));
   }
-  // Returns whether integers are all that differs.
+  // If the arguments differ in integers alone, passes these to on_integer_ and returns true.
   bool TakeIntegers(size_t arg, const c10::IValue& x, const c10::IValue& y) const {
     if (x.isInt() && y.isInt()) {
       on_integer_({place_, arg, std::nullopt}, x.toInt(), y.toInt());
@@ -145,7 +145,7 @@ std::optional<TapeBreak> FindDifference(size_t place, const OpOfTape& one, const
 
 namespace {
 
-// Every value of every shape, by place: those that are alike at all shapes are left out.
+// The values of an integer at every shape, by place. Integers that are equal at all shapes are left out.
 using Integers = std::map<IntegerPlace, std::vector<int64_t>>;
 
 std::optional<TapeBreak> CollectIntegers(std::span<const std::unique_ptr<Tape>> tapes, Integers& integers) {
@@ -186,11 +186,11 @@ int64_t IntegerAt(const Tape& tape, const IntegerPlace& place) {
 
 std::optional<TapeBreak> StepSizes::Find(std::span<const std::unique_ptr<Tape>> tapes, StepSizes& out) {
   out = {};
-  // The sizes: what differs among the inputs, each once.
+  // Collects the sizes: the values of each input dimension that differs between shapes. Equal rows are kept once.
   std::vector<std::vector<int64_t>> of_size;  // [sizes][shapes]
   for (size_t s = 0; s < tapes.front()->slots().size(); ++s) {
     const Tape::Slot& slot = tapes.front()->slots()[s];
-    if (slot.kind != Tape::SlotKind::kInput) break;  // they come first
+    if (slot.kind != Tape::SlotKind::kInput) break;  // inputs come first
     Input input{.type = slot.type, .dimensions = {}};
     for (size_t d = 0; d < slot.sizes.size(); ++d) {
       std::vector<int64_t> values;

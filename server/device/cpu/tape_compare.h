@@ -1,5 +1,5 @@
-// Compares recordings of one step: what two of them have to agree in, and how the integers that differ follow from the
-// sizes of the step's inputs.
+// Compares recordings of one step: what two recordings must have in common, and how the integers that differ follow
+// from the sizes of the step's inputs.
 // Threads: pure functions and values; the device thread.
 #pragma once
 
@@ -16,9 +16,9 @@
 
 namespace permafrost::device {
 
-// "weight": the name of an argument.
+// Returns the name of an argument, such as "weight".
 std::string ArgumentName(const Tape::Op& op, size_t arg);
-// "of type Float and shape [6, 4]"
+// Returns text such as "of type Float and shape [6, 4]".
 std::string Describe(c10::ScalarType type, at::IntArrayRef sizes);
 
 // An integer among an operator's arguments: args[arg], or element `element` of the list args[arg].
@@ -34,40 +34,41 @@ struct OpOfTape {
   const std::vector<Tape::Slot>& slots;
 };
 
-// Why operator `place` of one step is not the same as that of the next; nullopt: it is. `on_integer` empty: the steps
-// are of equal shapes, and everything is compared but the tensors' values. Otherwise sizes may differ, and each integer
-// argument that does is handed to `on_integer`: its place, and its value in either step.
+// Returns why operator `place` differs between one step and the next; nullopt if it does not. Without `on_integer`,
+// the steps have equal shapes, and everything but the tensors' values is compared. With it, sizes may differ, and each
+// integer argument that differs is passed to `on_integer`: its place, and its value in each step.
 std::optional<TapeBreak> FindDifference(size_t place, const OpOfTape& one, const OpOfTape& next,
                                         const OnInteger& on_integer = nullptr);
 
 using graphcache::FindSum;
 using graphcache::SizeSum;
 
-// At so many shapes a size, a size and a constant, two sizes, and a multiple of one are told apart.
+// With this many shapes, the forms a size, a size plus a constant, two sizes, and a multiple of one can be told apart.
 inline constexpr size_t kLearnedShapes = 3;
 
-// Finds how the integers that a step's operators are called with follow from the sizes of its inputs. A step recorded
-// at several shapes is called with equal integers everywhere, but for those that are sizes of its inputs or sums of
-// them. Once these are known, one recording serves every shape.
+// Finds how the integers among the operators' arguments follow from the sizes of a step's inputs. In recordings of one
+// step at several shapes, only those integers differ that are sizes of the inputs or sums of them. Once these are
+// known, one recording serves every shape.
 class StepSizes {
  public:
-  // An integer of an operator of the tape that is another at each shape.
+  // An integer argument of an operator of the tape that differs from shape to shape.
   struct Argument {
     IntegerPlace place;
     SizeSum value;
   };
 
-  // Takes recordings of one step at shapes that differ in every size that can: at least kLearnedShapes. These are
-  // compared, and others check what was found; where there are none, Compare has to. nullopt: it was found for every
-  // integer that differs; else why not, naming the operator and the integer.
+  // Takes at least kLearnedShapes recordings of one step, at shapes that differ in every size that can differ. The
+  // first kLearnedShapes are compared; the others check the result. If there are no others, Compare must check it.
+  // Returns nullopt if every integer that differs was explained; otherwise the reason, with the operator and the
+  // integer.
   static std::optional<TapeBreak> Find(std::span<const std::unique_ptr<Tape>> tapes, StepSizes& out);
 
-  // The sizes of a batch. Errors: InvalidArgument for inputs that a step of the recordings' kind does not take.
+  // Reads the sizes of a batch. Errors: InvalidArgument if the inputs differ in kind from those of the recordings.
   absl::Status Read(const graphcache::StepInputs& inputs, std::vector<int64_t>& sizes) const;
-  // Compares `body`, a step on `inputs` of whatever shape, with `tape`, of which the sizes were found, operator by
-  // operator while it runs: its integers must be those that follow from `inputs`. Where they are not, the tape is
-  // broken afterwards. Returns what the step returned; nothing, and the tape is broken, where the recordings' kind does
-  // not take `inputs`: `body` is not run then. Exceptions pass through.
+  // Runs `body`, a step on `inputs` of any shape, and compares it with `tape`, operator by operator while it runs. The
+  // sizes must have been found with `tape`. Its integers must be those that follow from `inputs`; otherwise the tape
+  // is broken afterwards. Returns the step's outputs. If `inputs` differ in kind from those of the recordings, `body`
+  // does not run, nothing is returned, and the tape is broken. Exceptions pass through.
   std::vector<at::Tensor> Compare(Tape& tape, const graphcache::StepInputs& inputs, const Tape::Body& body) const;
   // The arguments, in the order of their places.
   const std::vector<Argument>& arguments() const { return arguments_; }
@@ -75,13 +76,13 @@ class StepSizes {
   int64_t bytes() const;
 
  private:
-  // A tensor of the inputs: each of its sizes is a constant or one of the sizes.
+  // A dimension of an input tensor: a constant or one of the batch's sizes.
   struct Dimension {
     int64_t constant = 0;
     std::optional<size_t> size;
   };
   struct Input {
-    c10::ScalarType type = c10::ScalarType::Undefined;  // of those that are defined
+    c10::ScalarType type = c10::ScalarType::Undefined;  // kept for defined tensors only
     std::vector<Dimension> dimensions;
   };
   std::vector<Input> inputs_;

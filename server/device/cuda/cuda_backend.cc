@@ -30,9 +30,9 @@ namespace permafrost::device {
 namespace {
 
 using c10::CachingAllocator::StatType;
-// The greatest age of the device state that others see while it trains.
+// The greatest age of the device state that other threads see during training.
 constexpr std::chrono::milliseconds kPublishInterval(200);
-// The streams on which the math library runs: that of the steps and that of the captures (graph_capturer.h).
+// The number of streams on which the math library runs: one for steps, and one for captures (graph_capturer.h).
 constexpr int64_t kMathStreams = 2;
 constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
 
@@ -42,7 +42,7 @@ class CudaBackend final : public Backend {
       : device_(c10::kCUDA, static_cast<c10::DeviceIndex>(index)), module_(module) {
     const auto [free, total] = Allocator().getMemoryInfo(device_.index());
     total_ = static_cast<int64_t>(total);
-    // The default size of a workspace is that for the current card.
+    // The default size of a workspace depends on the current card.
     const c10::DeviceGuard on_card(device_);
     for_jobs_ = static_cast<int64_t>(free) - kMathStreams * static_cast<int64_t>(module_.workspace_bytes());
     Publish();
@@ -75,20 +75,20 @@ class CudaBackend final : public Backend {
 
   absl::Status Enter() const override {
     PF_RETURN_IF_ERROR(owner_.Claim("cuda"));
-    // The current device is the thread's own. The hooks of libtorch 2.11 cannot set it.
+    // Each thread has its own current device. The hooks of libtorch 2.11 cannot set it.
     c10::impl::VirtualGuardImpl(device_.type()).setDevice(device_);
     return absl::OkStatus();
   }
   absl::Status Within(const std::function<absl::Status()>& step) const override {
     PF_RETURN_IF_ERROR(owner_.Claim("a step"));
     const absl::Status ran = InOne(step);
-    // A job has ended and freed its memory, and no later step would publish that.
+    // When a job has ended and freed its memory, no later step would publish that.
     if (depth_ == 0) UnlessFatal([this] { Publish(); });
     return ran;
   }
   absl::StatusOr<bool> EndStep() const override {
     PF_RETURN_IF_ERROR(owner_.Claim("EndStep"));
-    // Asking the driver takes longer than a small step.
+    // Publishing asks the driver, which takes longer than a small step.
     if (const auto now = std::chrono::steady_clock::now(); now >= next_publication_) {
       next_publication_ = now + kPublishInterval;
       Publish();
@@ -117,7 +117,7 @@ class CudaBackend final : public Backend {
     state.memory.resident = static_cast<int64_t>(ResidentBytes());
     return state;
   }
-  // Not 0, which would say that it is not known.
+  // At least 1, since 0 would mean that the memory is not known.
   int64_t memory_bytes() const override { return std::max<int64_t>(1, for_jobs_); }
   std::optional<PinnedRows> AllocatePinned(int64_t rows, int64_t width) const override {
     void *host = nullptr, *device = nullptr;
@@ -125,7 +125,7 @@ class CudaBackend final : public Backend {
       return std::nullopt;
     }
     const std::shared_ptr<void> owner(host, module_.free_pinned);
-    // Each tensor keeps the memory.
+    // Each tensor keeps the memory alive.
     const auto keep = [owner](void* /*memory*/) {};
     const at::TensorOptions options = at::TensorOptions().dtype(at::kFloat);
     return PinnedRows{.host = at::from_blob(host, {rows, width}, keep, options),
@@ -137,7 +137,7 @@ class CudaBackend final : public Backend {
     at::globalContext().lazyInitDevice(c10::kCUDA);
     return *at::getDeviceAllocator(c10::kCUDA);
   }
-  // Runs `step` with depth_ one higher.
+  // Runs `step` with depth_ one higher than before.
   absl::Status InOne(const std::function<absl::Status()>& step) const {
     struct Level {
       explicit Level(int& of) : depth(of) { ++depth; }
@@ -153,15 +153,15 @@ class CudaBackend final : public Backend {
             .peak_bytes = stats.allocated_bytes[kAll].peak,
             .allocations = stats.allocation[kAll].allocated};
   }
-  // Reads what only the device's thread may read: asking the driver for free memory would invalidate a capture, and the
-  // allocator's lock may be held for as long as the driver takes to find some.
+  // Reads and publishes what only the device's thread may read. On another thread, asking the driver for free memory
+  // would invalidate a capture. The allocator's lock may also be held for as long as the driver takes to find memory.
   void Publish() const {
     const StorageUse storage = ReadStorage();
     const auto stats = Allocator().getDeviceStats(device_.index());
     DeviceState state;
     state.memory.allocated = stats.allocated_bytes[kAll].current;
     state.memory.reserved = stats.reserved_bytes[kAll].current;
-    // The driver tells of the card, whoever uses it.
+    // The driver tells the use of the card by all processes.
     state.memory.driver = total_ - static_cast<int64_t>(Allocator().getMemoryInfo(device_.index()).first);
     state.memory.recommended_max = total_;
     state.no_graph_entries_reason = "CUDA keeps no compiled graphs but the executables of jobs";
@@ -172,12 +172,12 @@ class CudaBackend final : public Backend {
 
   const c10::Device device_;
   const CudaModule& module_;
-  int64_t total_ = 0;     // of the card
-  int64_t for_jobs_ = 0;  // free when it was opened, less the workspaces
+  int64_t total_ = 0;     // bytes of the card
+  int64_t for_jobs_ = 0;  // bytes that were free when the card was opened, minus the workspaces
   mutable OwnerThread owner_;
   // Only the owner uses these.
   mutable std::chrono::steady_clock::time_point next_publication_;
-  mutable int depth_ = 0;  // of Within
+  mutable int depth_ = 0;  // nesting depth of Within
 
   mutable absl::Mutex mutex_;
   mutable DeviceState state_ ABSL_GUARDED_BY(mutex_);

@@ -1,6 +1,6 @@
-// An NVIDIA GPU. Executables are CUDA graphs, one a shape (graph_capturer.h).
-// Threads: as Backend; only the device's thread calls the device, and others see what it published last: at most
-// every 200 ms, and at a job's end.
+// An NVIDIA GPU. Executables are CUDA graphs, one for each shape (graph_capturer.h).
+// Threads: same as Backend. Only the device's thread calls the device. Other threads see what it last published: at
+// most every 200 ms, and at a job's end.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace permafrost::device {
 
-// Ok where card `index` can be used. Errors: FailedPrecondition with the first thing that is missing: the driver, the
-// card, the module, a library that it needs, a driver that is new enough.
+// Checks that card `index` can be used. Errors: FailedPrecondition with the first thing that is missing: the driver,
+// the card, the module, a library that it needs, or a driver that is new enough.
 absl::Status FindCuda(int index);
 // Call it only if FindCuda(index) is Ok.
 std::unique_ptr<Backend> MakeCudaBackend(int index);

@@ -10,7 +10,7 @@
 namespace permafrost::device {
 namespace {
 
-// Returns `otherwise` if the loader gives no reason.
+// Returns the dynamic loader's last error, or `otherwise` if there is none.
 std::string LastLoaderError(const std::string& otherwise = "no reason given") {
   const char* const error = dlerror();
   return error == nullptr ? otherwise : error;
@@ -65,14 +65,14 @@ absl::StatusOr<int> CountCards(const CudaDriver& driver) {
 
 absl::Status CheckDriverVersion(const CudaDriver& driver, int wanted) {
   int version = 0;
-  // Drivers of one major version serve programs of each minor one.
+  // A driver serves the programs of every minor version of its own major version, and of older major versions.
   if (driver.version(&version) != 0 || version / 1000 >= wanted / 1000) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("NVIDIA's driver is too old: it serves CUDA ", VersionText(version),
                                                     ", and libtorch needs ", wanted / 1000, ".0 or newer"));
 }
 
 absl::StatusOr<const CudaModule*> LoadCudaModuleFrom(const std::string& path) {
-  // Global: libtorch finds its CUDA half by registries that the library's initialisers fill.
+  // RTLD_GLOBAL is needed: libtorch finds its CUDA half by registries that the library's initialisers fill.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr)
     return absl::FailedPreconditionError(absl::StrCat("its module cannot be loaded: ", LastLoaderError()));

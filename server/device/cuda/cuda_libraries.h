@@ -1,8 +1,9 @@
-// The libraries of a CUDA device, none of which is linked: NVIDIA's driver, which tells which cards this machine has,
-// and libtorch's CUDA half, in a module of this project. The driver is asked first, since the other half is large, and
-// warns at length where there is no card. A program that links that half does not start on a machine without it, and
-// where it is there, its 190 KB of static thread-local storage keep threads of small stacks (the HTTP server's have 100
-// KB) from starting. Threads: safe anywhere.
+// The libraries of a CUDA device, which the program loads at run time and does not link. They are NVIDIA's driver,
+// which tells which cards this machine has, and libtorch's CUDA half, in a module of this project. The driver comes
+// first, since the CUDA half is large, and prints long warnings where there is no card. A program that links the CUDA
+// half does not start on a machine without it. On a machine with it, its 190 KB of static thread-local storage keep
+// threads of small stacks from starting (the HTTP server's have 100 KB).
+// Threads: safe anywhere.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -19,74 +20,75 @@ namespace permafrost::device {
 
 inline constexpr char kCudaDriverFile[] = "libcuda.so.1";
 
-// Calls of the driver, which return 0 or an error of CUresult. Source: CUDA driver API, cuInit, cuDriverGetVersion,
-// cuDeviceGetCount.
+// Functions of the driver, which return 0 or an error of CUresult. Source: CUDA driver API, cuInit,
+// cuDriverGetVersion, cuDeviceGetCount.
 struct CudaDriver {
   int (*init)(unsigned flags) = nullptr;
-  int (*version)(int* version) = nullptr;  // 1000 * major + 10 * minor of CUDA
+  int (*version)(int* version) = nullptr;  // 1000 * major + 10 * minor of CUDA's version
   int (*cards)(int* cards) = nullptr;
 };
 
-// Loads the driver from the library `path`, which stays loaded. Errors: FailedPrecondition in one line: it is missing,
-// or is no driver.
+// Loads the driver from the library `path`, which stays loaded. Errors: FailedPrecondition, in one line, if the
+// library is missing or is not a driver.
 absl::StatusOr<CudaDriver> LoadCudaDriver(const std::string& path = kCudaDriverFile);
 
-// Returns how many cards the driver shows to this process, at least 1. Errors: FailedPrecondition in one line: there is
-// none, or the driver does not begin.
+// Returns how many cards the driver shows to this process, at least 1. Errors: FailedPrecondition, in one line, if
+// there is no card or the driver does not initialise.
 absl::StatusOr<int> CountCards(const CudaDriver& driver);
 
-// Checks that the driver serves programs made for CUDA `wanted`, a number as `version` writes it. Errors:
-// FailedPrecondition in one line.
+// Checks that the driver serves programs made for version `wanted` of CUDA, a number as CudaDriver::version writes it.
+// Errors: FailedPrecondition in one line.
 absl::Status CheckDriverVersion(const CudaDriver& driver, int wanted);
 
-// A graph of a CUDA device: one capture and its replays. The implementation is a module that is loaded at run time
-// (cuda/module), so that one program serves machines with and without a GPU; tests have their own.
+// A graph of a CUDA device: one capture and its replays. The implementation is in a module that is loaded at run time
+// (cuda/module), so that one program serves machines with and without a GPU. Tests have their own implementation.
 // Threads: the device thread. Exceptions of the device, c10::Error, pass through all methods.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
-  // Begins to capture what this thread gives to its current stream, which is not the default one. Memory for it comes
-  // from `pool`, which other live graphs may share. If it throws, the allocator is as before.
+  // Begins to capture the work that this thread enqueues on its current stream, which must not be the default stream.
+  // The graph's memory comes from `pool`, which other live graphs may share. If this throws, the allocator is as
+  // before.
   virtual void BeginCapture(c10::MempoolId_t pool) = 0;
-  // Ends the capture and makes it ready to be replayed. If it throws, the stream captures no longer, the allocator
-  // records no longer, and this graph is of no more use.
+  // Ends the capture and makes the graph ready to be replayed. If this throws, the stream no longer captures, the
+  // allocator no longer records, and this graph must not be used any more.
   virtual void EndCapture() = 0;
-  // Once EndCapture has returned. Enqueues the work on the current stream.
+  // Enqueues the work of the graph on the current stream. Call it only after EndCapture has returned.
   virtual void Replay() = 0;
 };
 
-// The table that libpermafrost_cuda.so exports as `permafrost_cuda_module`. Plain pointers, since it crosses a boundary
-// of libraries.
+// The table that libpermafrost_cuda.so exports as `permafrost_cuda_module`. It has plain pointers only, since it
+// crosses a boundary of libraries.
 struct CudaModule {
-  // "PERMAFROST/LIBTORCH": the versions of the headers that the module was compiled with. If they differ from the
-  // program's, the module is refused.
+  // "PERMAFROST/LIBTORCH": the versions of the headers that the module was compiled with. A module whose versions
+  // differ from the program's is refused.
   const char* version;
   DeviceGraph* (*make_graph)();  // the caller owns it
   c10::MempoolId_t (*new_pool)();
-  // The bytes that cuBLAS and cuBLASLt take together for each stream that they run on, by CUBLAS_WORKSPACE_CONFIG or
-  // libtorch's default for the current card.
+  // Returns the bytes that cuBLAS and cuBLASLt take together for each stream that they run on. They follow from
+  // CUBLAS_WORKSPACE_CONFIG, or from libtorch's default for the current card.
   size_t (*workspace_bytes)();
-  // Allocates memory of the host that kernels read, and tells its address there and for the device; false: there is
-  // none. The memory is given back by free_pinned(host), which waits for the device.
+  // Allocates host memory that kernels can read, and stores its addresses for the host and for the device. Returns
+  // false if there is no room. free_pinned(host) frees the memory and waits for the device.
   bool (*allocate_pinned)(size_t bytes, void** host, void** device);
   void (*free_pinned)(void* host);
-  // Compiles CUDA C++ for the current card; the caller owns the result. Throws a std::exception whose first line says
-  // why.
+  // Compiles CUDA C++ for the current card. The caller owns the result. Throws a std::exception whose first line gives
+  // the reason.
   KernelLauncher* (*compile_kernels)(const char* source);
 };
 #ifdef PERMAFROST_VERSION
-// The version of what is compiled here; CMake tells it to the program's loader and to the module.
+// The version of the code compiled here. CMake passes it to the program's loader and to the module.
 inline constexpr char kCudaModuleVersion[] = PERMAFROST_VERSION "/" TORCH_VERSION;
 #endif
 inline constexpr char kCudaModuleFile[] = "libpermafrost_cuda.so";
 inline constexpr char kCudaModuleSymbol[] = "permafrost_cuda_module";
 
-// Loads the module once, by the program's library path; later calls return what the first did. To be called before
-// libtorch is asked for anything of CUDA: it keeps the first answer. Errors: FailedPrecondition in one line that says
-// which of module, library and version is missing or wrong.
+// Loads the module once, by the program's library path. Later calls return the first result. Call it before anything
+// asks libtorch about CUDA, since libtorch keeps its first answer. Errors: FailedPrecondition, in one line that says
+// whether the module, a library or the version is missing or wrong.
 absl::StatusOr<const CudaModule*> LoadCudaModule();
 
-// The same from the file `path`, on each call, for tests.
+// Loads the module from the file `path`, anew on each call. For tests.
 absl::StatusOr<const CudaModule*> LoadCudaModuleFrom(const std::string& path);
 
 }  // namespace permafrost::device

@@ -24,14 +24,14 @@ namespace {
 at::Tensor OnHost(const at::Tensor& t) {
   if (!t.defined()) return t;
   const at::Tensor host = t.detach().to(at::kCPU);
-  // A tensor that is on the host already is no copy yet.
+  // A tensor that was on the host is not copied yet.
   return host.is_alias_of(t) ? host.clone() : host;
 }
 
 bool IsCompared(const at::Tensor& t) { return t.defined() && t.is_floating_point() && t.numel() > 0; }
 
-// The largest |a - b|. Equal elements, and two NaNs, count as no difference. An element that is infinite or NaN in one
-// alone counts nothing: it would allow the others any distance.
+// Returns the largest |a - b|. Equal elements and pairs of NaN count as no difference. A difference that is infinite
+// or NaN counts as 0, since it would allow the other elements any distance.
 double Apart(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor x = a.to(at::kDouble), y = b.to(at::kDouble);
   const at::Tensor same = x.eq(y).logical_or(x.isnan().logical_and(y.isnan()));
@@ -53,7 +53,8 @@ double Epsilon(c10::ScalarType type) {
   }
 }
 
-// `allowed`: beyond two roundings of each element's own size. An element that is not finite must be the same.
+// Returns true if each element of `got` differs from that of `want` by at most two roundings of its size plus
+// `allowed`. An element that is not finite must be the same in both.
 bool IsWithin(const at::Tensor& got, const at::Tensor& want, double allowed) {
   const at::Tensor x = got.to(at::kDouble), y = want.to(at::kDouble);
   const at::Tensor same = x.eq(y).logical_or(x.isnan().logical_and(y.isnan()));
@@ -109,10 +110,11 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Runs of a step on the side stream before it is captured: libraries choose their kernels and allocate in the first.
+// The number of runs of a step on the side stream before the capture. In the first, libraries choose their kernels and
+// allocate.
 constexpr int kWarmUps = 2;
 
-// While it lives, work goes to `side`: no capture is allowed on the default stream.
+// While one lives, the current stream is `side`, since the default stream cannot be captured.
 class OnSideStream {
  public:
   explicit OnSideStream(c10::Stream side)
@@ -125,7 +127,7 @@ class OnSideStream {
   }
 
  private:
-  // Work that `later` is given from now on comes after all that `earlier` has.
+  // Makes work that is enqueued on `later` from now on wait for all work enqueued on `earlier`.
   static void WaitFor(const c10::Stream& earlier, const c10::Stream& later) {
     if (earlier == later) return;
     c10::Event event(earlier.device_type());
@@ -137,7 +139,7 @@ class OnSideStream {
   const c10::StreamGuard scope_;
 };
 
-// Returns the batch with the resident tensors of `of`: a graph reads those that it was captured with.
+// Returns `batch` with the resident tensors of `of`, since a graph reads those that it was captured with.
 graphcache::StepInputs WithResident(graphcache::StepInputs batch, const graphcache::StepInputs& of) {
   for (const size_t place : of.resident) batch.tensors[place] = of.tensors[place];
   return batch;
@@ -148,17 +150,18 @@ bool IsOfShape(const at::Tensor& tensor, const at::Tensor& like) {
   return tensor.sizes() == like.sizes() && tensor.scalar_type() == like.scalar_type();
 }
 
-// A graph of a device reads its batch from one buffer, into which each batch is copied.
+// The buffer from which a graph reads its batch. Each batch is copied into it.
 class GraphInputs {
  public:
-  // Allocates memory for batches of this shape, and does not copy `batch`. Resident tensors are read where they are.
+  // Allocates memory for batches of the shape of `batch` without copying it. Resident tensors are read where they are.
   GraphInputs(const graphcache::StepInputs& batch, c10::Device device);
 
   const graphcache::StepInputs& get() const { return inputs_; }
-  // Returns the bytes of its own memory.
+  // Returns the bytes of the memory that this object owns.
   int64_t bytes() const;
-  // Enqueues the copy of a batch. `staging` brings what is on the host; a tensor on the device is copied unless it is
-  // the one of the batch before. Errors: Internal for a batch of another shape, or with other resident tensors.
+  // Enqueues the copy of a batch. `staging` copies the tensors that are on the host. A tensor on the device is copied
+  // unless it is the same as in the previous batch. Errors: Internal for a batch of another shape, or with other
+  // resident tensors.
   absl::Status Take(const graphcache::StepInputs& batch, Staging& staging);
 
  private:
@@ -167,8 +170,8 @@ class GraphInputs {
   const InputLayout layout_;
   const at::Tensor buffer_;  // bytes
   graphcache::StepInputs inputs_;
-  std::vector<size_t> own_;        // places of inputs that come on the device and are not resident
-  std::vector<at::Tensor> given_;  // by place: the tensor that such an input was copied from last
+  std::vector<size_t> own_;        // places of inputs that are on the device and not resident
+  std::vector<at::Tensor> given_;  // by place: the tensor from which such an input was last copied
 };
 
 GraphInputs::GraphInputs(const graphcache::StepInputs& batch, c10::Device device)
@@ -208,7 +211,7 @@ absl::Status GraphInputs::Take(const graphcache::StepInputs& batch, Staging& sta
   staging.UploadInto(batch, layout_, buffer_);
   const at::NoGradGuard no_grad;
   for (const size_t i : own_) {
-    // The same tensor on the device is not copied again, such as a split's labels in each epoch.
+    // The same tensor, such as a split's labels in each epoch, is not copied again.
     if (given_[i].is_same(batch.tensors[i])) continue;
     inputs_.tensors[i].copy_(batch.tensors[i], /*non_blocking=*/true);
     given_[i] = batch.tensors[i];
@@ -218,7 +221,7 @@ absl::Status GraphInputs::Take(const graphcache::StepInputs& batch, Staging& sta
 
 class GraphExecutable final : public graphcache::Executable {
  public:
-  // Borrows the program, the staging and what the device has. `first`: a batch of its shape.
+  // Borrows the program, the staging and `device`. `first` is a batch of the executable's shape.
   GraphExecutable(const GraphDevice& device, std::shared_ptr<const c10::MempoolId_t> pool, Staging& staging,
                   const StepProgram& program, const graphcache::StepInputs& first, const std::vector<Tape::Mark>& marks)
       : pool_(std::move(pool)),
@@ -229,7 +232,7 @@ class GraphExecutable final : public graphcache::Executable {
         empty_cache_(device.empty_cache),
         graph_(device.make_graph()) {}
 
-  // Captures the step on `first`. Exceptions of the device pass through; the state is then anything.
+  // Captures the step on `first`. Exceptions of the device pass through, and leave the state undefined.
   absl::Status Record(const graphcache::StepInputs& first, c10::Stream side) {
     const SilentPhases silent;
     PF_RETURN_IF_ERROR(inputs_.Take(first, staging_));
@@ -249,7 +252,7 @@ class GraphExecutable final : public graphcache::Executable {
 
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override {
     PF_RETURN_IF_ERROR(inputs_.Take(inputs, staging_));
-    // A graph is one call, and the time of all of it is that of its first phase.
+    // A graph is one call, so the time of the whole step counts for its first phase.
     for (size_t m = 0; m < marks_.size(); ++m) {
       if (m == 1) graph_->Replay();
       MarkPhase(marks_[m].phase, program_.on_phase);
@@ -261,7 +264,7 @@ class GraphExecutable final : public graphcache::Executable {
   int64_t bytes() const override { return inputs_.bytes(); }
 
  private:
-  // A capture that failed has an end, too, or the stream stays captured; the error of the end adds nothing.
+  // Ends a failed capture, since otherwise the stream keeps capturing. An error here adds nothing to the first one.
   void EndQuietly() {
     try {
       graph_->EndCapture();
@@ -280,14 +283,14 @@ class GraphExecutable final : public graphcache::Executable {
   const std::unique_ptr<DeviceGraph> graph_;
 };
 
-// Puts the state back, and makes it one that a proof can be made from.
+// Puts the state back, then sets it to one from which a proof is possible.
 void BeginProof(const StepProgram& program, SavedState& saved) {
   saved.Rewind();
   if (program.steady_state) program.steady_state();
 }
 
-// Returns the first difference between what a replay of `batch` leaves and what the step leaves on `inputs`, the same
-// batch on the device; nullopt if there is none.
+// Replays `batch` and runs the step on `inputs`, the same batch on the device. Returns the first difference between
+// the state and outputs that they leave; nullopt if there is none.
 absl::StatusOr<std::optional<std::string>> ProveReplay(const StepProgram& program, const graphcache::StepInputs& batch,
                                                        const graphcache::StepInputs& inputs,
                                                        GraphExecutable& executable, SavedState& saved) {

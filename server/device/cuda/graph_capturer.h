@@ -1,7 +1,8 @@
-// Executables that are graphs of the device: a whole step, captured while it ran on a stream of its own and replayed by
-// one call. A batch is copied into the one buffer that the graph reads its inputs from; tensors that lie on the device
-// for every batch of a job are read where they are. It sees the device through a GraphDevice, so that it compiles and
-// is tested without CUDA. Threads: the device thread.
+// Executables that are graphs of the device: a whole step is captured while it runs on a stream of its own, and
+// replayed by one call. A batch is copied into the one buffer that the graph reads its inputs from. Tensors that lie
+// on the device for every batch of a job are read where they are. The capturer uses the device through a GraphDevice,
+// so it compiles and is tested without CUDA.
+// Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,14 +26,15 @@
 
 namespace permafrost::device {
 
-// The memory that all live graphs of a capturer share: replays run one after the other. Invariant: an id that is handed
-// out never belongs to a pool whose last graph is gone.
+// The memory that all live graphs of a capturer share; they can, because replays run one after the other. Invariant:
+// an id that is handed out never belongs to a pool whose last graph is gone.
 class GraphPool {
  public:
   explicit GraphPool(std::function<c10::MempoolId_t()> make) : make_(std::move(make)) {}
-  // The pool of the live graphs, or a new one where there are none. It is of use while a copy of the pointer lives.
+  // Returns the pool of the live graphs, or a new pool if there is no live graph. The pool is usable while a copy of
+  // the pointer lives.
   std::shared_ptr<const c10::MempoolId_t> Current();
-  // Graphs made from now on get another pool.
+  // Makes later graphs get another pool.
   void Abandon() { current_.reset(); }
 
  private:
@@ -40,38 +42,42 @@ class GraphPool {
   std::weak_ptr<const c10::MempoolId_t> current_;
 };
 
-// Everything that a GraphCapturer asks a device for.
+// The functions of a device that a GraphCapturer calls.
 struct GraphDevice {
   c10::Device device;
   std::function<std::unique_ptr<DeviceGraph>()> make_graph;
-  // The id of a pool that no graph has used yet. A pool ends with its last graph, and libtorch refuses its id then.
+  // Returns the id of a pool that no graph has used yet. A pool ends with its last graph. libtorch then refuses its
+  // id.
   std::function<c10::MempoolId_t()> new_pool;
   // Gives free blocks of the allocator back to the driver.
   std::function<void()> empty_cache;
   StagingOptions staging;
 };
 
-// The proof of a captured step on a device whose sums differ in rounding from run to run, since atomic operations add
-// in any order. The step runs twice from one state, which shows how far rounding moves each tensor; then it is
+// The proof of a captured step on a device where sums differ by rounding from run to run, since atomic operations add
+// in any order. The step runs twice from one state, which measures how far rounding moves each tensor. Then it is
 // replayed.
 //
-// A replay passes where every tensor of the state is within
-//   kProofRelative * the step's largest change of it + kProofNoise * how far the two runs are apart
-//   + kProofFloor * the largest change in its group + two roundings of its type
-// of the first run, element by element. An output has no value before the step, so its largest absolute value takes the
-// place of both changes. An operator left out, a stale input or a stale host number is found where it moves a tensor by
-// more than a thousandth of what a step does. Integers and other types must have equal values.
+// A replay passes if every element of every tensor of the state differs from that of the first run by at most
+//   kProofRelative * the largest change that the step made to the tensor
+//   + kProofNoise * the largest difference between the two runs
+//   + kProofFloor * the largest change in the tensor's group
+//   + two roundings of the tensor's type.
+// An output has no value before the step, so its largest absolute value takes the place of both changes. The proof
+// finds an omitted operator, a stale input or a stale host number if it moves a tensor by more than a thousandth of
+// what a step does. Integers and other types must have equal values.
 // Threads: the device thread; waits for the device.
 inline constexpr double kProofRelative = 1e-3, kProofNoise = 8, kProofFloor = 1e-5;
 
-// Copies on the host of a program's state and of what it returned.
+// Host copies of a program's state and outputs.
 struct HostValues {
   std::vector<at::Tensor> state, outputs;
 };
 HostValues ValuesOf(const StepProgram& program, const std::vector<at::Tensor>& outputs);
 
-// The first tensor, "weight" or "output 0", by which `replay` is no run of the step; nullopt: there is none. All four
-// have tensors in the same places: `start` before the step (its outputs are not read), `run` and `again` after it.
+// Returns the name of the first tensor, such as "weight" or "output 0", whose value in `replay` cannot come from the
+// step; nullopt if there is none. All four HostValues have tensors in the same places. `start` is from before the
+// step, and its outputs are not read. `run` and `again` are from after it.
 std::optional<std::string> FindDifference(const std::vector<StateTensor>& state, const HostValues& start,
                                           const HostValues& run, const HostValues& again, const HostValues& replay);
 
@@ -80,27 +86,28 @@ class GraphCapturer final : public Capturer {
   explicit GraphCapturer(GraphDevice device)
       : device_(std::move(device)), pool_(device_.new_pool), staging_(device_.device, device_.staging) {}
 
-  // A step is recorded first, which finds what cannot be captured, by operator; then it warms up on a stream of its
-  // own, is captured there, and proven on `second` to rounding (FindDifference). Between warm-up and capture the
-  // allocator's free blocks go back to the driver: a capture can take memory from nowhere else, and may not free any.
-  // All graphs of a capturer share one pool of memory, so that replays run one after the other and each invalidates
-  // what the one before returned. Errors: as Capturer; what the device itself refuses is a graph break without an
-  // operator. Its errors pass through where they are none of the step (fault.h: IsOutOfMemory, IsFatalToDevice).
+  // First records the step, which finds the operators that cannot be captured. Then the step warms up on a stream of
+  // its own, is captured there, and is proven on `second` to rounding (FindDifference). Between warm-up and capture
+  // the allocator's free blocks go back to the driver, because a capture can take memory only from there, and may not
+  // free any. All graphs of a capturer share one pool of memory. So replays run one after the other, and each
+  // invalidates the outputs of the one before. Errors: same as Capturer; a refusal by the device itself is a graph
+  // break without an operator. Errors of the device that the step did not cause pass through (fault.h: IsOutOfMemory,
+  // IsFatalToDevice).
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
                                                                   const graphcache::StepInputs& first,
                                                                   const graphcache::StepInputs& second) override;
-  // Refuses: a graph is of one shape.
+  // Returns an error: a graph serves one shape only.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
                                                                          const ProbeInputs& probes) override;
   std::vector<at::Tensor> RunEager(const StepProgram& program, const graphcache::StepInputs& inputs) override;
-  // The number is not known, because the allocator of the device has the pool.
+  // Returns 0: the number is not known, because the pool belongs to the device's allocator.
   int64_t shared_bytes() const override { return 0; }
 
  private:
   const GraphDevice device_;
   GraphPool pool_;
   Staging staging_;
-  // The stream on which captures run; made once, as each stream has a workspace of the math library.
+  // The stream on which captures run. It is made once, since each stream has a workspace of the math library.
   std::optional<c10::Stream> side_;
 };
 

@@ -16,13 +16,13 @@ namespace permafrost::device {
 namespace {
 
 constexpr size_t kCountOffset = 24;
-// More would be tens of gigabytes of graphs: not a count.
+// A larger number would mean tens of gigabytes of graphs, so it is not a count.
 constexpr uint64_t kMostEntries = 10'000'000;
-// The versions whose ATen/native/mps/OperationUtils.h has the map as the first member of MPSGraphCache, which is not
-// virtual.
+// The versions whose ATen/native/mps/OperationUtils.h was read: the map is the first member of MPSGraphCache, which
+// has no virtual functions.
 constexpr std::array<std::string_view, 1> kReadVersions{"2.13.0"};
 constexpr char kInstanceSymbol[] = "_ZN2at6native3mps13MPSGraphCache15_instance_cacheE";
-// Rows of the products that the count is tried with: no step has such a shape.
+// The number of rows of the products that try the count. No step has such a shape.
 constexpr int64_t kProbeRows = 1009;
 
 }  // namespace

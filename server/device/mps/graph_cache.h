@@ -1,5 +1,5 @@
-// libtorch's cache of compiled MPS graphs: how many it holds, the calls that freeze and clear it, and when the driver's
-// memory asks for it to be emptied.
+// libtorch's cache of compiled MPS graphs: counts its entries, freezes and clears it if libtorch has calls for that,
+// and decides when the driver's memory requires emptying it.
 // Threads: the device thread.
 #pragma once
 
@@ -12,33 +12,34 @@
 
 namespace permafrost::device {
 
-// instance: the address of MPSGraphCache::_instance_cache. 0 where that holds null: no graph was made yet.
-// Reads the layout of libc++ and of libstdc++ on 64 bits: two words of buckets, the first node, then the count.
+// Returns the number of graphs in libtorch's cache. `instance` is the address of MPSGraphCache::_instance_cache. If
+// that holds null, no graph was made yet, and the result is 0. Reads the layout of std::unordered_map in libc++ and in
+// libstdc++ on 64 bits: two words of buckets, the first node, then the count.
 uint64_t ReadGraphEntries(const void* instance);
 
-// The parts that a GraphEntries is made with; tests replace each.
+// The functions that a GraphEntries uses. Tests replace each.
 struct GraphEntriesProbe {
   std::string version;  // of libtorch, as "2.13.0"
-  // The address of MPSGraphCache::_instance_cache; nullptr: the library has no such symbol.
+  // Returns the address of MPSGraphCache::_instance_cache; nullptr if the library has no such symbol.
   std::function<const void*()> find;
   // Multiplies matrices of a shape that belongs to `number` alone, and waits for the product.
   std::function<void(int64_t number)> multiply;
   // Empties the device's caches.
   std::function<void()> empty;
 };
-// The parts of this process.
+// Returns the functions for this process.
 GraphEntriesProbe ProbeOfMps();
 
-// Counts the compiled graphs that libtorch's MPS backend keeps. It has no call for that: the count is read out of its
-// own cache object, at::native::mps::MPSGraphCache (ATen/native/mps/OperationUtils.h), whose first member is a
-// std::unordered_map. It is believed only for versions whose header was read, and only where it does what a count does.
+// Counts the compiled graphs that libtorch's MPS backend keeps. libtorch has no call for that. The count is read out
+// of its own cache object, at::native::mps::MPSGraphCache (ATen/native/mps/OperationUtils.h), whose first member is a
+// std::unordered_map. The count is trusted only for versions whose header was read, and only if a trial confirms it.
 class GraphEntries {
  public:
-  // Tries the count: a product of a new shape must add 1, the same again nothing, and emptying must leave 0. The caches
-  // are empty afterwards. Exceptions of the probe pass through.
+  // Tries the count: a product of a new shape must add 1, the same product again must add nothing, and emptying must
+  // leave 0. The caches are empty afterwards. Exceptions of the probe pass through.
   explicit GraphEntries(const GraphEntriesProbe& probe);
 
-  // nullopt: not known, as reason() says.
+  // Returns nullopt if the count is not known. reason() then says why.
   std::optional<int64_t> Count() const;
   const std::string& reason() const { return reason_; }
 
@@ -49,9 +50,9 @@ class GraphEntries {
   std::string reason_;
 };
 
-// Calls to freeze and to clear libtorch's cache of compiled MPS graphs, should its hooks have them one day: 2.13 and
-// 2.15 have none (pytorch#182648 never landed). Found when this is compiled, by either of their likely names.
-// Hooks: at::MPSHooksInterface.
+// Calls that freeze and clear libtorch's cache of compiled MPS graphs, in case its hooks have them one day: 2.13 and
+// 2.15 have none (pytorch#182648 never landed). The compiler finds them by either of their likely names. `Hooks` is
+// at::MPSHooksInterface.
 template <class Hooks>
 struct GraphCacheCalls {
   static constexpr bool kFreezes = requires(const Hooks& h) { h.freeze_graph_cache(); }
@@ -61,7 +62,7 @@ struct GraphCacheCalls {
   static constexpr bool kClears = requires(const Hooks& h) { h.clear_graph_cache(); }
   || requires(const Hooks& h) { h.clearGraphCache(); };
 
-  // From here on it takes no new graph. A cache that could not be thawed is never frozen.
+  // Makes the cache take no new graphs from here on. A cache that could not be thawed is never frozen.
   static void Freeze(const Hooks& hooks) {
     if constexpr (!kThaws) return;
     if constexpr (requires { hooks.freeze_graph_cache(); }) {
@@ -78,7 +79,7 @@ struct GraphCacheCalls {
       hooks.unfreezeGraphCache();
     }
   }
-  // Returns whether there was a call that drops the graphs, and only them.
+  // Drops the graphs, and only them, if there is a call for it. Returns whether there is.
   static bool Clear(const Hooks& hooks) {
     if constexpr (requires { hooks.clear_graph_cache(); }) {
       hooks.clear_graph_cache();
@@ -92,12 +93,12 @@ struct GraphCacheCalls {
 // Decides when a device's driver holds so much memory that its caches are to be emptied.
 class DriverThreshold {
  public:
-  // In bytes; 0: never.
+  // `limit` is in bytes; 0 means never.
   explicit DriverThreshold(int64_t limit) : limit_(limit) {}
 
   int64_t limit() const { return limit_; }
-  // Asked between two steps. Memory that emptying did not bring down is no reason to empty again: after that it is due
-  // once a quarter more is held than was then.
+  // Returns true if the caches must be emptied now. Call it between two steps. If emptying did not bring the memory
+  // down, it is due again only once the driver holds a quarter more than after the step that follows emptying.
   bool Due(int64_t driver_bytes) {
     if (refilling_) {
       refilling_ = false;
@@ -106,7 +107,7 @@ class DriverThreshold {
     }
     return limit_ > 0 && driver_bytes >= std::max(limit_, floor_);
   }
-  // The caches were emptied; the next step finds in them again what it needs.
+  // Call it when the caches were emptied. The next step fills them with what it needs.
   void OnEmptied() { refilling_ = true; }
 
  private:

@@ -60,14 +60,14 @@ int AutoreleasePool::depth() { return open_pools; }
 
 namespace {
 
-// The defaults of ATen/mps/MPSAllocator.h: default_high_watermark_ratio, default_high_watermark_upper_bound,
-// default_low_watermark_ratio (of unified memory). Parts of the recommended maximum.
+// The defaults of ATen/mps/MPSAllocator.h, as shares of the recommended maximum: default_high_watermark_ratio,
+// default_high_watermark_upper_bound, default_low_watermark_ratio (of unified memory).
 constexpr double kHighWatermark = 1.7, kMostWatermark = 2.0, kLowWatermark = 1.4;
 constexpr char kHigh[] = "PYTORCH_MPS_HIGH_WATERMARK_RATIO", kLow[] = "PYTORCH_MPS_LOW_WATERMARK_RATIO";
 
 struct Switch {
   const char* name;
-  const char* warning;  // of a value other than 0; nullptr: none
+  const char* warning;  // for a value that is neither empty nor 0
 };
 constexpr std::array<Switch, 6> kSwitches{
     {{"PYTORCH_ENABLE_MPS_FALLBACK",
@@ -89,7 +89,7 @@ absl::StatusOr<Ratio> ReadRatio(const Environment& environment, const char* name
   const std::optional<std::string> text = environment(name);
   if (!text) return Ratio{.value = fallback};
   double value = -1;
-  // NaN is none either.
+  // NaN fails these comparisons, too.
   const bool ok = absl::SimpleAtod(*text, &value) && value >= 0 && value <= most;
   if (!ok) {
     return absl::FailedPreconditionError(
@@ -110,7 +110,7 @@ absl::StatusOr<MpsEnvironment> ReadMpsEnvironment(const Environment& environment
   }
   PF_ASSIGN_OR_RETURN(const Ratio high, ReadRatio(environment, kHigh, kHighWatermark, kMostWatermark));
   PF_ASSIGN_OR_RETURN(const Ratio low, ReadRatio(environment, kLow, kLowWatermark, kMostWatermark));
-  // 0: no limit, which libtorch takes for the most.
+  // 0 means no limit; libtorch then takes the largest ratio.
   const double limit = high.value > 0 ? high.value : kMostWatermark;
   if (low.value > limit) {
     return absl::FailedPreconditionError(
@@ -133,7 +133,7 @@ using Calls = GraphCacheCalls<at::MPSHooksInterface>;
 const at::MPSHooksInterface& Hooks() { return at::detail::getMPSHooks(); }
 int64_t Bytes(size_t bytes) { return static_cast<int64_t>(bytes); }
 
-// Returns what the allocator holds, free blocks included; nullopt: it does not tell.
+// Returns the bytes that the allocator holds, including free blocks; nullopt if it does not tell.
 std::optional<int64_t> ReservedBytes() {
   auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(Hooks().getMPSDeviceAllocator());
   if (allocator == nullptr) return std::nullopt;
@@ -186,7 +186,7 @@ class MpsBackend final : public Backend {
   }
   absl::Status EmptyCaches(EmptyReason reason) const override {
     PF_RETURN_IF_ERROR(owner_.Claim("EmptyCaches"));
-    // Freed graphs and blocks must not be in use: emptyCache beside a running operator is a use after free.
+    // No freed graph or block may be in use: emptyCache while an operator runs is a use after free.
     Hooks().deviceSynchronize();
     const bool graphs_only = reason == EmptyReason::kNever || reason == EmptyReason::kClearPerStep;
     if (!graphs_only || !Calls::Clear(Hooks())) Hooks().emptyCache();
@@ -206,7 +206,7 @@ class MpsBackend final : public Backend {
     }
   }
 
-  // The peak is the largest of what was published or asked for: MPS keeps none.
+  // The peak is the largest use that was published or returned here, since MPS keeps no peak.
   StorageUse storage() const override {
     if (owner_.IsThis()) Publish();
     const absl::MutexLock lock(&mutex_);
@@ -228,7 +228,7 @@ class MpsBackend final : public Backend {
   int64_t memory_bytes() const override { return recommended_max_; }
 
  private:
-  // Reads what only the device's thread may read. Returns the driver's bytes.
+  // Publishes what only the device's thread may read. Returns the driver's bytes.
   int64_t Publish() const {
     DeviceMemory memory{.allocated = Bytes(Hooks().getCurrentAllocatedMemory()),
                         .reserved = ReservedBytes(),
@@ -246,9 +246,9 @@ class MpsBackend final : public Backend {
 
   const int64_t recommended_max_;
   mutable OwnerThread owner_;
-  // Belongs to the owner.
+  // Used by the owner thread only.
   mutable DriverThreshold threshold_{0};
-  mutable std::optional<GraphEntries> entries_;  // once it has entered
+  mutable std::optional<GraphEntries> entries_;  // set by the first Enter
 
   mutable absl::Mutex mutex_;
   mutable DeviceState state_ ABSL_GUARDED_BY(mutex_);
@@ -276,7 +276,7 @@ class ShapedProgram final : public graphcache::Executable {
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override {
     return std::make_shared<const graphcache::StepOutputs>(program_.run(staging_.Upload(inputs)));
   }
-  // The bytes that the backend keeps for this shape are not known here.
+  // The object alone: the bytes that the backend keeps for this shape are not known here.
   int64_t bytes() const override { return static_cast<int64_t>(sizeof(*this)); }
 
  private:

@@ -1,6 +1,6 @@
-// Apple's GPU, through libtorch's MPS backend. It compiles by shape and never evicts: executables bound the shapes that
-// reach it, and EmptyCaches forgets what it compiled. All of it goes through at::detail::getMPSHooks(), so that this
-// compiles, and is tested against other hooks, where there is no such GPU.
+// Apple's GPU, through libtorch's MPS backend. The backend compiles by shape and never evicts. Executables bound the
+// shapes that reach it, and EmptyCaches drops everything that it compiled. All calls go through
+// at::detail::getMPSHooks(), so this compiles on machines without such a GPU, and is tested there with other hooks.
 #pragma once
 
 #include <functional>
@@ -21,49 +21,50 @@ bool HasMps();
 // Call it only if HasMps(). Errors: FailedPrecondition for an environment that libtorch would refuse later.
 absl::StatusOr<std::unique_ptr<Backend>> MakeMpsBackend(const BackendOptions& options);
 
-// The environment variables that libtorch's MPS backend reads, checked before it does: it reads most of them when it is
-// loaded or at its first allocation, and tells of a bad one in the middle of a job.
+// The environment variables that libtorch's MPS backend reads. They are checked before libtorch reads them. It reads
+// most when it is loaded or at its first allocation, and would report a bad one in the middle of a job.
 struct MpsEnvironment {
-  std::vector<DeviceSetting> settings;  // those that are set, and the watermarks as they hold
+  std::vector<DeviceSetting> settings;  // the variables that are set, and the watermarks in effect
   std::vector<std::string> warnings;    // one line each
 };
 
-// Value of an environment variable; nullopt where it is not set.
+// Returns the value of an environment variable; nullopt if it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
-// Errors: FailedPrecondition, one line, for a value that libtorch would refuse or misread. PYTORCH_ENABLE_MPS_FALLBACK
-// is warned of: steps would run on the CPU in part, unseen. Threads: a pure function.
+// Reads and checks the environment. Errors: FailedPrecondition, one line, for a value that libtorch would refuse or
+// misread. Warns of PYTORCH_ENABLE_MPS_FALLBACK, with which parts of steps would silently run on the CPU. Threads: a
+// pure function.
 absl::StatusOr<MpsEnvironment> ReadMpsEnvironment(const Environment& environment);
 
-// Objective-C objects that Metal makes on its way are released when the pool around them ends; a thread without one
-// keeps them all. Nothing happens elsewhere than on Apple's systems.
+// A pool for the Objective-C objects that Metal makes. They are released when the pool around them ends. A thread
+// without a pool keeps them all. A no-op on systems other than Apple's.
 // Threads: made and destroyed on one thread, innermost first.
 class AutoreleasePool {
  public:
   AutoreleasePool();
   AutoreleasePool(const AutoreleasePool&) = delete;
   ~AutoreleasePool();
-  // Pools that are open on this thread.
+  // Returns the number of pools that are open on this thread.
   static int depth();
 
  private:
   void* const pool_;
 };
 
-// The executable of a backend without recordings: the program itself, run at one shape. Nothing is recorded and nothing
-// is proven; the cache's policy then bounds the shapes that reach the device, and with them what a backend that
+// Makes executables for a backend without recordings. An executable is the program itself, run at one shape. Nothing
+// is recorded or proven. The cache's policy then bounds the shapes that reach the device, and so what a backend that
 // compiles by shape keeps.
 // Threads: the device thread.
 class ShapedCapturer final : public Capturer {
  public:
-  // `device`: where steps run.
+  // Steps run on `device`.
   explicit ShapedCapturer(c10::Device device) : staging_(device) {}
 
-  // Runs nothing.
+  // Returns an executable without running the program.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
                                                                   const graphcache::StepInputs& first,
                                                                   const graphcache::StepInputs& second) override;
-  // Refuses: one program for every shape would bound nothing.
+  // Returns an error: one program for every shape would bound nothing.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
                                                                          const ProbeInputs& probes) override;
   std::vector<at::Tensor> RunEager(const StepProgram& program, const graphcache::StepInputs& inputs) override;

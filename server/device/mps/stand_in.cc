@@ -28,7 +28,7 @@
 namespace permafrost::device {
 namespace {
 
-// "mm", "add.Tensor"
+// Returns the name of an operator of aten, such as "mm" or "add.Tensor"; "" for other operators.
 std::string NameOf(const c10::OperatorName& op) {
   constexpr std::string_view kAten = "aten::";
   const std::string_view name = op.name;
@@ -107,10 +107,10 @@ namespace {
 const c10::Device kMpsDevice{c10::kMPS, 0};
 const c10::Device kHostDevice{c10::kCPU};
 
-// True while this thread is within a MpsStandIn.
+// True while this thread is within an MpsStandIn.
 thread_local bool within = false;
 
-// Autograd asks for the accelerator's stream.
+// Hooks that say that MPS is present within an MpsStandIn: autograd asks for the accelerator's stream.
 struct StandInHooks final : at::MPSHooksInterface {
   bool isBuilt() const override { return within; }
   bool hasMPS() const override { return within; }
@@ -124,7 +124,8 @@ const bool kHooksRegistered = [] {
   return true;
 }();
 
-// One device with one stream. To others it counts as none: autograd makes a thread for each that it knows of.
+// One device with one stream. Other threads see no device, since autograd makes a thread for each device that it knows
+// of.
 class StandInGuard final : public c10::impl::NoOpDeviceGuardImpl<c10::kMPS> {
  public:
   c10::Device exchangeDevice(c10::Device /*device*/) const override { return kMpsDevice; }
@@ -133,7 +134,7 @@ class StandInGuard final : public c10::impl::NoOpDeviceGuardImpl<c10::kMPS> {
   c10::Stream getNewStream(c10::Device /*device*/, int /*priority*/) const override { return OneStream(); }
   c10::Stream exchangeStream(c10::Stream /*stream*/) const noexcept override { return OneStream(); }
   c10::DeviceIndex deviceCount() const noexcept override { return within ? 1 : 0; }
-  // Work is done as soon as it is enqueued, so that every event has come.
+  // Work is done as soon as it is enqueued, so every event has come.
   void record(void** /*event*/, const c10::Stream& /*stream*/, c10::DeviceIndex /*device*/,
               c10::EventFlag /*flag*/) const override {}
   void block(void* /*event*/, const c10::Stream& /*stream*/) const override {}
@@ -144,7 +145,7 @@ class StandInGuard final : public c10::impl::NoOpDeviceGuardImpl<c10::kMPS> {
   static c10::Stream OneStream() { return c10::Stream(c10::Stream::DEFAULT, kMpsDevice); }
 };
 
-// Returns whether it may be called with tensors of both devices.
+// Returns whether the operator may be called with tensors of both devices.
 bool MixesDevices(std::string_view op) { return op == "aten::copy_"; }
 
 // One call of an operator: its arguments as tensors of the host, and its results as tensors of MPS.
@@ -155,7 +156,7 @@ class HostCall {
 
   c10::IValue ToHost(const c10::IValue& value);
   c10::IValue ToMps(const c10::IValue& value);
-  // Repeats on the MPS arguments what the call did to its own arguments' sizes and storage.
+  // Copies changes of sizes and storage that the call made to its host arguments to the MPS arguments.
   void TellArguments();
 
  private:
@@ -176,7 +177,7 @@ class HostCall {
   std::vector<Bytes> bytes_;
 };
 
-// The storage's bytes as one of `device`, which owns `storage`.
+// Returns the storage's bytes as memory of `device`. The pointer keeps `storage` alive.
 c10::DataPtr Lend(const c10::Storage& storage, c10::Device device) {
   return {storage.mutable_data(), new c10::Storage(storage),
           [](void* owner) { delete static_cast<c10::Storage*>(owner); }, device};
@@ -235,7 +236,7 @@ at::Tensor HostCall::MpsTensor(const at::Tensor& host) {
   return TensorOn(MpsStorage(host.storage()), c10::DispatchKey::MPS, host);
 }
 
-// Applies `convert` to the tensors of a value, whatever holds them.
+// Applies `convert` to the tensors in a value, which may be a tensor or a list.
 template <class Convert>
 c10::IValue ConvertTensors(const c10::IValue& value, const Convert& convert) {
   if (value.isTensor()) return convert(value.toTensor());
@@ -273,13 +274,13 @@ void HostCall::TellArguments() {
   }
 }
 
-// Does here what an operator of MPS does.
+// The kernel of every MPS operator: runs the CPU's kernel on the same bytes.
 void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
   HostCall call(op);
   const auto arguments = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
   for (auto value = stack->end() - arguments; value != stack->end(); ++value) *value = call.ToHost(*value);
   {
-    // The work below is the host's: no part of the step that a recording or autograd sees.
+    // The work below is the host's. Neither a recording nor autograd sees it as part of the step.
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const c10::impl::ExcludeDispatchKeyGuard below_recording(kRecordKey);
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
@@ -289,7 +290,7 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torc
   for (auto value = stack->end() - returns; value != stack->end(); ++value) *value = call.ToMps(*value);
 }
 
-// The one operator of a step that the CPU does not have: there a product and its bias are apart.
+// The one operator of a step that the CPU lacks: on the CPU, product and bias are separate operators.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> LinearBackward(const at::Tensor& self, const at::Tensor& grad,
                                                               const at::Tensor& weight, std::array<bool, 3> needed) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -300,8 +301,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> LinearBackward(const at::Tensor& 
           needed[2] ? rows.sum(0) : at::Tensor()};
 }
 
-// Returns whether the operator works on storages themselves, or on tensors without one: not on bytes that two devices
-// can share.
+// Returns true if the operator works on storages themselves, or on tensors without storage. The stand-in cannot run
+// such an operator on bytes that two devices share.
 bool IsOfStorage(std::string_view op) {
   return op.starts_with("set_") || op == "is_set_to" || op == "_efficientzerotensor" || op == "linear_backward";
 }
@@ -312,7 +313,7 @@ void RegisterStandIn(torch::Library& library) {
     if (IsOfStorage(name)) continue;
     library.impl(std::string(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
   }
-  // MPS copies within the one that serves every device.
+  // MPS implements copy_ within the kernel that serves every device, so the table does not list it.
   library.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
   library.impl("linear_backward", &LinearBackward);
 }

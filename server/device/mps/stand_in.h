@@ -1,9 +1,9 @@
-// A stand-in for the MPS device where there is none: tensors of device mps whose bytes are the host's. The dispatcher
-// and autograd see MPS tensors, for which kernels are registered of exactly those operators that MPS has
-// (mps_operators.h); each runs the CPU's kernel on the same bytes. So a step calls here the operators that it would
-// call on a Mac, and one that MPS lacks, or float64, is refused, with its name. It says nothing of MPS's own
-// arithmetic. No job runs on it: at::hasMPS() is false but within a MpsStandIn, and `--device auto` never takes it. Not
-// on macOS, where MPS is real. RecordMpsCalls tells the calls of a step, on either.
+// A stand-in for the MPS device on machines without it: tensors of device mps whose bytes are the host's. The
+// dispatcher and autograd see MPS tensors. Kernels are registered for exactly those operators that MPS has
+// (mps_operators.h), and each runs the CPU's kernel on the same bytes. So a step calls the operators that it would
+// call on a Mac. An operator that MPS lacks, or float64, is refused with its name. The stand-in says nothing of MPS's
+// own arithmetic. No job runs on it: at::hasMPS() is true only within an MpsStandIn, and `--device auto` never takes
+// it. It is absent on macOS, where MPS is real. RecordMpsCalls lists the calls of a step, on the stand-in or on a Mac.
 #pragma once
 
 #include <functional>
@@ -13,27 +13,28 @@
 
 namespace permafrost::device {
 
-// While one lives its thread may run steps on device mps. Backward must run on that thread, since the device has no
-// threads of autograd's (SingleThreadedBackward in train/loop/step_engine.cc).
-// Threads: any; each for itself.
+// While one lives, its thread may run steps on device mps. Backward must run on that thread, since autograd has no
+// threads for the stand-in (SingleThreadedBackward in train/loop/step_engine.cc).
+// Threads: any; each thread needs its own.
 class MpsStandIn {
  public:
-  // Does nothing where !present().
+  // Does nothing if present() is false.
   MpsStandIn();
   MpsStandIn(const MpsStandIn&) = delete;
   ~MpsStandIn();
 
-  // Returns whether tensors of device mps are the stand-in's. Not on macOS, and not with a libtorch for another
+  // Returns true if tensors of device mps are the stand-in's. That is false on macOS, and with a libtorch for another
   // accelerator, which autograd would ask for its stream.
   static bool present();
 
  private:
-  const bool outer_;  // whether the thread was within another
+  const bool outer_;  // whether the thread was within another MpsStandIn
 };
 
-// Runs `body`, a step on device mps, real or the stand-in's, and returns its calls in order. Only operators with a
-// kernel on MPS count: what others are made of is called in turn. Threads: the device's, where it is real. Exceptions
-// of the body pass through.
+// Runs `body`, a step on device mps, and returns its calls in order. The device is real or the stand-in's. Only
+// operators with a kernel on MPS count; operators that a composite one calls count in its place. Exceptions of the
+// body pass through.
+// Threads: the device's thread if MPS is real.
 std::vector<graphcache::OpCall> RecordMpsCalls(const std::function<void()>& body);
 
 }  // namespace permafrost::device

@@ -1,5 +1,5 @@
-// libpermafrost_cuda.so: graphs by libtorch's CUDA half, and kernels in CUDA C++ by NVRTC, which comes with it. Loaded
-// by device/cuda/cuda_libraries.
+// libpermafrost_cuda.so: graphs by libtorch's CUDA half, and kernels in CUDA C++ by NVRTC, which comes with it.
+// device/cuda/cuda_libraries loads it.
 #include "device/cuda/cuda_libraries.h"
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -34,16 +34,16 @@ size_t getCUDABlasLtWorkspaceSize();
 namespace permafrost::device {
 namespace {
 
-// libtorch's graph, which after a failed capture leaves the allocator recording to its pool, by a filter that refers to
-// the graph, and a use of the pool that nobody gives back.
+// libtorch's graph, with clean-up after a failed capture. Without the clean-up, libtorch's graph leaves the allocator
+// recording to its pool, by a filter that refers to the graph. It also never gives back its use of the pool.
 class CapturedGraph final : public at::cuda::CUDAGraph {
  public:
   void Begin(c10::MempoolId_t pool) {
     try {
-      // Only this thread is captured: other threads go on calling the device, such as the one that gathers batches.
+      // Only this thread is captured. Other threads, such as the one that gathers batches, go on calling the device.
       capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     } catch (...) {
-      // If recording has not begun, the pool was refused, and this graph does not use it.
+      // If recording had not begun, the pool was refused, and this graph does not use it.
       if (StopRecording()) GiveUpPool();
       throw;
     }
@@ -53,13 +53,13 @@ class CapturedGraph final : public at::cuda::CUDAGraph {
       capture_end();
     } catch (...) {
       StopRecording();
-      if (!capture_ended_) GiveUpPool();  // else the destructor does
+      if (!capture_ended_) GiveUpPool();  // otherwise the destructor gives it up
       throw;
     }
   }
 
  private:
-  // False: there was nothing to undo, for which the allocators throw.
+  // Returns false if there was nothing to undo; the allocators then throw.
   template <class Undo>
   static bool Try(const Undo& undo) {
     try {
@@ -94,22 +94,22 @@ DeviceGraph* MakeGraph() { return std::make_unique<CudaGraph>().release(); }
 
 size_t WorkspaceBytes() { return at::cuda::getChosenWorkspaceSize() + at::cuda::getCUDABlasLtWorkspaceSize(); }
 
-// Not by libtorch's allocator of pinned memory, which rounds up to a power of two and keeps what was freed.
+// Allocates without libtorch's allocator of pinned memory, which rounds up to a power of two and keeps what was freed.
 bool AllocatePinned(size_t bytes, void** host, void** device) {
   if (cudaHostAlloc(host, bytes, cudaHostAllocMapped) == cudaSuccess) {
     if (cudaHostGetDevicePointer(device, *host, 0) == cudaSuccess) return true;
     static_cast<void>(cudaFreeHost(*host));
   }
-  static_cast<void>(cudaGetLastError());  // or the next check of libtorch would find it
+  static_cast<void>(cudaGetLastError());  // otherwise libtorch's next check would find the error
   return false;
 }
 
 void FreePinned(void* host) { static_cast<void>(cudaFreeHost(host)); }
 
-// libtorch's CUDA half finds NVRTC by this library, which knows where it lies, and which needs NVIDIA's driver.
+// libtorch's CUDA half finds NVRTC through this library, which knows where NVRTC lies and needs NVIDIA's driver.
 constexpr char kNvrtcOfTorch[] = "libcaffe2_nvrtc.so";
 
-// The functions of NVRTC that are used. Not linked, since a daemon without it still trains.
+// The functions of NVRTC that are used. They are not linked, since a daemon without NVRTC still trains.
 struct Nvrtc {
   decltype(&nvrtcCreateProgram) create;
   decltype(&nvrtcCompileProgram) compile;
@@ -126,7 +126,7 @@ std::string LoaderError() {
   return error == nullptr ? "no reason given" : error;
 }
 
-// NVRTC opens its library of builtins by name. It finds the file if this has loaded it from NVRTC's folder.
+// NVRTC opens its library of builtins by name. It finds the file only if this loads it first, from NVRTC's folder.
 void LoadBuiltins(const void* of_nvrtc) {
   Dl_info found{};
   if (dladdr(of_nvrtc, &found) == 0 || found.dli_fname == nullptr) return;
@@ -158,7 +158,7 @@ Nvrtc LoadNvrtc() {
   return nvrtc;
 }
 
-// "sm_90"
+// Returns the architecture of the current card, such as "sm_90".
 std::string ArchitectureOfCard() {
   int card = 0, major = 0, minor = 0;
   C10_CUDA_CHECK(cudaGetDevice(&card));
