@@ -13,11 +13,11 @@
 namespace permafrost::program {
 namespace {
 
-// Found by comparing the storages of results and arguments.
+// Operators that may return their arguments, found by comparing the storages of results and arguments.
 constexpr char kReturnArguments[] =
     "type_as atleast_1d atleast_2d atleast_3d broadcast_tensors meshgrid cartesian_prod chain_matmul einsum "
     "unsafe_split unsafe_split_with_sizes unsafe_chunk _unsafe_view lift to_dense";
-// They return their argument where nothing is dropped.
+// Operators that return their argument if nothing is dropped.
 constexpr char kDropouts[] = "dropout feature_dropout alpha_dropout feature_alpha_dropout native_dropout";
 
 bool Contains(const absl::flat_hash_set<std::string>& names, const Node& node) {
@@ -25,7 +25,7 @@ bool Contains(const absl::flat_hash_set<std::string>& names, const Node& node) {
   return parsed && names.contains(parsed->name.substr(parsed->name.find(':') + 2));
 }
 
-// True if a value of the graph decides whether the node drops, so that the file does not say.
+// Returns true if a value of the graph decides whether the node drops. The file then does not tell.
 bool FlagIsComputed(const Node& node) {
   for (const NamedArgument& input : node.inputs)
     if (input.name == "train" && std::holds_alternative<Ref>(input.value)) return true;
@@ -149,7 +149,7 @@ bool ReturnsItsOwn(const Node& node) {
   return op && (IsOwnOperator(node.target) || std::ranges::find(kFresh, op->name) != std::end(kFresh));
 }
 
-// Adds what a region writes to among the values that it takes.
+// Adds the values that a region takes and writes to.
 void AddWrittenByRegion(const Node& node, std::vector<ValueIndex>& written) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const auto* graph = std::get_if<std::shared_ptr<const Graph>>(&node.inputs[i].value);

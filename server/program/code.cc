@@ -35,7 +35,7 @@ Operand OperandOf(Operand::Kind kind, std::vector<ValueIndex> values) {
   return operand;
 }
 
-// A number of the file, bool or int or double.
+// Returns the argument as a number, which is a bool, an int or a double; nullopt if it is none.
 std::optional<IValue> NumberOf(const Argument& argument) {
   if (const auto* flag = std::get_if<bool>(&argument)) return IValue(*flag);
   if (const auto* number = std::get_if<int64_t>(&argument)) return IValue(*number);
@@ -89,7 +89,7 @@ std::optional<Operand> BindList(const Argument& argument, const c10::Argument& w
   return std::nullopt;
 }
 
-// An argument that is a value of the graph.
+// Binds an argument that is a value of the graph.
 std::optional<Operand> BindRef(Ref ref, TypeKind wanted, const Graph& graph) {
   const ValueKind kind = graph.values[ref.value].kind;
   const auto as = [&](Operand::Kind how) { return OperandOf(how, {ref.value}); };
@@ -158,8 +158,8 @@ std::optional<Operand> BindDeviceOrText(const Argument& argument, TypeKind wante
   return text != nullptr && wanted == TypeKind::StringType ? std::optional(Constant(*text)) : std::nullopt;
 }
 
-// Types, layouts and formats are ints on the stack. An int of a file is not accepted for one: it may be outside the
-// enum.
+// On the stack, types, layouts and memory formats are ints. An int in the file is refused in their place, since it may
+// be outside the enum.
 std::optional<Operand> BindEnum(const Argument& argument, TypeKind wanted) {
   if (const auto* dtype = std::get_if<DType>(&argument); dtype != nullptr && wanted == TypeKind::ScalarTypeType) {
     return Constant(static_cast<int64_t>(ScalarTypeOf(*dtype)));
@@ -191,10 +191,11 @@ std::optional<Operand> BindAs(const Argument& argument, const c10::Argument& wan
   return BindDeviceOrText(argument, type->kind(), device);
 }
 
-// wanted: an argument of an operator's schema. Errors: InvalidArgument that names it and its type.
+// Binds an argument to `wanted`, an argument of an operator's schema. Errors: InvalidArgument that names `wanted` and
+// its type.
 absl::StatusOr<Operand> BindArgument(const Argument& argument, const c10::Argument& wanted, const Graph& graph,
                                      c10::Device device) {
-  // The type that the schema says, where wanted.type() is how the stack holds it.
+  // The type that the schema declares. wanted.type() is the type on the stack.
   c10::TypePtr real = wanted.real_type();
   const bool optional = real->kind() == TypeKind::OptionalType;
   if (optional) real = real->castRaw<c10::OptionalType>()->getElementType();
@@ -211,7 +212,7 @@ absl::StatusOr<Operand> BindArgument(const Argument& argument, const c10::Argume
   return *std::move(bound);
 }
 
-// An argument of a function without a schema: numbers, values and text.
+// Binds an argument of a function without a schema: a number, a value or text.
 absl::StatusOr<Operand> BindPlain(const Argument& argument) {
   if (const auto* ref = std::get_if<Ref>(&argument)) return OperandOf(Operand::Kind::kValue, {ref->value});
   if (const auto number = NumberOf(argument)) return Constant(*number);
@@ -220,15 +221,15 @@ absl::StatusOr<Operand> BindPlain(const Argument& argument) {
   return absl::InvalidArgumentError("an argument is neither a value nor a number");
 }
 
-constexpr size_t kNoGradArguments = 2, kAutocastArguments = 5;  // before the values that a region takes
+constexpr size_t kNoGradArguments = 2, kAutocastArguments = 5;  // that precede the values of a region
 
-// Batch and instance norm write to these; their schemas do not say so.
+// Batch and instance norm write to their running statistics, although their schemas do not say so.
 constexpr struct {
   const char* name;
   size_t mean, variance, flag;
 } kRunningStatistics[] = {{"aten::batch_norm", 3, 4, 5}, {"aten::instance_norm", 3, 4, 5}};
 
-// Counts of random nodes and of batch norms so far, those in regions included.
+// Counts of random nodes and of batch norms so far, including those in regions.
 struct Places {
   int64_t draws = 0, norms = 0;
 };
@@ -284,7 +285,7 @@ class Binder {
     }
     return absl::OkStatus();
   }
-  // Makes room for the argument: those that are left out are None.
+  // Returns the argument's index among the operands, and makes room for it. Arguments that are left out are None.
   static absl::StatusOr<size_t> PlaceOf(const NamedArgument& input, Instruction& instruction) {
     const std::vector<std::string_view> names = NamesOf(instruction.symbolic);
     size_t place = instruction.operands.size();
@@ -343,7 +344,7 @@ class Binder {
     PF_ASSIGN_OR_RETURN(Bound bound, Binder(inner, device_, places_).Bind());
     for (size_t i = 0; i < inner.inputs.size(); ++i)
       if (bound.written.contains(inner.inputs[i])) Write(instruction.operands[i]);
-    // A region may return a view of anything that it takes.
+    // A region may return a view of any value that it takes.
     std::vector<ValueIndex> all;
     for (const Operand& operand : instruction.operands)
       all.insert(all.end(), operand.values.begin(), operand.values.end());
@@ -388,7 +389,7 @@ class Binder {
         absl::StrCat(node.inputs.size() - given, " of its arguments are none of the operator's"));
   }
 
-  // A gradient would have another layout than its parameter.
+  // Refuses sparse gradients: their layout would differ from their parameter's.
   static absl::Status CheckDense(const NamedArgument& argument) {
     const auto* flag = std::get_if<bool>(&argument.value);
     if ((argument.name != "sparse" && argument.name != "sparse_grad") || (flag != nullptr && !*flag)) {
@@ -421,7 +422,7 @@ class Binder {
     return returned != TypeKind::ListType && (returned == TypeKind::TensorType) == is_tensor;
   }
 
-  // Tells aliases_ what the outputs may be views of, and what is written to.
+  // Tells aliases_ which values the outputs may be views of, and which values the operator writes to.
   absl::Status FollowAliases(const Node& node, const c10::FunctionSchema& schema, const std::string& name,
                              const Instruction& instruction) {
     const bool any = ReturnsArguments(node);

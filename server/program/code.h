@@ -1,5 +1,5 @@
-// A graph bound to libtorch's operators: what Interpreter runs. Arguments of its nodes become those that libtorch's
-// schemas ask for.
+// A graph bound to libtorch's operators, as Interpreter runs it. The arguments of its nodes become the arguments that
+// libtorch's schemas ask for.
 // Threads: plain values and pure functions.
 #pragma once
 
@@ -25,36 +25,36 @@ namespace permafrost::program {
 
 struct Code;
 
-// The checks that libtorch's kernels leave out (guards.cc). Without them, arguments end the process, or reach memory
-// that is none of a tensor's.
+// The checks that libtorch's kernels leave out (guards.cc). Without them, some arguments end the process, or make a
+// kernel access memory outside its tensors.
 
-// Throws c10::Error. stack: the operator's arguments, in the order of its schema.
+// Checks an operator's arguments, which `stack` holds in the order of the schema. Throws c10::Error.
 using Guard = void (*)(const c10::FunctionSchema& schema, const torch::jit::Stack& stack);
-// name: "aten::div". Null for operators that libtorch checks.
+// Returns the guard of an operator such as "aten::div"; null for operators that libtorch checks itself.
 Guard FindGuard(const std::string& name);
 
-// Returns the bytes of the largest output that the arguments ask for, before it is allocated. A double, since they may
-// exceed 64 bits.
+// Returns the bytes of the largest output for these arguments, before it is allocated. The result is a double, since
+// it may exceed 64 bits.
 using Estimate = double (*)(const c10::FunctionSchema& schema, const torch::jit::Stack& stack);
-// Null for views, for operators whose output is no larger than their largest argument, and for einsum, tensordot,
-// pooling and convolution.
+// Returns the estimate of an operator. Null for views, for operators whose output is no larger than their largest
+// argument, and for einsum, tensordot, pooling and convolution.
 Estimate FindEstimate(const std::string& name);
 
-// An argument of an operator, as it becomes an IValue.
+// An argument of an operator, and how it becomes an IValue.
 struct Operand {
   enum class Kind {
     kConstant,         // `constant`
-    kValue,            // a value as it is
-    kWrapped,          // a number as a tensor of no dimension, as Python passes it
-    kReal,             // an int or a double as a double
+    kValue,            // a value, passed as it is
+    kWrapped,          // a number, passed as a tensor without dimensions, as Python does
+    kReal,             // an int or a double, passed as a double
     kTensors,          // Tensor[]
     kOptionalTensors,  // Tensor?[]
     kInts,             // int[]
   };
   Kind kind = Kind::kConstant;
   c10::IValue constant;
-  std::vector<ValueIndex> values;  // kNoValue: left out
-  std::vector<int64_t> numbers;    // kInts: where values[i] is kNoValue
+  std::vector<ValueIndex> values;  // kNoValue: the argument is left out
+  std::vector<int64_t> numbers;    // kInts: the numbers at the places where values[i] is kNoValue
 };
 
 struct Instruction {
@@ -62,13 +62,13 @@ struct Instruction {
   OperatorKind kind = OperatorKind::kTensor;
   std::optional<c10::OperatorHandle> op;
   Guard guard = nullptr;        // called before `op`
-  Estimate estimate = nullptr;  // of the bytes that `op` will take
+  Estimate estimate = nullptr;  // estimates the bytes that `op` will take
   Symbolic symbolic = Symbolic::kSize;
-  int64_t draw = -1;  // place among the program's nodes that draw
-  int64_t norm = -1;  // place among its batch norms
+  int64_t draw = -1;  // index among the program's nodes that draw; -1: does not draw
+  int64_t norm = -1;  // index among the program's batch norms; -1: is no batch norm
   std::unique_ptr<const Code> region;
   at::ScalarType autocast_type = at::kBFloat16;
-  bool enabled = false;  // gradients or autocast, in a region
+  bool enabled = false;  // whether gradients or autocast are on, for a region
   std::vector<Operand> operands;
   std::vector<ValueIndex> dead;  // values that no later instruction uses
 };
@@ -83,10 +83,11 @@ struct Bound {
   std::set<ValueIndex> written;  // inputs of the graph that an operator writes to
 };
 
-// Binds the program's graph; it borrows the program. Errors: InvalidArgument that names the node.
+// Binds the program's graph. The result borrows the program. Errors: InvalidArgument that names the node.
 absl::StatusOr<Bound> Bind(const Program& program, c10::Device device);
 
-// A number as Python passes it where a tensor is taken: of no dimension, and of a type that gives way to others.
+// Returns a number as the tensor that Python passes for it: without dimensions, and of a type that yields to the types
+// of other tensors.
 at::Tensor WrappedNumber(const c10::IValue& number);
 
 }  // namespace permafrost::program

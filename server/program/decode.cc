@@ -16,7 +16,7 @@
 namespace permafrost::program {
 namespace {
 
-// The JSON library copies and prints by recursion.
+// Refuses text that is nested too deeply, because the JSON library copies and prints by recursion.
 absl::Status CheckDepth(const std::string& what, const std::string& text, const Limits& limits) {
   int64_t depth = 0;
   bool in_string = false;
@@ -50,7 +50,7 @@ void ReadVersions(const Json& json, Program& program) {
   program.torch_version = TextOf(At(json, "torch_version"), "torch_version");
 }
 
-// Before anything else is read: what follows may differ in another version.
+// Checks the versions, before anything else is read: the other fields may differ in another version.
 absl::Status CheckVersions(const Program& program) {
   const std::vector<std::string> parts = absl::StrSplit(program.torch_version, '.');
   int major = 0, minor = 0;
@@ -63,14 +63,15 @@ absl::Status CheckVersions(const Program& program) {
                                                  kLastMinor, " is accepted"));
 }
 
-// Types of a graph's tensors, and sizes of its ints.
+// The types of a graph's tensors and the sizes of its ints, as the file declares them.
 class Declared {
  public:
   Declared(const Json& graph, const Limits& limits) : graph_(graph), limits_(limits) {}
   TensorType Tensor(const std::string& name) const {
     return DecodeTensorType(Entry(At(graph_, "tensor_values"), name), limits_);
   }
-  // A type that is not accepted for inputs may be one that lies between two nodes.
+  // Sets the types of tensor values. A type that is refused for inputs is left out here, since the value may lie
+  // between two nodes.
   void TellTypes(Graph& graph) const {
     for (Graph::Value& value : graph.values) {
       if (value.kind != ValueKind::kTensor) continue;
@@ -131,7 +132,7 @@ void ReadUserInput(const Json& spec, const DecodedGraph& graph, const Declared& 
   program.inputs.push_back(std::move(input));
 }
 
-// An argument that was None, a number or text when the module was exported: the graph holds for that value alone.
+// Refuses an argument that was None, a number or text at export, since the graph holds for that value alone.
 void RefuseConstantInputs(const Json& signature) {
   for (const Json& spec : ListOf(At(signature, "input_specs"), "input_specs")) {
     const auto [kind, content] = Union(spec, "input_specs");
@@ -160,7 +161,7 @@ void ReadInputs(const Json& signature, const DecodedGraph& graph, const Declared
       Refuse(absl::StrCat("input_specs: ", Quote(kind), " is none of user_input, parameter, buffer, tensor_constant"));
     }
   }
-  // Each of the graph's inputs is told once.
+  // The specs must name each of the graph's inputs once.
   std::multiset<ValueIndex> told;
   for (const Input& input : program.inputs) told.insert(input.value);
   for (const State& state : program.state) told.insert(state.value);
@@ -219,7 +220,7 @@ void ReadRanges(const Json& json, Program& program) {
   }
 }
 
-// The arguments that PyG's modules take, and which of their sizes is which of a batch's.
+// Arguments that PyG's modules take. One dimension of each is a size of the batch: its nodes, edges or graphs.
 constexpr struct {
   const char* input;
   int64_t dimension;

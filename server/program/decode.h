@@ -1,5 +1,6 @@
-// An exported program's JSON (torch/_export/serde/schema.py, major version 8, as torch 2.11 to 2.14 write it) as a
-// Program, and the limits within which it is read. Threads: pure functions.
+// Decodes an exported program's JSON (torch/_export/serde/schema.py, major version 8, as torch 2.11 to 2.14 write it)
+// into a Program, within limits.
+// Threads: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,36 +13,36 @@
 
 namespace permafrost::program {
 
-// The bounds of an archive and of what is decoded from it.
+// The limits of an archive and of what is decoded from it.
 struct Limits {
-  // Bytes of the archive, and of all tensors in it.
+  // The most bytes of the archive, and of all tensors in it.
   int64_t archive_bytes = int64_t{16} << 30;
   int64_t tensor_bytes = int64_t{16} << 30;
-  // Bytes of one JSON record. The largest of 15 exported modules has 0.5 MiB.
+  // The most bytes of one JSON record. The largest of 15 exported modules has 0.5 MiB.
   int64_t json_bytes = int64_t{64} << 20;
-  // Lists and objects within each other. A region within another adds seven.
+  // The deepest nesting of lists and objects. A region within another adds seven levels.
   int64_t json_depth = 200;
   int64_t records = 100'000;
-  // Nodes of a form, those of its regions included.
+  // The most nodes of a form, including those of its regions.
   int64_t nodes = 100'000;
-  // Regions (autocast, no_grad) within regions.
+  // The deepest nesting of regions (autocast, no_grad).
   int64_t nested_regions = 8;
   int64_t dimensions = 16;
 };
 
-// form: "train". text: the record models/train.json. Errors: DataLoss that names the node or field which does not add
-// up, InvalidArgument for a version that is not read.
+// Decodes one form. `form` is its name, such as "train", and `text` is the record models/train.json. Errors: DataLoss
+// that names the node or field that is inconsistent; InvalidArgument for a version that is not supported.
 absl::StatusOr<Program> DecodeProgram(const std::string& form, const std::string& text, const Limits& limits);
 
-// One tensor of data/weights or data/constants.
+// One tensor of data/weights or data/constants in the archive.
 struct StoredTensor {
-  std::string file;  // its bytes, which others may share
+  std::string file;  // the record that holds its bytes; tensors may share one
   TensorType type;
   std::vector<int64_t> strides;
-  int64_t offset = 0;  // elements from the beginning of the file
+  int64_t offset = 0;  // offset of the first element in the file, in elements
 };
-// text: the record data/weights/train_weights_config.json. Returns them by their names in the module. A pickled one is
-// refused.
+// Decodes a table of tensors, such as the record data/weights/train_weights_config.json in `text`. Returns the tensors
+// by their names in the module. Refuses a pickled tensor.
 absl::StatusOr<std::map<std::string, StoredTensor>> DecodeTensorTable(const std::string& what, const std::string& text,
                                                                       const Limits& limits);
 

@@ -52,7 +52,7 @@ std::string ReadableExpression(const std::string& text) {
     Refuse(absl::StrCat("expr_str: its ", text.size(), " bytes are more than ", kLongestExpression));
   }
   std::string out;
-  // Copies up to `stop`, and passes over what stands up to the ")" after it.
+  // Copies the text from `begin` to `stop`, and moves `at` behind the next ")".
   const auto take = [&](size_t& at, size_t begin, char stop) {
     const size_t end = text.find(stop, begin), close = text.find(')', begin);
     if (end == text.npos || close == text.npos) return false;
@@ -75,7 +75,7 @@ Size DecodeSize(const Json& value) {
   if (kind == "as_int") return {.number = IntOf(*content, "size"), .expression = ""};
   if (kind != "as_expr") Refuse(absl::StrCat("size: ", Quote(kind), " is none of as_int, as_expr"));
   const std::string expression = ReadableExpression(TextOf(At(*content, "expr_str"), "expr_str"));
-  int64_t number = 0;  // A size that turned out to be known is an expression, too: "Integer(64)".
+  int64_t number = 0;  // a known size may also be written as an expression: "Integer(64)"
   if (absl::SimpleAtoi(expression, &number)) return {.number = number, .expression = ""};
   if (expression.empty()) Refuse("expr_str: is empty");
   return {.number = 0, .expression = expression};
@@ -121,7 +121,7 @@ StoredTensor DecodeStoredTensor(const Json& payload, const Limits& limits) {
 
 namespace {
 
-// Calls `read`; what it refuses is said of `what`.
+// Calls `read`, and puts `what` before the text of a refusal.
 template <class Read>
 void Within(const std::string& what, const Read& read) {
   try {
@@ -136,7 +136,7 @@ struct NamedKind {
   ValueKind kind = ValueKind::kTensor;
 };
 
-// Reads {"as_tensor": {"name": "x"}} and the three kinds of symbols. Returns false where it names no value.
+// Reads {"as_tensor": {"name": "x"}} and the three kinds of symbols. Returns false if the value names none of these.
 bool ReadNamed(const std::string& kind, const Json& value, NamedKind& named) {
   if (kind == "as_tensor") {
     named = {NameOf(value, "as_tensor"), ValueKind::kTensor};

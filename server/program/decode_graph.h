@@ -1,7 +1,8 @@
-// The graph of an exported program's JSON, and the types, sizes and symbols in it. Members of a JSON file that anyone
-// may have written are read here, too: each has the type that is asked for, or BadJsonField is thrown, which
-// CatchJsonErrors (base/json_fields.h) turns into a Status. Numbers are never rounded or wrapped. BadJsonField names
-// the node for anything in a graph that does not add up. Threads: pure functions.
+// Decodes the graph of an exported program's JSON, and its types, sizes and symbols. Also reads members of a JSON file
+// that anyone may have written: a member of another type than asked for throws BadJsonField, which CatchJsonErrors
+// (base/json_fields.h) turns into a Status. Numbers are never rounded or wrapped. For anything inconsistent in a
+// graph, BadJsonField names the node.
+// Threads: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -57,37 +58,37 @@ inline double FloatOf(const Json& value, const char* what) {
   Refuse(absl::StrCat(what, ": a number, Infinity, -Infinity or NaN was expected, not ", value.type_name()));
 }
 
-// The member of an object.
+// Returns the member `name` of an object. Refuses an object without it.
 inline const Json& At(const Json& object, const char* name) {
   const auto found = ObjectOf(object, name).find(name);
   if (found == object.end()) Refuse(absl::StrCat(name, ": is missing"));
   return *found;
 }
-// Null where the object lacks it, or has null.
+// Returns the member `name` of an object; null if the object lacks it or it is null.
 inline const Json* Find(const Json& object, const char* name) {
   const auto found = ObjectOf(object, name).find(name);
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
-// The only member of {"as_int": 3}.
+// Returns the only member of an object such as {"as_int": 3}.
 inline std::pair<std::string, const Json*> Union(const Json& value, const char* what) {
   if (ObjectOf(value, what).size() != 1) Refuse(absl::StrCat(what, ": one member was expected, not ", value.size()));
   return {value.begin().key(), &value.begin().value()};
 }
 
-// The name of {"name": "x"}. Other members may change what is meant, so that they are refused.
+// Returns the name in {"name": "x"}. Refuses other members, since they may change the meaning.
 inline const std::string& NameOf(const Json& value, const char* what) {
   const std::string& name = TextOf(At(value, "name"), "name");
   if (value.size() != 1) Refuse(absl::StrCat(what, ": ", Quote(name), ": has members other than its name"));
   return name;
 }
 
-// Numbers of the enums ScalarType and MemoryFormat.
+// These decode a number of the enum ScalarType or MemoryFormat.
 DType DecodeDType(const Json& value);
 MemoryFormat DecodeMemoryFormat(const Json& value);
 
-// "Mul(Integer(2), Symbol('s77', positive=True, integer=True))" as "Mul(2, s77)".
+// Turns "Mul(Integer(2), Symbol('s77', positive=True, integer=True))" into "Mul(2, s77)".
 std::string ReadableExpression(const std::string& text);
-// {"as_int": 3} or {"as_expr": {"expr_str": "..."}}
+// Decodes {"as_int": 3} or {"as_expr": {"expr_str": "..."}}.
 Size DecodeSize(const Json& value);
 TensorType DecodeTensorType(const Json& meta, const Limits& limits);
 StoredTensor DecodeStoredTensor(const Json& payload, const Limits& limits);
@@ -98,7 +99,8 @@ struct DecodedGraph {
 };
 DecodedGraph DecodeGraph(const Json& json, const Limits& limits);
 
-// The value that {"as_tensor": {"name": "x"}} or {"as_sym_int": {"as_name": "n"}} names; kNoValue of {"as_none": true}.
+// Returns the value named by {"as_tensor": {"name": "x"}} or {"as_sym_int": {"as_name": "n"}}; kNoValue for
+// {"as_none": true}.
 ValueIndex FindValue(const DecodedGraph& graph, const Json& argument);
 
 }  // namespace permafrost::program

@@ -30,12 +30,12 @@ using nn::RegionStep;
 // The steps of a region, from the nodes of a program.
 struct RegionDraft {
   ReductionTarget target;
-  std::set<size_t> nodes;     // that the region stands for
-  std::set<size_t> copied;    // gathers that it repeats
-  std::set<size_t> orphaned;  // that nothing uses beside it
+  std::set<size_t> nodes;     // the nodes that the region replaces
+  std::set<size_t> copied;    // gathers that it repeats; their nodes stay
+  std::set<size_t> orphaned;  // other nodes whose results are then unused
   nn::EdgeRegion region;
   std::vector<ValueIndex> inputs;
-  std::vector<std::pair<ValueIndex, Size>> indices;  // an index, and the rows of its tables
+  std::vector<std::pair<ValueIndex, Size>> indices;  // (index, number of rows of its tables)
   std::vector<ValueIndex> outputs;                   // values of the program
 };
 
@@ -49,7 +49,7 @@ class Drafter {
     draft_.target = target;
   }
 
-  // takes_over: also includes nodes before the region whose results it alone reads.
+  // Makes the draft. `takes_over` also includes nodes before the region whose results the region alone reads.
   std::optional<RegionDraft> Run(bool takes_over) {
     const auto at_depth = [&](size_t node) { return roles_.Depth(ResultOf(graph_.nodes[node])) == depth_; };
     Include(first_);
@@ -73,8 +73,8 @@ class Drafter {
  private:
   using Kind = RegionRole::Kind;
 
-  // Puts a node into the region, and the nodes of its depth that it takes its operands from. Rows that others
-  // gather are gathered anew.
+  // Includes a node, and the nodes of its depth that make its operands. Gathers from outside the region are repeated
+  // in it.
   void Include(size_t node) {
     const RegionRole& role = roles_.Role(node);
     const bool is_below = roles_.Depth(ResultOf(graph_.nodes[node])) < depth_;
@@ -99,7 +99,7 @@ class Drafter {
     }
   }
 
-  // Includes nodes that work on rows of targets for this region alone, such as a factor of the target's own row.
+  // Includes nodes that work on the targets' rows for this region alone, such as a factor of the target's own row.
   void TakeOver() {
     std::vector<char> used_elsewhere(graph_.values.size(), 0);
     const auto use = [&](ValueIndex value) {
@@ -118,7 +118,7 @@ class Drafter {
     }
   }
 
-  // Steps of the region, from values that are inputs or that its nodes make.
+  // Adds the steps of the region. They read inputs, or values that nodes of the region make.
   bool AddSteps() {
     steps_.clear();
     std::set<size_t> order = draft_.nodes;
@@ -141,7 +141,8 @@ class Drafter {
     return fits_ && draft_.region.steps.size() <= kMostSteps;
   }
 
-  // The width of a step that is not told is the largest of its operands.
+  // Adds a step, or finds an equal one, and returns its place. A step with operands is at least as wide as its widest
+  // operand.
   int32_t Add(RegionStep step) {
     std::vector<RegionStep>& steps = draft_.region.steps;
     if (step.a >= 0 && step.op != RegionOp::kRowSum) {
@@ -153,7 +154,7 @@ class Drafter {
     steps.push_back(step);
     return static_cast<int32_t>(steps.size()) - 1;
   }
-  // A value that is read in two ways is two inputs.
+  // Adds an input. A value that steps read in two ways becomes two inputs.
   int32_t AddInput(ValueIndex value, RegionStep step, const Dims& dims) {
     step.width = static_cast<int32_t>(WidthOf(dims));
     for (size_t i = 0; i < draft_.inputs.size(); ++i) {
@@ -170,7 +171,7 @@ class Drafter {
   int32_t StepOf(ValueIndex value) {
     const size_t from = roles_.Producer(value);
     if (from != kNoNode && (draft_.nodes.contains(from) || draft_.copied.contains(from))) return steps_.at(value);
-    // A mask from elsewhere is no input.
+    // A mask from outside the region cannot be an input.
     if (graph_.values[value].type->dtype == DType::kBool) fits_ = false;
     const RowShape rows = *roles_.ShapeOf(value, draft_.target);
     const RegionOp op = rows.level == RegionLevel::kEdge     ? RegionOp::kEdge
@@ -226,15 +227,16 @@ class Drafter {
     return last;
   }
 
-  // A value whose step has fewer columns, each of which stands for several, in full.
+  // Returns a step with the value in full width. A step may have fewer columns than the value if each column stands
+  // for several.
   int32_t Full(ValueIndex value, int32_t step, RegionLevel level) {
     const auto width = static_cast<int32_t>(WidthOf(roles_.ShapeOf(value, draft_.target)->dims));
     if (draft_.region.steps[step].width == width) return step;
     return Add({.op = RegionOp::kScale, .a = step, .width = width, .x = 1, .level = level});
   }
 
-  // Returns whether a node only computes results that nothing wants any more. A norm may write to its running
-  // statistics, and an index may stand for others that equal it.
+  // Returns true if the node has no effect and its results are no longer needed. A norm may write to its running
+  // statistics, and an index may stand for other indices that equal it, so these stay.
   bool IsOrphaned(const Node& node, const std::set<ValueIndex>& wanted) const {
     const std::string name = OperatorOf(node);
     if (roles_.IsIndex(ResultOf(node)) || name == "aten::batch_norm" || name == "aten::instance_norm") return false;
@@ -245,8 +247,8 @@ class Drafter {
     });
   }
 
-  // Finds the region's values that other nodes use. Nodes that only the region used, such as views of indices, fall
-  // away.
+  // Finds the region's values that other nodes use. Nodes that only the region used, such as views of indices, become
+  // orphaned.
   bool AddOutputs() {
     std::set<ValueIndex> wanted(graph_.outputs.begin(), graph_.outputs.end());
     wanted.insert(draft_.inputs.begin(), draft_.inputs.end());
@@ -279,33 +281,33 @@ class Drafter {
   const int64_t depth_;
   RegionDraft draft_;
   bool fits_ = true;
-  std::set<ValueIndex> read_;  // values that the region's nodes read, tables of gathers excepted
+  std::set<ValueIndex> read_;  // values that the region's nodes read, except for tables of gathers
   std::map<ValueIndex, int32_t> steps_;
 };
 
 // Returns the region of a reduction: all reductions of its depth, the nodes of that depth that lead to them, and those
-// that follow. roles: those for its target. Returns nothing if it has no role, or if the region is too large or has a
-// mask that crosses its border.
+// that follow. `roles` must have been given for the reduction's target. Returns nullopt if the reduction has no role,
+// or if the region is too large or has a mask that crosses its border.
 std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& roles, size_t reduction) {
   if (roles.Role(reduction).kind != RegionRole::Kind::kReduce) return std::nullopt;
   const ReductionTarget& target = *roles.TargetOf(ResultOf(graph.nodes[reduction]));
-  // Nodes taken over may exceed the limits of a region; then it is drafted without them.
+  // Nodes that are taken over may exceed the limits of a region. Then the region is drafted without them.
   auto draft = Drafter(graph, roles, target, reduction).Run(/*takes_over=*/true);
   if (draft) return draft;
   return Drafter(graph, roles, target, reduction).Run(/*takes_over=*/false);
 }
 
-// Returns a region without edges: the node, whose role is kRows, and those of its depth that connect to it. roles: made
-// for `target`, which has no index. Returns nothing if the region exceeds MakeDraft's limits.
+// Returns a region without edges: `node`, whose role must be kRows, and the nodes of its depth that connect to it.
+// `roles` must have been given for `target`, which has no index. Returns nullopt if the region exceeds MakeDraft's
+// limits.
 std::optional<RegionDraft> MakeRowDraft(const Graph& graph, const RegionRoles& roles, const ReductionTarget& target,
                                         size_t node) {
   return Drafter(graph, roles, target, node).Run(/*takes_over=*/false);
 }
 
-// Programs with more nodes are left alone, since each region is looked for among all of them.
+// Programs with more nodes are left alone, since the search for each region visits all nodes.
 constexpr size_t kMostNodes = 10'000, kMostDrafts = 512;
-// A region without edges is made if it has at least so many steps that compute something. Shorter chains run faster as
-// they are.
+// The least number of computing steps for which a region without edges is made. Shorter chains run faster without it.
 constexpr int64_t kLeastRowSteps = 4;
 
 class Finder {
@@ -345,7 +347,7 @@ class Finder {
   const Graph& graph() const { return program_.graph; }
   const std::optional<TensorType>& TypeOf(ValueIndex value) const { return graph().values[value].type; }
 
-  // Lets fills take their type from a parameter, so that they depend on nothing that is worked out, and reductions
+  // Makes fills take their type from a parameter, so that they do not depend on computed values. Makes reductions
   // return memory of their own.
   void Normalize() {
     const SharedMemory memory(graph());
@@ -430,7 +432,7 @@ class Finder {
     return ReductionTarget{.index = kNoValue, .edges = {.number = -1}, .targets = type->sizes[0], .dtype = type->dtype};
   }
 
-  // Skips this reduction and all others of its depth, which would be in its region.
+  // Skips this reduction and all others of its depth, since they would be in its region.
   void SkipDepthOf(size_t reduction) {
     const ValueIndex result = ResultOf(graph().nodes[reduction]);
     skipped_.insert(result);
@@ -445,13 +447,13 @@ class Finder {
       if (roles_->Role(node).kind == Kind::kReduce) skipped_.insert(ResultOf(graph().nodes[node]));
   }
 
-  // Replaces the region's nodes by its operator, placed after its last input. Returns false and changes nothing if the
-  // number of targets is unknown, or if a node before that place reads an output.
+  // Replaces the region's nodes by its operator, which is placed after its last input. Returns false and changes
+  // nothing if the number of targets is unknown, or if a node before that place reads an output.
   bool Replace(const RegionDraft& draft) {
     const bool has_edges = draft.target.index != kNoValue;
     const Argument targets = has_edges ? TargetsOf(draft) : Argument(None());
     if (has_edges && std::holds_alternative<None>(targets)) return false;
-    size_t begin = 0;  // the operator stands before this node
+    size_t begin = 0;  // the operator is inserted before this node
     const auto need = [&](ValueIndex value) {
       if (roles_->Producer(value) != kNoNode) begin = std::max(begin, roles_->Producer(value) + 1);
     };
@@ -482,9 +484,9 @@ class Finder {
     return true;
   }
 
-  // An index, and how many rows its values name.
+  // An index, and the number of rows of the tables that it indexes.
   using IndexKey = std::pair<ValueIndex, Size>;
-  // An index's places in the order of its rows, made once for all regions that read it.
+  // The places of an index, sorted by row. They are made once for all regions that read the index.
   struct Segments {
     IndexKey of;
     ValueIndex offsets = kNoValue, places = kNoValue;
@@ -500,7 +502,7 @@ class Finder {
         *std::ranges::find_if(draft.nodes, [&](size_t node) { return roles_->Role(node).kind == Kind::kReduce; });
     return FirstSizeOf(graph().nodes[roles_->Producer(roles_->Role(first).reduce.zeros)]);
   }
-  // The first size that a fill is given; None: it has none.
+  // Returns the first size that a fill is given; None if it has none.
   static Argument FirstSizeOf(const Node& fill) {
     const Argument* size = FillOperatorOf(fill)->size;
     const auto* sizes = size == nullptr ? nullptr : std::get_if<Ints>(size);
@@ -516,7 +518,7 @@ class Finder {
     return static_cast<ValueIndex>(graph().values.size()) - 1;
   }
 
-  // The nodes that run the region. May move graph().values.
+  // Returns the nodes that run the region. May reallocate graph().values.
   std::vector<Node> MakeNodes(const RegionDraft& draft, const Argument& targets, const std::string& source) {
     std::vector<Node> nodes;
     const auto add = [&](const std::string& target, std::vector<NamedArgument> inputs, std::vector<Output> outputs) {
@@ -561,7 +563,7 @@ class Finder {
       places.values.push_back(made.places);
     }
     Output outputs{.values = {}, .is_list = true};
-    std::vector<std::pair<ValueIndex, ValueIndex>> reshaped;  // an output, and what it is a view of
+    std::vector<std::pair<ValueIndex, ValueIndex>> reshaped;  // (output, the value that it is a view of)
     for (size_t i = 0; i < draft.outputs.size(); ++i) {
       const TensorType type = *graph().values[draft.outputs[i]].type;
       const bool as_it_is = type.sizes.size() == 2;
@@ -601,14 +603,15 @@ class Finder {
     }
     return nodes;
   }
-  // Returns whether gradients for all tables of the k-th index are summed without its order.
+  // Returns true if the gradients of all tables of the k-th index are summed without the index's Segments, since the
+  // tables are small.
   static bool ReadsSmallTables(const RegionDraft& draft, size_t k) {
     const Size& rows = draft.indices[k].second;
     return rows.expression.empty() && std::ranges::all_of(draft.region.steps, [&](const RegionStep& step) {
              return step.index != static_cast<int32_t>(k) || rows.number <= nn::kSmallTableValues / step.width;
            });
   }
-  // A table that the region reads by its k-th index.
+  // Returns a table that the region reads by its k-th index.
   static ValueIndex TableOf(const RegionDraft& draft, size_t k) {
     const auto reads = [&](const RegionStep& step) { return step.index == static_cast<int32_t>(k); };
     return draft.inputs[std::ranges::find_if(draft.region.steps, reads)->input];
@@ -632,7 +635,7 @@ class Finder {
   std::vector<Segments> segments_;
   std::set<ValueIndex> skipped_;  // results of reductions that stay as they are
   std::vector<FoundRegion> found_;
-  size_t row_searches_ = 0;  // that NextRows made; each visits all nodes
+  size_t row_searches_ = 0;  // number of searches by NextRows; each visits all nodes
 };
 
 }  // namespace

@@ -13,10 +13,11 @@
 namespace permafrost::program {
 namespace {
 
-// Sums of more gathers are not followed: reading the sum is faster than gathering its terms again.
+// The most terms of a sum of gathers. For longer sums, reading the sum is faster than gathering its terms again.
 constexpr size_t kMaxTerms = 4, kMaxColumns = 64;
 
-// Operators that return what they take, in the same order, with dimensions of size 1 more or fewer if the sizes say so.
+// Operators that return their argument's values in the same order. They may add or remove dimensions of size 1, as the
+// sizes show.
 constexpr std::string_view kShapeOperators[] = {"aten::view",    "aten::reshape", "aten::_unsafe_view", "aten::flatten",
                                                 "aten::squeeze", "aten::select",  "aten::unsqueeze",    "aten::slice",
                                                 "aten::repeat",  "aten::expand"};
@@ -26,7 +27,7 @@ bool IsPlainEmbedding(const Node& node) {
   return IsNumber(node, "padding_idx", -1, -1) && is_off("scale_grad_by_freq") && is_off("sparse");
 }
 
-// The number in the place of a tensor or a scalar.
+// Returns the factor if the argument is a finite number other than 0, and not a tensor.
 std::optional<double> FactorOf(const Node& node, std::string_view name) {
   const Argument* argument = ArgumentOf(node, name);
   const std::optional<double> factor = argument == nullptr ? std::nullopt : RealOf(*argument);
@@ -35,7 +36,7 @@ std::optional<double> FactorOf(const Node& node, std::string_view name) {
 
 bool IsGathered(const Columns& columns) { return !columns.sum.empty(); }
 
-// a + factor * b; nothing if a part of one is not gathered, or if the sum is too long.
+// Returns a + factor * b; nullopt if any columns of `a` or `b` are not gathered, or if the sum is too long.
 std::optional<Rows> Sum(const Rows& a, const Rows& b, double factor) {
   if (a.size() != b.size()) return std::nullopt;
   Rows sum = a;
@@ -78,7 +79,8 @@ void RowFacts::Learn(ValueIndex value, Rows rows) {
   if (gathered && rows.size() <= kMaxColumns && !IsWritten(value)) rows_.insert_or_assign(value, std::move(rows));
 }
 
-// True for "E", "N + E" and what holds a size that depends on values, such as the edges that a mask keeps.
+// Returns true for sizes such as "E" and "N + E", and for sizes that depend on values, such as the number of edges
+// that a mask keeps.
 bool RowFacts::IsOfEdges(const Size& size) const {
   const std::string& text = size.expression;
   const auto is_of_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };

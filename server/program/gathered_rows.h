@@ -1,5 +1,6 @@
-// Finds tensors of a program whose rows an index gathered from tables, such as features of the ends of edges.
-// Torch-free. Threads: plain values.
+// Finds tensors of a program whose rows an index gathered from tables, such as features at the ends of edges.
+// Torch-free.
+// Threads: plain values.
 #pragma once
 
 #include <compare>
@@ -14,50 +15,51 @@
 
 namespace permafrost::program {
 
-// A table of at most this many rows is small: a few products for it cost nothing beside those for a batch.
+// The most rows of a small table. A few products with so few rows cost nothing compared with those of a batch.
 inline constexpr int64_t kSmallTable = 1024;
 
-// Row i is row index[i] of a table of two dimensions.
+// A gather: row i of its result is row index[i] of a table of two dimensions.
 struct Gather {
   enum class By { kEmbedding, kIndexSelect, kIndex };
   ValueIndex table = kNoValue, index = kNoValue;
   By by = By::kIndexSelect;
-  bool small = false;  // the table; another has a row for each node, and the index a place for each edge
+  bool small = false;  // else the table has a row for each node, and the index a place for each edge
   auto operator<=>(const Gather&) const = default;
 };
 struct GatherTerm {
   Gather gather;
   double factor = 1;
 };
-// Adjacent columns of a tensor.
+// Adjacent columns of a tensor: a weighted sum of gathers, or the columns of `plain`.
 struct Columns {
   std::vector<GatherTerm> sum;  // empty: the columns are those of `plain`
-  ValueIndex plain = kNoValue;  // of two dimensions, or with more of size 1 between the first and the last
+  ValueIndex plain = kNoValue;  // of two dimensions, or with more dimensions of size 1 between the first and the last
   int64_t width = 0;
 };
-// A tensor's columns from left to right. Its dimensions between the first and the last have size 1.
+// The columns of a tensor from left to right. The tensor's dimensions between the first and the last have size 1.
 using Rows = std::vector<Columns>;
 
-// Nothing if it cannot be told that `type` is of rows: floats, with a known number of columns.
+// Returns the number of columns of a tensor of rows. Returns nullopt if `type` may not be one: it must be of floats,
+// with a known number of columns.
 std::optional<int64_t> WidthOfRows(const TensorType& type);
 
-// Facts about the values of a graph, learned node by node. Values whose memory an operator may write to have none.
+// Facts about the values of a graph, learned node by node. Values whose memory an operator may write to have no facts.
 class RowFacts {
  public:
-  // graph: outlives the facts. Values may be added to it, which no operator may write to.
+  // `graph` must outlive the facts. Values may be added to it if no operator writes to them.
   RowFacts(const Graph& graph, BatchSymbols symbols);
 
   bool IsWritten(ValueIndex value) const {
     return value == kNoValue || (value < static_cast<ValueIndex>(known_values_) && memory_.IsWritten(value));
   }
   const TensorType* TypeOf(ValueIndex value) const;
-  // Learns about the node's result from its arguments.
+  // Learns facts about the node's result from its arguments.
   void Follow(const Node& node);
   void Learn(ValueIndex value, Rows rows);
 
-  // Nothing if it cannot be told that the value is of rows.
+  // Returns the value's columns; nullopt if the value may not be a tensor of rows.
   std::optional<Rows> RowsOf(ValueIndex value) const;
-  // The tensors that follow each other in the value, row by row; empty if nothing is known about that.
+  // Returns the tensors whose rows the value stacks, in order; empty if they are not known.
   std::vector<ValueIndex> PartsOf(ValueIndex value) const;
 
  private:
@@ -75,7 +77,7 @@ class RowFacts {
   const SharedMemory memory_;
   const size_t known_values_;
   std::map<ValueIndex, Rows> rows_;
-  std::map<ValueIndex, ValueIndex> flat_;  // values of two dimensions that are equal but for dimensions of size 1
+  std::map<ValueIndex, ValueIndex> flat_;  // by value: an equal value without dimensions of size 1
   std::map<ValueIndex, std::vector<ValueIndex>> parts_;
 };
 

@@ -24,22 +24,24 @@ using c10::FunctionSchema;
 using c10::IValue;
 using torch::jit::Stack;
 
-// The argument of that name; null where the operator has none.
+// Returns the argument of that name; null if the operator has none.
 const IValue* ArgumentNamed(const FunctionSchema& schema, const Stack& stack, const char* name) {
   for (size_t i = 0; i < schema.arguments().size(); ++i)
     if (schema.arguments()[i].name() == name) return &stack[i];
   return nullptr;
 }
 
-// A number that stands for a tensor lies on the CPU, and reading it waits for nothing.
+// Returns true if the divisor is -1. A tensor that stands for a number lies on the CPU, so reading it does not wait
+// for a device.
 bool IsMinusOne(const IValue& divisor) {
   if (divisor.isInt()) return divisor.toInt() == -1;
   const at::Tensor& tensor = divisor.toTensor();
   return tensor.scalar_type() == at::kLong && *tensor.const_data_ptr<int64_t>() == -1;
 }
 
-// The smallest integer divided by -1 is a trap of the processor. Tensors are not read, so that a capture sees no
-// difference; a division that rounds down has no trap.
+// Refuses truncating integer division by -1 or by a tensor: dividing the smallest integer by -1 traps the processor. A
+// tensor is refused without reading it, so the check does the same during a capture. Division that rounds down does
+// not trap.
 void CheckDivision(const FunctionSchema& schema, const Stack& stack) {
   const IValue* mode = ArgumentNamed(schema, stack, "rounding_mode");
   if (mode == nullptr || !mode->isString() || mode->toStringRef() != "trunc") return;
@@ -54,7 +56,8 @@ void CheckDivision(const FunctionSchema& schema, const Stack& stack) {
               "rounding_mode: \"trunc\" of integers takes a number other than -1 as its divisor; use \"floor\"");
 }
 
-// The kernel adds up the repeats without a check, and writes as many rows.
+// Refuses negative repeats and sums beyond 64 bits: the kernel adds up the repeats without a check and writes as many
+// rows.
 void CheckRepeats(const FunctionSchema& schema, const Stack& stack) {
   const IValue* repeats = ArgumentNamed(schema, stack, "repeats");
   if (repeats == nullptr || !repeats->isTensor()) return;
@@ -67,7 +70,7 @@ void CheckRepeats(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// Limits windows, strides and paddings: on huge ones kernels overflow 32 bits or loop for ever.
+// Limits windows, strides and paddings: with huge ones, kernels overflow 32 bits or loop for ever.
 void CheckWindows(const FunctionSchema& schema, const Stack& stack) {
   constexpr int64_t kMost = 4096;
   for (size_t i = 0; i < stack.size(); ++i) {
@@ -77,7 +80,7 @@ void CheckWindows(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// Paddings of other modes leave memory unset where they are negative.
+// Refuses negative padding in modes other than constant, which leave memory uninitialised there.
 void CheckPadding(const FunctionSchema& schema, const Stack& stack) {
   const IValue* mode = ArgumentNamed(schema, stack, "mode");
   if (mode == nullptr || mode->toStringRef() == "constant") return;
@@ -85,7 +88,7 @@ void CheckPadding(const FunctionSchema& schema, const Stack& stack) {
     TORCH_CHECK(number >= 0, "pad: ", number, " is negative, which only the mode \"constant\" takes");
 }
 
-// A list of pieces takes memory, though they have no elements.
+// Limits the number of pieces: a list of pieces takes memory even if the pieces have no elements.
 void CheckPieces(const FunctionSchema& schema, const Stack& stack) {
   const auto check = [](int64_t pieces) {
     constexpr int64_t kMost = 100'000;
@@ -95,7 +98,7 @@ void CheckPieces(const FunctionSchema& schema, const Stack& stack) {
     if (const IValue* pieces = ArgumentNamed(schema, stack, name); pieces != nullptr && pieces->isInt()) {
       check(pieces->toInt());
     }
-  // A tensor of one number is a count, too.
+  // A tensor without dimensions is a number of sections.
   if (const IValue* pieces = ArgumentNamed(schema, stack, "tensor_indices_or_sections"); pieces != nullptr) {
     if (pieces->toTensor().dim() == 0) check(pieces->toTensor().item<int64_t>());
   }
@@ -177,7 +180,7 @@ constexpr struct {
     {"lstm gru rnn_tanh rnn_relu", CheckRecurrent},
 };
 
-// Estimates: how many bytes operators will take for their outputs.
+// Estimates of the bytes that operators will take for their outputs.
 
 double Product(at::IntArrayRef sizes) {
   double product = 1;
@@ -193,7 +196,8 @@ double Named(const FunctionSchema& schema, const Stack& stack, const char* name,
 }
 bool IsTensor(const IValue& value) { return value.isTensor() && value.toTensor().defined(); }
 
-// Bytes of an element of the output: those of the type that is asked for, or of the arguments' largest.
+// Returns the bytes of an output element: those of the type that is asked for, or the largest of the arguments'
+// elements.
 double ElementBytes(const FunctionSchema& schema, const Stack& stack) {
   if (const IValue* type = ArgumentNamed(schema, stack, "dtype"); type != nullptr && type->isInt()) {
     return static_cast<double>(c10::elementSize(static_cast<at::ScalarType>(type->toInt())));
@@ -221,7 +225,7 @@ double OfRepeatedRows(const FunctionSchema& schema, const Stack& stack) {
   if (repeats.isInt()) return of_self(1) * RealOf(repeats) * bytes;
   const at::Tensor& counts = repeats.toTensor();
   if (counts.numel() == 0) return 0;
-  // One count is that of every row.
+  // A single count is the count of every row.
   return of_self(static_cast<double>(counts.numel())) * counts.sum().to(at::kDouble).item<double>() * bytes;
 }
 double OfClasses(const FunctionSchema& schema, const Stack& stack) {
@@ -256,7 +260,7 @@ double OfDiagonal(const FunctionSchema& schema, const Stack& stack) {
   if (self.dim() == 0 || (schema.name() == "aten::diag" && self.dim() != 1)) return 0;
   const double offset = std::abs(Named(schema, stack, "offset") + Named(schema, stack, "diagonal"));
   const double rows = Product(self.sizes()), side = static_cast<double>(self.size(-1)) + offset;
-  // Any dimension may be the diagonal's: the last is the usual one.
+  // The diagonal may lie in any dimension. This assumes the last one, which is usual.
   return rows / std::max<double>(1, static_cast<double>(self.size(-1))) * side * side * ElementBytes(schema, stack);
 }
 double OfPadding(const FunctionSchema& schema, const Stack& stack) {
@@ -296,7 +300,8 @@ double OfOuter(const FunctionSchema& schema, const Stack& stack) {
     if (IsTensor(value)) product *= Product(value.toTensor().sizes());
   return product * ElementBytes(schema, stack);
 }
-// If libtorch would refuse the sizes, the result has no meaning.
+// Returns the number of elements after broadcasting the tensors of `stack` from index `first` on. The last `without`
+// dimensions do not count. The result is meaningless if libtorch would refuse the sizes.
 double Broadcast(const Stack& stack, size_t first, int64_t without) {
   double product = 1;
   for (int64_t i = without, more = 1; more != 0; ++i) {
@@ -316,10 +321,10 @@ double Broadcast(const Stack& stack, size_t first, int64_t without) {
 double OfElements(const FunctionSchema& schema, const Stack& stack) {
   return Broadcast(stack, 0, 0) * ElementBytes(schema, stack);
 }
-// [..., n, k] by [..., k, m], or by [..., m, k] where rows are compared.
+// Product of [..., n, k] with [..., k, m], or with [..., m, k] for operators that combine rows with rows.
 double OfProduct(const FunctionSchema& schema, const Stack& stack) {
   const std::string& second = schema.arguments()[1].name();
-  const size_t first = second == "mat1" || second == "batch1" ? 1 : 0;  // after what is added
+  const size_t first = second == "mat1" || second == "batch1" ? 1 : 0;  // the addend comes first
   const at::Tensor &a = stack[first].toTensor(), &b = stack[first + 1].toTensor();
   if (a.dim() < 1 || b.dim() < 2) return 0;
   const bool rows = schema.name() == "aten::linear" || schema.name() == "permafrost::row_linear" ||
@@ -331,7 +336,7 @@ double OfProduct(const FunctionSchema& schema, const Stack& stack) {
   }
   return Broadcast({a, b}, 0, 2) * static_cast<double>(a.size(-2)) * columns * ElementBytes(schema, stack);
 }
-// Rows of a table, for each of the index.
+// One row of the table for each element of the index.
 double OfRows(const FunctionSchema& schema, const Stack& stack) {
   const at::Tensor& table = stack[0].toTensor();
   const IValue* named = ArgumentNamed(schema, stack, schema.name() == "aten::embedding" ? "indices" : "index");
@@ -357,7 +362,7 @@ double OfIndices(const FunctionSchema& /*schema*/, const Stack& stack) {
   int64_t dimension = 0;
   for (const std::optional<at::Tensor>& index : stack[1].toOptionalTensorVector()) {
     const bool is_mask = index && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
-    if (is_mask) return 0;  // No more than the table has.
+    if (is_mask) return 0;  // a mask selects no more than the table has
     if (index && dimension < table.dim()) {
       indices.emplace_back(*index);
       rows *= static_cast<double>(table.size(dimension));
@@ -371,13 +376,13 @@ double OfIndices(const FunctionSchema& /*schema*/, const Stack& stack) {
 double OfSegments(const FunctionSchema& schema, const Stack& stack) {
   return Named(schema, stack, "rows") * sizeof(int32_t);
 }
-// The largest output of a region.
+// Returns the bytes of the region's largest output.
 double OfRegion(const FunctionSchema& schema, const Stack& stack) {
   const auto region = nn::DecodeRegion(ArgumentNamed(schema, stack, "code")->toIntVector(),
                                        ArgumentNamed(schema, stack, "numbers")->toDoubleVector());
   const auto inputs = stack[0].toTensorVector();
   if (!region.ok() || inputs.empty()) return 0;
-  // A row region has no offsets; it has as many targets as its first target input has rows.
+  // A row region has no offsets. It has as many targets as its first target input has rows.
   double targets = 0, edges = 0, most = 0;
   if (const IValue* offsets = ArgumentNamed(schema, stack, "offsets"); offsets != nullptr) {
     targets = static_cast<double>(offsets->toTensor().numel());

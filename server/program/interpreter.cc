@@ -24,20 +24,20 @@
 
 namespace permafrost::program {
 
-// Checks what a step passes against what a program was exported for. Once made, it serves any thread.
+// Checks a step's inputs against the program's exported inputs. Threads: safe anywhere once made.
 class InputChecker {
  public:
   // Borrows the program.
   explicit InputChecker(const Program& program);
-  // InvalidArgument that names the input whose kind, type or sizes are not the program's. Computed sizes, such as 2 *
-  // N, are left to the operators.
+  // Errors: InvalidArgument that names the input whose kind, type or sizes are not the program's. Computed sizes, such
+  // as 2 * N, are left to the operators.
   absl::Status Check(const std::vector<c10::IValue>& inputs) const;
 
  private:
   static constexpr int32_t kNumber = -1, kAny = -2;
   struct Wanted {
     int64_t number = 0;
-    int32_t symbol = kNumber;  // a place in symbols_
+    int32_t symbol = kNumber;  // index in symbols_, or kNumber or kAny
   };
   struct Symbol {
     std::string name;
@@ -167,7 +167,7 @@ namespace {
 using c10::IValue;
 using Values = std::vector<IValue>;
 
-// Autocast as torch.autocast sets and restores it.
+// Sets and restores autocast as torch.autocast does.
 class AutocastRegion {
  public:
   AutocastRegion(c10::DeviceType device, at::ScalarType type, bool enabled)
@@ -177,7 +177,7 @@ class AutocastRegion {
         was_cached_(at::autocast::is_autocast_cache_enabled()) {
     at::autocast::set_autocast_enabled(device, enabled);
     at::autocast::set_autocast_dtype(device, type);
-    // A copy that is kept would hide from a capture where a weight is read.
+    // The cache is off, since a cached copy of a weight would hide from a capture where the weight is read.
     at::autocast::set_autocast_cache_enabled(false);
     at::autocast::increment_nesting();
   }
@@ -237,12 +237,12 @@ class Runner {
  public:
   explicit Runner(const InterpreterOptions& options) : options_(options) {}
 
-  // inputs: those of the graph, in its order. Returns its outputs.
+  // Runs a graph. `inputs` are the graph's inputs, in order. Returns its outputs.
   Values Run(const Code& code, Values inputs) const {
     const Graph& graph = *code.graph;
     Values values(graph.values.size());
     for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs[i]] = std::move(inputs[i]);
-    torch::jit::Stack stack;  // kept, since each instruction needs one
+    torch::jit::Stack stack;  // reused by all instructions
     for (const Instruction& instruction : code.instructions) {
       if (options_.on_line) options_.on_line(instruction.node->source);
       try {
@@ -324,7 +324,7 @@ class Runner {
   const InterpreterOptions& options_;
 };
 
-// Places of values in a list of them.
+// Returns the index of each value in the list.
 std::map<ValueIndex, size_t> PlacesOf(const std::vector<ValueIndex>& values) {
   std::map<ValueIndex, size_t> places;
   for (size_t i = 0; i < values.size(); ++i) places.emplace(values[i], i);
@@ -354,7 +354,7 @@ absl::StatusOr<Interpreter> Interpreter::Make(std::shared_ptr<const Program> pro
   }
   Interpreter made;
   for (const BufferUpdate& update : program->updates) bound.written.insert(program->state[update.state].value);
-  // Tensors over the same bytes are written to together.
+  // Tensors that share storage are written to together.
   std::set<const void*> storages;
   for (size_t i = 0; i < program->state.size(); ++i)
     if (bound.written.contains(program->state[i].value)) storages.insert(StorageOf(state[i]));

@@ -1,5 +1,6 @@
-// Checks the inputs of each step against the export, and runs a program's nodes through libtorch's dispatcher, so that
-// autograd, autocast and a capture see them as they would see the module's own. Threads: one thread at a time.
+// Checks the inputs of each step against the export, and runs a program's nodes through libtorch's dispatcher. So
+// autograd, autocast and a capture see the nodes as they would see the module's own operators.
+// Threads: one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,28 +24,28 @@ struct Code;
 class InputChecker;
 
 struct InterpreterOptions {
-  // Where constants that the program makes, and copies "to a device", lie.
+  // The device for constants that the program makes, and for its copies "to a device".
   c10::Device device = c10::kCPU;
-  // Stands in for an operator that draws: takes its arguments off the stack and leaves its outputs there. `place`
-  // counts the program's nodes of that kind, from 0. Empty: libtorch's generator.
+  // Replaces an operator that draws: takes its arguments off the stack and leaves its outputs there. `place` counts
+  // the program's nodes that draw, from 0. If empty, libtorch's generator draws.
   std::function<void(const Node& node, int64_t place, torch::jit::Stack& stack)> draw;
   // May replace a batch norm in the same way. Returns false to leave the stack alone and let libtorch's norm run.
-  // `place` counts the program's batch norms, from 0. Empty: libtorch's norm always runs.
+  // `place` counts the program's batch norms, from 0. If empty, libtorch's norm always runs.
   std::function<bool(int64_t place, torch::jit::Stack& stack)> norm;
-  // Called with a node's line before each node, and with "" after a run that did not throw. If empty, nothing is
-  // called.
+  // Receives the source line of each node before the node runs, and "" after a run that did not throw. It may be
+  // empty.
   std::function<void(std::string_view line)> on_line;
-  // Bytes that one tensor may have; a view counts as if it were copied. Operators whose output the arguments' shapes
-  // and numbers tell (code.h) are refused before they take the memory. einsum, tensordot, pooling and
-  // convolution are refused after it. The bytes of all tensors together have no bound. By default more than machines
-  // have, so that no product of sizes is beyond 64 bits.
+  // The most bytes that one tensor may have; a view counts as if it were copied. An operator is refused before it
+  // takes the memory if the shapes and numbers of its arguments determine its output's size (code.h). einsum,
+  // tensordot, pooling and convolution are refused after it. The bytes of all tensors together have no bound. The
+  // default is more than machines have, and small enough that no product of sizes exceeds 64 bits.
   int64_t max_tensor_bytes = int64_t{1} << 50;
 };
 
 class Interpreter {
  public:
-  // state: the tensors of program.state, in its order, which Run reads and writes. Errors: InvalidArgument that names
-  // the node whose operator, arguments or outputs are not what libtorch's schema says.
+  // `state` holds the tensors of program.state, in its order. Run reads and writes them. Errors: InvalidArgument that
+  // names the node whose operator, arguments or outputs contradict libtorch's schema.
   static absl::StatusOr<Interpreter> Make(std::shared_ptr<const Program> program, std::vector<at::Tensor> state,
                                           InterpreterOptions options = {});
   Interpreter(Interpreter&&) noexcept;
@@ -52,18 +53,19 @@ class Interpreter {
   ~Interpreter();
 
   const Program& program() const { return *program_; }
-  // Places in program().state that Run writes to: running statistics and the like. Rising.
+  // Returns the indices in program().state of tensors that Run writes to, such as running statistics, in rising order.
   const std::vector<size_t>& mutated() const { return mutated_; }
 
-  // InvalidArgument that names the input whose kind, type or sizes are not the program's.
+  // Errors: InvalidArgument that names the input whose kind, type or sizes are not the program's.
   absl::Status CheckInputs(const std::vector<c10::IValue>& inputs) const;
-  // inputs: those of program().inputs, in their order. Returns what program().outputs lists. Throws c10::Error, with
-  // the node and its line in its text, for what an operator refuses, and for inputs that CheckInputs refuses. Gradients
-  // are recorded where the caller records them. Values are freed after their last use.
+  // Runs the program. `inputs` are the values of program().inputs, and the result those of program().outputs, each in
+  // order. Throws c10::Error, with the node and its line in the text, if an operator refuses its arguments, and for
+  // inputs that CheckInputs refuses. Gradients are recorded if the caller records them. Values are freed after their
+  // last use.
   std::vector<c10::IValue> Run(const std::vector<c10::IValue>& inputs);
 
  private:
-  // Where the graph's inputs come from, and where its outputs go.
+  // An input of the graph: a tensor of the state or an input of the program.
   struct Source {
     bool is_state = false;
     size_t place = 0;
@@ -84,7 +86,7 @@ class Interpreter {
   std::unique_ptr<const InputChecker> checker_;
   std::vector<Source> sources_;  // by input of the graph
   std::vector<Update> updates_;
-  std::vector<size_t> outputs_;  // by output of the program: one of the graph, or kNothing
+  std::vector<size_t> outputs_;  // by output of the program: an output of the graph, or kNothing
 };
 
 }  // namespace permafrost::program

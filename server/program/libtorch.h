@@ -1,5 +1,5 @@
-// The border with libtorch: types of a program as libtorch's, and the one place of this room where exceptions become a
-// Status of one line.
+// The border with libtorch: converts a program's types to libtorch's, and turns libtorch's exceptions into a Status of
+// one line. No other file of this room does the latter.
 // Threads: pure functions.
 #pragma once
 
@@ -47,7 +47,8 @@ inline at::ScalarType ScalarTypeOf(DType dtype) {
   return at::kFloat;
 }
 
-// The first 600 bytes of libtorch's message on one line, without its stack of C++ calls. It may cite a file's text.
+// Returns the first 600 bytes of libtorch's message on one line, without its C++ backtrace. The message may cite text
+// of the program's file.
 inline std::string MessageOf(const c10::Error& error) {
   std::string message = error.what_without_backtrace();
   for (char& c : message)
@@ -55,8 +56,8 @@ inline std::string MessageOf(const c10::Error& error) {
   return CutMessage(message, 600);
 }
 
-// Returns what `body`, a function of absl::Status, returns, after "what: ". An exception becomes InvalidArgument, and
-// want of memory ResourceExhausted.
+// Calls `body`, which returns an absl::Status. Returns its status, with "what: " before the message of an error. An
+// exception becomes InvalidArgument; a lack of memory becomes ResourceExhausted.
 template <class Body>
 absl::Status CatchTorch(std::string_view what, const Body& body) {
   try {

@@ -60,28 +60,29 @@ absl::Status CheckBytes(uint64_t bytes, const Limits& limits) {
 }
 
 // The records of a `.pt2` archive that torch.export wrote, read by libtorch's own reader within the limits. Nothing in
-// it is executed or unpickled. Threads: one thread at a time. An archive of bytes borrows them.
+// it is executed or unpickled. Threads: one thread at a time. Memory: an archive made by OfBytes borrows the bytes.
 class Archive {
  public:
-  // Errors: InvalidArgument for what is no archive of this kind, or is beyond the limits; NotFound where no file is.
+  // Errors: InvalidArgument for a file that is not such an archive or exceeds the limits; NotFound if there is no
+  // file.
   static absl::StatusOr<Archive> Open(const std::filesystem::path& path, const Limits& limits);
   static absl::StatusOr<Archive> OfBytes(std::string_view bytes, const Limits& limits);
 
-  // Names of the forms: "train" and "eval", or "model".
+  // Returns the names of the forms: "eval" and "train", or "model".
   const std::vector<std::string>& forms() const { return forms_; }
-  // The size of the whole archive.
+  // Returns the size of the whole archive in bytes.
   int64_t bytes() const { return static_cast<int64_t>(bytes_); }
   bool Has(const std::string& record) const;
-  // A record of at most Limits::json_bytes.
+  // Returns the text of a record of at most Limits::json_bytes.
   absl::StatusOr<std::string> ReadText(const std::string& record) const;
-  // Bytes that the record has, which are no more than the archive's: torch.export compresses nothing.
+  // Returns the bytes of a record. They are at most those of the archive, since torch.export compresses nothing.
   absl::StatusOr<int64_t> SizeOf(const std::string& record) const;
-  // Writes the whole record to `into`, which has room for the `bytes` that SizeOf told.
+  // Writes the whole record to `into`, which has room for `bytes`, the result of SizeOf.
   absl::Status Read(const std::string& record, void* into, int64_t bytes) const;
 
  private:
   Archive(const Limits& limits, uint64_t bytes) : limits_(limits), bytes_(bytes) {}
-  // Makes the reader; the error says in our words that it cannot be made.
+  // Makes the reader. The error is in this project's words.
   template <class MakeReader>
   absl::Status Begin(const MakeReader& make);
   absl::Status Check();
@@ -98,7 +99,7 @@ absl::Status Archive::Begin(const MakeReader& make) {
     reader_ = make();
     return absl::OkStatus();
   });
-  // libtorch speaks of checkpoints and of its zip library.
+  // libtorch's own message speaks of checkpoints and of its zip library.
   if (!absl::IsInvalidArgument(begun)) return begun;
   return absl::InvalidArgumentError(
       "archive: is no whole zip file; accepted: a .pt2 file of permafrost.export or torch.export");
@@ -208,7 +209,7 @@ std::string TypeText(const TensorType& type) {
   return absl::StrCat(AbslView(kDTypeNames.Name(type.dtype)), " [", absl::StrJoin(SizesOf(type), ", "), "]");
 }
 
-// Bytes from the beginning of the file to the end of the tensor's last element. -1: beyond 64 bits.
+// Returns the bytes from the beginning of the file to the end of the tensor's last element; -1 if they exceed 64 bits.
 int64_t BytesUsed(const StoredTensor& stored, int64_t element) {
   int64_t last = stored.offset;
   for (size_t i = 0; i < stored.strides.size(); ++i) {
@@ -223,7 +224,7 @@ int64_t BytesUsed(const StoredTensor& stored, int64_t element) {
   return over ? -1 : bytes;
 }
 
-// Bytes of all elements, each told once. -1: beyond 64 bits.
+// Returns the bytes of all elements, counting repeated elements each time; -1 if they exceed 64 bits.
 int64_t BytesOf(const StoredTensor& stored, int64_t element) {
   int64_t bytes = element;
   for (const Size& size : stored.type.sizes) {
@@ -290,7 +291,7 @@ class WeightReader {
     return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
   }
 
-  // The tensor over its file's bytes, made once for equal ones.
+  // Returns the tensor as a view of its file's bytes. Equal views are made once.
   absl::StatusOr<at::Tensor> View(const std::string& record, const StoredTensor& stored, bool is_parameter) {
     const at::ScalarType type = ScalarTypeOf(stored.type.dtype);
     const bool requires_grad = is_parameter && stored.type.requires_grad;
@@ -306,7 +307,8 @@ class WeightReader {
       return absl::InvalidArgumentError(absl::StrCat(Shorten(record), ": its ", bytes, " bytes are not those of ",
                                                      TypeText(stored.type), " at offset ", stored.offset));
     }
-    // A stride of 0 would let a few bytes be a tensor of any size, which copies and optimizers need in full.
+    // With a stride of 0, a few bytes could be a tensor of any size. Copies and optimizers would then need its full
+    // size.
     if (const int64_t all = BytesOf(stored, element); all < 0 || all > bytes) {
       return absl::InvalidArgumentError(absl::StrCat(TypeText(stored.type), " repeats the elements of its ", bytes,
                                                      " bytes; call contiguous() in the module"));
@@ -316,7 +318,7 @@ class WeightReader {
     at::Tensor tensor;
     PF_RETURN_IF_ERROR(CatchTorch(Shorten(record), [&] {
       tensor = at::empty({0}, type).set_(file.storage(), stored.offset, SizesOf(stored.type), stored.strides);
-      // Once for a record, however many tensors are views of it.
+      // A record is checked once, however many tensors are views of it.
       if (type == at::kBool && used > 0 && checked_bools_.insert(record).second) {
         const auto* values = static_cast<const uint8_t*>(file.const_data_ptr());
         if (std::any_of(values, values + bytes, [](uint8_t value) { return value > 1; })) {
@@ -362,9 +364,9 @@ class WeightReader {
   std::map<std::string, at::Tensor> shared_;  // parameters and buffers by name
 };
 
-// Reads the tensors of each program's state, in its order, on the CPU. Tensors of equal file, type and shape are one
-// tensor: so are tied parameters, and the parameters and buffers that the forms share by name. Parameters require
-// gradients where the file says so. Errors: InvalidArgument or DataLoss that names the tensor.
+// Reads the tensors of each program's state, in its order, on the CPU. Tensors of equal file, type and shape become
+// one tensor. That includes tied parameters, and the parameters and buffers that the forms share by name. Parameters
+// require gradients if the file says so. Errors: InvalidArgument or DataLoss that names the tensor.
 absl::StatusOr<std::vector<std::vector<at::Tensor>>> ReadWeights(const Archive& archive,
                                                                  const std::vector<Program>& programs,
                                                                  const Limits& limits) {
@@ -383,7 +385,7 @@ std::string TypeOf(const Input& input) {
   return absl::StrCat(AbslView(kDTypeNames.Name(input.type.dtype)), " of ", input.type.sizes.size(), " dimensions");
 }
 
-// One batch serves both forms.
+// Checks that two forms take equal inputs, since one batch serves both.
 absl::Status CheckEqualInputs(const Program& a, const Program& b) {
   const auto text = [](const Program& program) {
     std::string names;
@@ -418,7 +420,7 @@ absl::StatusOr<LoadedProgram> Load(const Archive& archive, const Limits& limits)
   return loaded;
 }
 
-// CatchTorch of a function that returns a program.
+// Calls CatchTorch with a function that returns a program.
 template <class Open>
 absl::StatusOr<LoadedProgram> Guarded(const Open& open, const Limits& limits) {
   LoadedProgram loaded;

@@ -1,4 +1,4 @@
-// A program's archive, read and checked whole: what an upload is accepted by, and what a job runs.
+// Reads and checks a program's archive as a whole, for uploads and for jobs.
 // Threads: pure functions.
 #pragma once
 
@@ -17,20 +17,20 @@ namespace permafrost::program {
 
 struct Form {
   std::shared_ptr<const Program> program;
-  // The tensors of program->state, in its order, on the CPU. Forms of one archive share parameters and buffers.
+  // The tensors of program->state, in its order, on the CPU. The forms of one archive share parameters and buffers.
   std::vector<at::Tensor> state;
 };
 
 struct LoadedProgram {
   std::vector<Form> forms;  // by name: "eval" and "train", or "model" alone
-  // The form of the mode, or the only one.
+  // The form for training and the form for evaluation; both are the same form if the archive has one.
   const Form& train() const { return forms.back(); }
   const Form& eval() const { return forms.front(); }
 };
 
-// Every operator is one that programs may use, with arguments that its schema takes, and every tensor has its bytes.
-// Errors: InvalidArgument or DataLoss in one line that names the form, node or tensor; NotFound where no file is;
-// ResourceExhausted where memory is too small.
+// Reads an archive. In a loaded program, every operator is allowed, its arguments fit its schema, and every tensor has
+// its bytes. Errors: InvalidArgument or DataLoss, in one line that names the form, node or tensor; NotFound if there
+// is no file; ResourceExhausted if memory does not suffice.
 absl::StatusOr<LoadedProgram> LoadProgram(const std::filesystem::path& path, const Limits& limits = {});
 absl::StatusOr<LoadedProgram> LoadProgramFromBytes(std::string_view archive, const Limits& limits = {});
 

@@ -21,18 +21,19 @@
 namespace permafrost::program {
 namespace {
 
-// A table times a weighted sum of the weight's columns, and the gathers of its rows that are added up.
+// One product of a table with a weighted sum of blocks of the weight's columns, and the gathers of its rows that are
+// added up.
 struct TableProduct {
   ValueIndex table = kNoValue;
   int64_t width = 0;
-  std::vector<double> factors;   // for each of the columns of rows; 0 where the table is no part of them
-  std::vector<GatherTerm> uses;  // the first has the factor 1
+  std::vector<double> factors;   // by block of the rows' columns; 0 if the block does not read the table
+  std::vector<GatherTerm> uses;  // the first has factor 1
 };
 
-// Work is counted in multiplications for each output and pair of edges. A gather and its sum move numbers in memory,
-// which takes as long as this many multiplications.
+// Work is counted in multiplications per output and per pair of edges. A gather and its sum only move numbers in
+// memory. That takes as long as this many multiplications.
 constexpr int64_t kWorkOfGather = 6;
-// Molecules have about half as many atoms as directed bonds.
+// A pair of edges counts as one node: molecules have about half as many atoms as directed bonds.
 constexpr int64_t kEdgesOfPair = 2, kNodesOfPair = 1;
 
 std::optional<size_t> FirstOf(const std::vector<double>& factors) {
@@ -40,7 +41,7 @@ std::optional<size_t> FirstOf(const std::vector<double>& factors) {
   return found == factors.end() ? std::nullopt : std::optional(static_cast<size_t>(found - factors.begin()));
 }
 
-// The number by which `one` is a multiple of `other`.
+// Returns the number r for which one = r * other; nullopt if there is none.
 std::optional<double> Ratio(const std::vector<double>& one, const std::vector<double>& other) {
   const auto first = FirstOf(other);
   if (!first || one[*first] == 0) return std::nullopt;
@@ -71,8 +72,8 @@ std::vector<Gathered> GathersOf(const Rows& rows) {
   return gathers;
 }
 
-// Returns the products of tables that take the place of a linear map of gathered columns. Returns nullopt if no column
-// is gathered, if gathers cancel, if the width differs, or if the work does not shrink.
+// Returns the products of tables that replace a linear map of gathered columns. Returns nullopt if no column is
+// gathered, if gathers cancel, if the width differs, or if the work does not shrink.
 std::optional<std::vector<TableProduct>> FewerProducts(const Rows& rows, int64_t width) {
   std::vector<TableProduct> products;
   int64_t before = 0, after = 0, columns = 0;
@@ -100,10 +101,10 @@ std::optional<std::vector<TableProduct>> FewerProducts(const Rows& rows, int64_t
   return products;
 }
 
-// Tables that are gathered from tables, and so on, are followed so far.
+// Tables that are gathered from other tables are followed to this depth.
 constexpr int kMaxDepth = 4;
 
-// Operators whose result at a place depends on the argument `self` at that place and on numbers.
+// Operators whose result at each place depends only on `self` at that place and on numbers.
 constexpr std::string_view kValueByValue[] = {
     "aten::relu", "aten::sigmoid",  "aten::tanh",   "aten::leaky_relu", "aten::elu", "aten::gelu", "aten::silu",
     "aten::abs",  "aten::softplus", "aten::square", "aten::selu",       "aten::add", "aten::sub"};
@@ -130,10 +131,10 @@ class LinearRewriter {
   }
 
  private:
-  // A linear map of rows, once it is moved.
+  // A linear map of rows after it was moved before the gathers.
   struct Mapped {
-    ValueIndex value = kNoValue;  // of two dimensions
-    Rows rows;                    // empty if part of it is not gathered
+    ValueIndex value = kNoValue;  // has two dimensions
+    Rows rows;                    // empty if a part of it is not gathered
   };
   struct Map {
     ValueIndex weight = kNoValue, bias = kNoValue;
@@ -171,7 +172,7 @@ class LinearRewriter {
     return true;
   }
 
-  // A linear map of tensors that follow each other, if one of them is gathered.
+  // Rewrites a linear map of tensors that are concatenated by rows, if one of them is gathered.
   bool RewriteParts(const Node& node, const Map& map, const std::vector<ValueIndex>& parts, ValueIndex result) {
     const auto is_gathered = [&](ValueIndex part) {
       const auto rows = facts_.RowsOf(part);
@@ -187,8 +188,9 @@ class LinearRewriter {
     return true;
   }
 
-  // Does a value-by-value operator on rows of a small table on the table. Returns false if the node is none. If nothing
-  // else uses the rows, a gather takes the node's place; otherwise the node stays beside it.
+  // Applies a value-by-value operator on rows of a small table to the table instead. Returns false if the node is not
+  // such an operator. A gather replaces the node if this rewriting made the table, nothing else uses the rows, and the
+  // result has two dimensions. Otherwise the node stays beside the new one.
   bool RewriteOnTable(const Node& node, const std::string& op) {
     const ValueIndex self = ValueOf(node, "self"), result = ResultOf(node);
     if (std::ranges::find(kValueByValue, op) == std::end(kValueByValue) || ValuesOf(node).size() != 1) return false;
@@ -216,7 +218,7 @@ class LinearRewriter {
     return true;
   }
 
-  // The sum of the linear maps of all columns, as a tensor of two dimensions.
+  // Maps all columns and returns the sum of these maps, a tensor of two dimensions.
   Mapped Apply(const Node& node, const Rows& rows, const std::vector<TableProduct>& products, const Map& map,
                const Size& count, int depth) {
     const std::vector<ValueIndex> weights = Split(node, map, rows);
@@ -253,7 +255,7 @@ class LinearRewriter {
     return {sum, std::move(mapped)};
   }
 
-  // The linear map of a table, which is made once for each weight and bias.
+  // Returns the linear map of a table. It is made once for each weight and bias.
   ValueIndex MapTable(const Node& node, ValueIndex table, const Map& map, const Size& count, int depth) {
     const auto key = std::tuple(table, map.weight, map.bias);
     if (const auto found = tables_.find(key); found != tables_.end()) return found->second;
@@ -272,7 +274,7 @@ class LinearRewriter {
     return mapped;
   }
 
-  // The columns of the weight for each of the columns of rows.
+  // Splits the weight's columns into one block for each Columns of `rows`.
   std::vector<ValueIndex> Split(const Node& node, const Map& map, const Rows& rows) {
     if (rows.size() == 1) return {map.weight};
     Ints widths;
@@ -307,7 +309,7 @@ class LinearRewriter {
     return out_.Add(node, factor == -1 ? "sub.Tensor" : "add.Tensor", std::move(inputs), type);
   }
 
-  // type: that of the result, without the dimensions of size 1 that the input may have.
+  // `type` is the result's type. It lacks the dimensions of size 1 that the input may have.
   ValueIndex AddLinear(const Node& node, ValueIndex input, ValueIndex weight, ValueIndex bias, const TensorType& type) {
     TensorType whole = type;
     whole.sizes = facts_.TypeOf(input)->sizes;
@@ -338,7 +340,7 @@ class LinearRewriter {
     return kNoValue;
   }
 
-  // Makes `value`, which the last node returns, the result of `node`.
+  // Makes `value`, which the last node returns, the result of `node`, with that many dimensions.
   void Define(const Node& node, ValueIndex value, size_t dimensions, ValueIndex result) {
     for (size_t i = 2; i < dimensions; ++i) {
       TensorType type = *facts_.TypeOf(value);
@@ -348,7 +350,7 @@ class LinearRewriter {
     out_.Finish(node, result);
   }
 
-  Program program_;  // nodes of the copy stay as they are
+  Program program_;  // values are added to this copy; its nodes stay as they are
   RowFacts facts_;
   const size_t first_new_ = program_.graph.values.size();
   NodeWriter out_{program_.graph.values};
@@ -387,24 +389,24 @@ class CategoryRewriter {
   }
 
  private:
-  // Matrices of `inputs` rows and `outputs` columns, each a row of the gather's table.
+  // Matrices of `inputs` rows and `outputs` columns. Each matrix is one row of the gather's table.
   struct Matrices {
     Gather gather;
     int64_t count = 0, inputs = 0, outputs = 0;
   };
 
-  // The gather whose rows the value has, if there is but one.
+  // Returns the gather whose rows the value holds, if it is a single gather with factor 1.
   std::optional<Gather> GatherOf(ValueIndex value) const {
     const auto rows = facts_.RowsOf(value);
     if (!rows || rows->size() != 1 || (*rows)[0].sum.size() != 1 || (*rows)[0].sum[0].factor != 1) return std::nullopt;
-    // An index that may be negative is no place in another table: those that a step passes are not, and the gathers
-    // that are left out would have refused others.
+    // A negative index would name another row in another table. So the gather must be of a kind that refuses negative
+    // indices, and its index must come from the step's inputs, which hold none.
     const Gather& gather = (*rows)[0].sum[0].gather;
     const bool checked = gather.by != Gather::By::kIndex && of_inputs_.contains(gather.index);
     return checked ? std::optional(gather) : std::nullopt;
   }
 
-  // Learns which values are an input, or a part of one.
+  // Learns whether the node's result is part of an input.
   void FollowInput(const Node& node, const std::string& op) {
     constexpr std::string_view kParts[] = {"aten::alias",     "aten::clone",  "aten::contiguous", "aten::flatten",
                                            "aten::reshape",   "aten::select", "aten::slice",      "aten::squeeze",
@@ -431,7 +433,7 @@ class CategoryRewriter {
     if (fits && matrices.count <= kMaxCategories) matrices_.emplace(result, matrices);
   }
 
-  // rows [E, 1, K] times matrices [E, K, O]
+  // Rewrites the product of rows [E, 1, K] with matrices [E, K, O].
   bool Rewrite(const Node& node, ValueIndex rows, ValueIndex factor) {
     const auto found = matrices_.find(factor);
     const ValueIndex result = ResultOf(node);
@@ -472,7 +474,7 @@ class CategoryRewriter {
     return true;
   }
 
-  Program program_;  // nodes of the copy stay as they are
+  Program program_;  // values are added to this copy; its nodes stay as they are
   RowFacts facts_;
   NodeWriter out_{program_.graph.values};
   std::map<ValueIndex, Matrices> matrices_;

@@ -14,7 +14,7 @@
 namespace permafrost::program {
 namespace {
 
-// Operators that do no more than compute their result.
+// Operators whose only effect is to compute their result.
 constexpr std::string_view kRemovable[] = {"aten::abs",
                                            "aten::add",
                                            "aten::alias",

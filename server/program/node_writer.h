@@ -1,6 +1,6 @@
-// For rewritings of a program: writes the nodes that take the place of its own, and removes those that nothing uses any
-// more.
-// Threads: a NodeWriter by one thread at a time; the rest are pure functions.
+// For rewritings of a program: writes the nodes that replace some of its nodes, and removes nodes that are no longer
+// used.
+// Threads: one thread at a time per NodeWriter; the rest are pure functions.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace permafrost::program {
 
 class NodeWriter {
  public:
-  // values: the graph's own, to which new ones are added. Borrowed.
+  // `values` are the graph's values. New values are appended to them. Borrowed.
   explicit NodeWriter(std::vector<Graph::Value>& values) : values_(values) {}
 
   std::vector<Node> nodes;
@@ -25,7 +25,7 @@ class NodeWriter {
     values_.push_back({absl::StrCat(node.name, "_made_", values_.size()), ValueKind::kTensor, std::move(type)});
     return static_cast<ValueIndex>(values_.size()) - 1;
   }
-  // Adds a call of aten.OP in the place of `node`. Returns its result.
+  // Adds a call of aten.OP that stands for `node`. Returns its result.
   ValueIndex Add(const Node& node, std::string_view op, std::vector<NamedArgument> inputs, ValueIndex result) {
     return AddTarget(node, absl::StrCat("torch.ops.aten.", AbslView(op)), std::move(inputs), result);
   }
@@ -40,7 +40,7 @@ class NodeWriter {
                      .source = node.source});
     return result;
   }
-  // Adds a call whose results are a list, one of each type.
+  // Adds a call that stands for `node` and returns a list, with one result of each type.
   std::vector<ValueIndex> AddList(const Node& node, std::string target, std::vector<NamedArgument> inputs,
                                   const std::vector<TensorType>& types) {
     std::vector<ValueIndex> results;
@@ -64,10 +64,11 @@ class NodeWriter {
   std::vector<Graph::Value>& values_;
 };
 
-// Removes nodes of `rewritten` whose outputs nothing uses, if something used them in `original` or if the rewriting
-// added them. Only operators of a fixed list are removed: they do nothing but compute their result.
+// Removes nodes of `rewritten` whose outputs are unused, if they were used in `original` or were added by the
+// rewriting. Only operators of a fixed list are removed: those whose only effect is to compute their result.
 void RemoveOrphans(const Program& original, Program& rewritten);
-// Returns the program with these nodes in place of its own, without orphans. Its values include those of the nodes.
+// Returns the program with `nodes` in place of its own, without orphans. The program must already have the values of
+// `nodes`.
 Program WithNodes(const Program& program, std::vector<Node> nodes);
 
 }  // namespace permafrost::program

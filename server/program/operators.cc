@@ -22,9 +22,9 @@
 namespace permafrost::program {
 namespace {
 
-// Names of ATen operators, all of whose overloads without `out` are accepted. None reads or writes a file, loads code,
-// or reads an index unchecked: guards.cc checks what their kernels do not. Left out for that: _weight_norm, which
-// writes beyond its output where its norms are of another shape, and combinations, which takes memory for every tuple.
+// Names of ATen operators. All their overloads without `out` are accepted. None reads or writes a file, loads code, or
+// reads an index unchecked: guards.cc checks what kernels do not. Two operators are left out. _weight_norm writes
+// beyond its output if its norms are of another shape, and combinations takes memory for every tuple.
 constexpr struct {
   OperatorKind kind;
   const char* names;
@@ -122,10 +122,10 @@ std::optional<OperatorKind> FindOperator(std::string_view target) {
   if (FindSymbolic(target)) return OperatorKind::kSymbolic;
   if (target == "torch.ops.higher_order.wrap_with_set_grad_enabled") return OperatorKind::kNoGrad;
   if (target == "torch.ops.higher_order.wrap_with_autocast") return OperatorKind::kAutocast;
-  // A view as bool may hold bytes other than 0 and 1; kernels rely on these two.
+  // A view as bool may hold bytes other than 0 and 1, and kernels rely on these two.
   if (target == "torch.ops.aten.view.dtype") return std::nullopt;
   const auto parsed = ParseOperator(target);
-  // "data" is the overload for packed sequences.
+  // "data" is the overload for packed sequences, which are refused.
   if (!parsed || absl::StrContains(parsed->overload, "out") || parsed->overload == "data") return std::nullopt;
   const auto found = table.find(parsed->name);
   return found == table.end() ? std::nullopt : std::optional(found->second);
@@ -137,12 +137,12 @@ bool Draws(const Node& node) {
     const Argument* p = ArgumentOf(node, "dropout_p");
     return p != nullptr && !IsZero(p);
   }
-  // Dropout acts between recurrent layers, so that a single one draws nothing.
+  // Dropout acts between recurrent layers, so a single layer draws nothing.
   const auto is_off = [&](std::string_view name) { return FlagOf(node, name, std::nullopt) == false; };
   if (ArgumentOf(node, "num_layers") != nullptr) {
     return !IsNumber(node, "num_layers", 0, 1) && !is_off("train") && !IsZero(ArgumentOf(node, "dropout"));
   }
-  // Exports leave out what has its default.
+  // Exports leave out an argument that has its default value.
   if (node.target.starts_with("torch.ops.aten.rrelu") && ArgumentOf(node, "training") == nullptr) return false;
   return !is_off("train") && !is_off("training") && !IsZero(ArgumentOf(node, "p"));
 }

@@ -20,7 +20,7 @@ struct Frame {
   std::string path, line, function, code;
 };
 
-// `  File "PATH", line N, in FUNCTION`, with the line's own text beneath.
+// Parses lines such as `  File "PATH", line N, in FUNCTION`, each with the text of the source line below.
 std::vector<Frame> FramesOf(absl::string_view trace) {
   std::vector<Frame> frames;
   for (absl::string_view line : absl::StrSplit(trace, '\n')) {
@@ -37,7 +37,7 @@ std::vector<Frame> FramesOf(absl::string_view trace) {
   return frames;
 }
 
-// On one line, whatever it holds.
+// Returns the text on one line, with control characters escaped, cut after 120 bytes.
 std::string Line(absl::string_view text) { return CutMessage(absl::CHexEscape(text), 120); }
 
 absl::string_view FileOf(absl::string_view path) {
@@ -49,7 +49,7 @@ bool IsLibrary(const Frame& frame) {
   return absl::StrContains(frame.path, "site-packages/") || absl::StartsWith(frame.path, "torch/");
 }
 
-// Returns the last of
+// Returns the last module of a list such as
 // "L__self__,,__main__.Net;L__self__convs.0,convs.0,torch_geometric.nn.conv.gin_conv.GINEConv".
 std::string ModuleOf(absl::string_view stack) {
   const std::vector<std::string> modules = absl::StrSplit(stack, ';');

@@ -1,7 +1,7 @@
 // A program: one form (train, eval) of a module that torch.export wrote, as a value, and the texts by which messages
 // name its nodes. Torch-free.
 // Threads: plain values.
-// Invariant of what DecodeProgram returns: every value is defined once and before its uses, and every index is in
+// Invariant: in what DecodeProgram returns, every value is defined once and before its uses, and every index is in
 // range.
 #pragma once
 
@@ -31,14 +31,14 @@ inline constexpr EnumNames<DType, 10> kDTypeNames{{{{DType::kUint8, "uint8"},
                                                     {DType::kBool, "bool"},
                                                     {DType::kBfloat16, "bfloat16"}}}};
 
-// Returns whether a type is float32 or float64, the only ones that rewrites handle.
+// Returns true for float32 and float64, the only types that rewritings handle.
 inline bool IsReal(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
 enum class MemoryFormat { kContiguous, kChannelsLast, kChannelsLast3d, kPreserve };
 
-// A size that is known, or the expression that it is of the symbols: "s77", "Mul(2, s77)".
+// A size: a known number, or an expression of symbols such as "s77" or "Mul(2, s77)".
 struct Size {
   int64_t number = 0;
-  std::string expression;  // empty where the number is known
+  std::string expression;  // empty if the number is known
   bool operator==(const Size&) const = default;
 };
 
@@ -54,7 +54,7 @@ inline constexpr EnumNames<ValueKind, 4> kValueKindNames{{{{ValueKind::kTensor, 
                                                            {ValueKind::kFloat, "float"},
                                                            {ValueKind::kBool, "bool"}}}};
 
-// A place in Graph::values.
+// An index in Graph::values.
 using ValueIndex = int32_t;
 inline constexpr ValueIndex kNoValue = -1;
 
@@ -63,7 +63,7 @@ struct None {};
 struct Ref {
   ValueIndex value = kNoValue;
 };
-// Tensors; kNoValue where one is left out.
+// A list of tensors. kNoValue stands for a tensor that is left out.
 struct Refs {
   std::vector<ValueIndex> values;
 };
@@ -71,35 +71,35 @@ struct Ints {
   std::vector<std::variant<int64_t, Ref>> values;
 };
 struct StridedLayout {};
-struct Device {};  // the one that the program runs on, whatever the file says
+struct Device {};  // the device that the program runs on, whatever the file says
 
 using Argument =
     std::variant<None, Ref, Refs, Ints, bool, int64_t, double, std::string, std::vector<double>, std::vector<bool>,
                  DType, MemoryFormat, StridedLayout, Device, std::shared_ptr<const Graph>>;
 struct NamedArgument {
-  std::string name;  // that of the operator's schema; empty for operators without one
+  std::string name;  // the name in the operator's schema; empty for operators without one
   Argument value;
 };
 
 struct Output {
-  std::vector<ValueIndex> values;  // one, unless it is a list
+  std::vector<ValueIndex> values;  // one value, or several if the output is a list
   bool is_list = false;
 };
 
 struct Node {
   std::string name;
-  std::string target;  // "torch.ops.aten.add.Tensor", "_operator.mul"
+  std::string target;  // such as "torch.ops.aten.add.Tensor" or "_operator.mul"
   std::vector<NamedArgument> inputs;
   std::vector<Output> outputs;
-  std::string source;  // where the module says it, for people; empty where the file does not tell
+  std::string source;  // the line of the module, for people; empty if the file does not tell
 };
 
 struct Graph {
   struct Value {
     std::string name;
     ValueKind kind = ValueKind::kTensor;
-    // The type that the file claims for a tensor of the outermost graph; nothing checks it before a run. Empty for
-    // other values, and where the file has none that is accepted.
+    // The type that the file claims for a tensor of the outermost graph. Nothing checks it before a run. Empty for
+    // other values, and if the file claims no type that is accepted.
     std::optional<TensorType> type;
   };
   std::vector<Value> values;
@@ -113,8 +113,8 @@ struct Input {
   std::string name;
   ValueIndex value = kNoValue;
   ValueKind kind = ValueKind::kTensor;
-  TensorType type;  // of a tensor
-  Size size;        // of an int
+  TensorType type;  // if it is a tensor
+  Size size;        // if it is an int
 };
 
 enum class StateKind { kParameter, kBuffer, kConstant };
@@ -123,13 +123,13 @@ inline constexpr EnumNames<StateKind, 3> kStateKindNames{
 // A tensor that the program holds between steps. Its sizes are known.
 struct State {
   StateKind kind = StateKind::kParameter;
-  std::string name;  // the module's own: "convs.0.nn.0.weight"
+  std::string name;  // the module's name for it, such as "convs.0.nn.0.weight"
   ValueIndex value = kNoValue;
   TensorType type;
-  bool persistent = true;  // in the module's state_dict
+  bool persistent = true;  // whether the module's state_dict has it
 };
 
-// An output that becomes a buffer's value, in exports without in-place operators.
+// An output that becomes the new value of a buffer, in exports without in-place operators.
 struct BufferUpdate {
   ValueIndex value = kNoValue;
   size_t state = 0;
@@ -140,7 +140,7 @@ struct Range {
   int64_t min = INT64_MIN, max = INT64_MAX;
 };
 
-// Symbols that are the sizes of a batch, found by the names of inputs; empty where none is.
+// The symbols of a batch's sizes, found by the names of inputs. A symbol is empty if no input has that size.
 struct BatchSymbols {
   std::string nodes, edges, graphs;
 };
@@ -153,21 +153,23 @@ struct Program {
   std::vector<Input> inputs;
   std::vector<State> state;
   std::vector<BufferUpdate> updates;
-  std::vector<ValueIndex> outputs;       // what the module returns, flattened; kNoValue: None
-  std::vector<TensorType> output_types;  // of `outputs`, where they are tensors
+  std::vector<ValueIndex> outputs;       // the values that the module returns, flattened; kNoValue: None
+  std::vector<TensorType> output_types;  // the types of those `outputs` that are tensors
   std::vector<Range> ranges;
   BatchSymbols symbols;
 };
 
-// "node add_3 (torch.ops.aten.add.Tensor; model.py:12: return x + y)", on one line and cut where it is long.
+// Returns text such as "node add_3 (torch.ops.aten.add.Tensor; model.py:12: return x + y)", on one line, with long
+// parts cut.
 std::string Describe(const Node& node);
 
-// stack_trace: what torch.export keeps of Python's stack, outermost call first. nn_module_stack: the modules around the
-// call. Returns "model.py:12 in forward: h = self.norm(h), in convs.0 (GINEConv)" of the innermost line that is not a
-// library's, or else of the innermost one. Empty where neither says anything.
+// Returns the source line of a node, such as "model.py:12 in forward: h = self.norm(h), in convs.0 (GINEConv)".
+// `stack_trace` is the Python stack that torch.export keeps, outermost call first. `nn_module_stack` lists the modules
+// around the call. The line is the innermost one outside libraries, or else the innermost one. Returns "" if neither
+// argument tells anything.
 std::string SourceLine(std::string_view stack_trace, std::string_view nn_module_stack);
 
-// Returns one text for several lines that SourceLine gave: the first, and the places of up to eight others, as
+// Joins several lines of SourceLine into one text: the first line, and the places of up to eight others, such as
 // "model.py:12 in forward: h = self.norm(h), in convs.0 (GINEConv); with model.py:13, model.py:15".
 std::string JoinedLines(std::span<const std::string> lines);
 

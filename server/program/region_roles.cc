@@ -15,8 +15,8 @@ namespace {
 using nn::RegionLevel;
 using nn::RegionOp;
 
-// Returns whether repeating each value of `from` gives `to`. Aligned at their ends, `from` equals `to` up to some
-// dimension and is 1 after it: [4, 1] gives [4, 8].
+// Returns true if repeating each value of `from` gives `to`. Aligned at their ends, `from` must equal `to` up to some
+// dimension, and be 1 after it, as [4, 1] and [4, 8] do.
 bool Repeats(Dims from, const Dims& to) {
   if (from.size() > to.size()) {
     const auto extra = static_cast<std::ptrdiff_t>(from.size() - to.size());
@@ -77,12 +77,12 @@ const RegionRoles::Meaning& RegionRoles::MeaningOf(ValueIndex result) const {
   return static_cast<size_t>(result) < meaning_.size() ? meaning_[result] : none;
 }
 
-// Nothing writes to values that were added later.
+// Returns whether an operator may write to the value. Nothing writes to values that were added later.
 bool RegionRoles::IsWritten(ValueIndex value) const {
   return static_cast<size_t>(value) < known_values_ && memory_.IsWritten(value);
 }
 
-// Ends of edges that are selected more than once are one index.
+// Finds indices that are equal, such as the same end of edges selected several times.
 void RegionRoles::FindEqualIndices() {
   equal_.resize(graph_.values.size());
   for (size_t i = 0; i < equal_.size(); ++i) equal_[i] = static_cast<ValueIndex>(i);
@@ -110,7 +110,7 @@ bool RegionRoles::IsIndex(ValueIndex value) const {
          TypeOf(value)->sizes.size() == 1;
 }
 
-// Returns the index of one dimension that a scatter's index repeats for every column; kNoValue: it is another.
+// Returns the one-dimensional index that a scatter's index repeats for every column; kNoValue if there is none.
 ValueIndex RegionRoles::BaseOf(ValueIndex value) const {
   while (value != kNoValue && !IsIndex(value)) {
     const size_t node = producer_[value];
@@ -122,7 +122,7 @@ ValueIndex RegionRoles::BaseOf(ValueIndex value) const {
     if (self == kNoValue || !TypeOf(self) || TypeOf(self)->sizes.empty()) return kNoValue;
     const std::vector<Size>&from = TypeOf(self)->sizes, &to = TypeOf(value)->sizes;
     if (to.empty() || !(from[0] == to[0]) || (!reshapes && from.size() != to.size())) return kNoValue;
-    const std::vector<Size>& ones = reshapes ? to : from;  // whose other sizes are all 1
+    const std::vector<Size>& ones = reshapes ? to : from;  // all sizes but the first must be 1
     if (std::any_of(ones.begin() + 1, ones.end(), [](const Size& size) { return !(size == Size{.number = 1}); }))
       return kNoValue;
     value = self;
@@ -130,7 +130,7 @@ ValueIndex RegionRoles::BaseOf(ValueIndex value) const {
   return value == kNoValue || IsWritten(value) ? kNoValue : equal_[value];
 }
 
-// Returns what the reduction reduces to, if it is one.
+// Returns the target of the node if it is a reduction.
 std::optional<ReductionTarget> RegionRoles::FindTarget(const Node& node) const {
   const auto reduce = ReduceOperatorOf(node);
   if (!reduce || reduce->rows == kNoValue || reduce->zeros == kNoValue || reduce->index == kNoValue ||
@@ -142,7 +142,7 @@ std::optional<ReductionTarget> RegionRoles::FindTarget(const Node& node) const {
   const auto fill = FillOperatorOf(graph_.nodes[zeros]);
   const std::vector<Size>&to = TypeOf(result)->sizes, &from = TypeOf(reduce->rows)->sizes;
   if (!fill || fill->number != 0 || to.empty() || to.size() != from.size()) return std::nullopt;
-  // index_add takes an index of one dimension, a scatter one for each value.
+  // index_add takes an index of one dimension. A scatter takes an index for each value.
   const std::vector<Size>& places = TypeOf(reduce->index)->sizes;
   if (places != from && (places.size() != 1 || !(places[0] == from[0]) || OperatorOf(node) != "aten::index_add"))
     return std::nullopt;
@@ -188,7 +188,7 @@ void RegionRoles::GiveRoles(const ReductionTarget& target, const std::set<ValueI
 
 int64_t RegionRoles::DepthOf(const Node& node, const RegionRole& role) const {
   int64_t most = 0;
-  // A value from within the same region may have its depth.
+  // Makes the depth at least that of `value`. A value from outside the region (`within` is false) lies before it.
   const auto after = [&](ValueIndex value, bool within) {
     if (value != kNoValue) most = std::max(most, depth_[value] + (within || depth_[value] % 2 == 0 ? 0 : 1));
   };
@@ -263,7 +263,7 @@ RegionRole RegionRoles::RoleOfGather(const GatherOperator& gather, const RowShap
   return role;
 }
 
-// The ends of edges that a step is passed are never negative.
+// Returns true if the index is an end of the edges of input edge_index, which are never negative.
 bool RegionRoles::IsEndOfEdges(ValueIndex index) const {
   const size_t node = producer_[index];
   if (node == kNoNode || OperatorOf(graph_.nodes[node]) != "aten::select") return false;
@@ -281,7 +281,7 @@ RegionRole RegionRoles::RoleOfRows(const RowOperator& op, const RowShape& rows, 
     if (value == nullptr) continue;
     const auto of = ShapeOf(*value, target);
     if (!of || IsWritten(*value)) return {};
-    // Masks come from the region itself.
+    // Masks must come from the region itself.
     if (TypeOf(*value)->dtype == DType::kBool && !HasRole(*value)) return {};
     if (of->level != RegionLevel::kShared && of->level != rows.level) return {};
     any = any || of->level == rows.level;

@@ -1,6 +1,7 @@
-// Gives each node its role for one reduction target, the first half of finding regions (edge_regions.cc). A role is
-// told by what the node does to rows, in the words of a region (nn/kernels/edge_region.h), which row_operators.cc
-// finds. Threads: plain values and pure functions.
+// Gives each node its role for one reduction target, the first half of finding regions (edge_regions.cc). A node's
+// role depends on what it does to rows. row_operators.cc finds that, in terms of the steps of a region
+// (nn/kernels/edge_region.h).
+// Threads: plain values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,16 @@
 
 namespace permafrost::program {
 
-// A node that works on each row apart, and there value by value, by sums of values that follow each other, or not at
-// all: then the result is the operand, perhaps in another shape.
+// A node that works on each row by itself. Within a row, it works value by value, or sums adjacent values, or does
+// nothing: then the result is the operand, perhaps in another shape.
 struct RowOperator {
   static constexpr int32_t kPrevious = -2;
-  // Steps that follow each other, without levels and widths. `a`, `b` and `c` are places among `operands`, or
-  // kPrevious: the step before.
+  // The steps, in order, without levels and widths. `a`, `b` and `c` are indices in `operands`, or kPrevious for the
+  // step before.
   std::vector<nn::RegionStep> steps;
   std::vector<std::variant<ValueIndex, double>> operands;
 };
-// Nothing where the node is none, or takes arguments that regions do not know.
+// Returns nullopt if the node is not such an operator, or takes arguments that regions do not support.
 std::optional<RowOperator> RowOperatorOf(const Node& node, const Graph& graph);
 
 // A node that gathers rows of a table by an index of one dimension.
@@ -34,32 +35,33 @@ struct GatherOperator {
 };
 std::optional<GatherOperator> GatherOperatorOf(const Node& node, const Graph& graph);
 
-// A node that reduces rows by an index into `zeros`. The caller checks that `zeros` is filled with 0.
+// A node that reduces rows by an index into `zeros`. The caller must check that `zeros` is filled with 0.
 struct ReduceOperator {
   nn::RegionOp op = nn::RegionOp::kSum;  // kSum, kMax or kMin
   ValueIndex zeros = kNoValue, index = kNoValue, rows = kNoValue;
 };
 std::optional<ReduceOperator> ReduceOperatorOf(const Node& node);
 
-// A tensor that is one number everywhere.
+// A node that makes a tensor with one number everywhere.
 struct FillOperator {
   double number = 0;
-  const Argument* size = nullptr;  // its sizes
+  const Argument* size = nullptr;  // the tensor's sizes
 };
 std::optional<FillOperator> FillOperatorOf(const Node& node);
 
 inline constexpr size_t kNoNode = SIZE_MAX;
-inline constexpr int64_t kMostRegionWidth = 1 << 14;  // of a step
+inline constexpr int64_t kMostRegionWidth = 1 << 14;  // the largest width of a step
 
-// Sizes of a tensor behind its rows. All of them are known.
+// The sizes of a tensor without its first dimension, the rows. All of them are known.
 using Dims = std::vector<int64_t>;
-// Returns those of a table.
+// Returns the Dims of a table.
 Dims DimsBehindRows(const TensorType& type);
-// Returns their product; more than kMostRegionWidth is that and 1.
+// Returns the product of the sizes, or kMostRegionWidth + 1 if it is larger than kMostRegionWidth.
 int64_t WidthOf(const Dims& dims);
 
-// Rows that edges are reduced to: the index that says where, and how many rows go in and come out. Without an index
-// there are no edges, and every node that works on each of `targets` rows by itself has a role.
+// The rows to which a reduction reduces edges: the index that assigns edges to rows, and the numbers of edges and of
+// rows. Without an index there are no edges, and every node that works on each of the `targets` rows by itself has a
+// role.
 struct ReductionTarget {
   ValueIndex index = kNoValue;
   Size edges, targets;
@@ -67,25 +69,25 @@ struct ReductionTarget {
   bool operator==(const ReductionTarget&) const = default;
 };
 
-// What a value is for a target.
+// The shape of a value in relation to a target.
 struct RowShape {
   nn::RegionLevel level = nn::RegionLevel::kShared;
   Dims dims;
 };
 
-// What a node is for a target.
+// The role of a node for a target.
 struct RegionRole {
   enum class Kind {
     kNone,
-    kRows,    // works on each row apart
-    kGather,  // gathers rows of what lies outside of a region
-    kExpand,  // gathers, by the target, rows that are reduced
+    kRows,    // works on each row by itself
+    kGather,  // gathers rows of a table outside the region
+    kExpand,  // gathers reduced rows by the target's index
     kReduce
   };
   Kind kind = Kind::kNone;
-  bool reduced = false;  // its result has a row for each edge, or rows that follow from a reduction
-  // It works on each target's row by itself, before any reduction. A region may include it if nothing else reads its
-  // result.
+  bool reduced = false;  // its result has a row for each edge, or rows that depend on a reduction
+  // The node works on each target's row by itself, before any reduction. A region may include it if nothing else reads
+  // its result.
   bool joins = false;
   RowOperator rows;
   GatherOperator gather;
@@ -94,38 +96,38 @@ struct RegionRole {
 
 class RegionRoles {
  public:
-  // Borrows both. After the graph's nodes change, FindProducers must be called.
+  // Borrows both. Call FindProducers after the graph's nodes change.
   RegionRoles(const Graph& graph, const std::vector<Input>& inputs);
 
-  // Called after nodes were taken out or put in. Those that were put in have no role.
+  // Call it after nodes were removed or added. Added nodes have no role.
   void FindProducers();
-  // Called after another node took over making `value`; the new node has no role.
+  // Call it after another node took over making `value`. The new node has no role.
   void Forget(ValueIndex value) { meaning_[value] = {}; }
-  // Called for each value that is added to the graph.
+  // Call it for each value that is added to the graph.
   void AddValue() { equal_.push_back(static_cast<ValueIndex>(equal_.size())); }
 
-  // Gives each node its role for the target. Reductions whose results are among `skipped` have none.
+  // Gives each node its role for the target. Reductions whose results are in `skipped` get no role.
   void GiveRoles(const ReductionTarget& target, const std::set<ValueIndex>& skipped);
 
-  // Returns the target of the reduction that makes `result`; null: no reduction makes it.
+  // Returns the target of the reduction that makes `result`; null if no reduction makes it.
   const ReductionTarget* TargetOf(ValueIndex result) const;
-  // The node that makes a value; kNoNode: it is an input.
+  // Returns the node that makes a value; kNoNode if the value is an input.
   size_t Producer(ValueIndex value) const { return producer_[value]; }
-  // The first index that equals this one.
+  // Returns the first index that equals this one.
   ValueIndex Equal(ValueIndex index) const { return equal_[index]; }
   const RegionRole& Role(size_t node) const { return roles_[node]; }
   size_t num_nodes() const { return roles_.size(); }
-  // Nodes of one region share an odd depth. Nodes between two regions have an even depth between theirs. A region thus
-  // never depends on its own outputs.
+  // The nodes of one region share an odd depth. Nodes between two regions have an even depth that lies between the
+  // depths of the two. So a region never depends on its own outputs.
   int64_t Depth(ValueIndex value) const { return depth_[value]; }
 
-  bool IsIndex(ValueIndex value) const;  // of one dimension, int64
+  bool IsIndex(ValueIndex value) const;  // one dimension, int64
   std::optional<RowShape> ShapeOf(ValueIndex value, const ReductionTarget& target) const;
 
  private:
-  // What a node does, whatever the target.
+  // What a node does, for any target.
   struct Meaning {
-    std::optional<ReductionTarget> target;  // of a reduction
+    std::optional<ReductionTarget> target;  // if it is a reduction
     std::optional<ReduceOperator> reduce;
     std::optional<GatherOperator> gather;
     std::optional<RowOperator> rows;
@@ -149,8 +151,8 @@ class RegionRoles {
   const Graph& graph_;
   const std::vector<Input>& inputs_;
   const SharedMemory memory_;
-  const size_t known_values_;     // that there were at first; nothing writes to others
-  std::vector<Meaning> meaning_;  // of the node whose result a value is
+  const size_t known_values_;     // the number of values at construction; nothing writes to later ones
+  std::vector<Meaning> meaning_;  // by value: what the node does that makes it
   std::vector<size_t> producer_;
   std::vector<ValueIndex> equal_;
   std::vector<RegionRole> roles_;  // by node

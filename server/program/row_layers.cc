@@ -18,8 +18,8 @@
 namespace permafrost::program {
 namespace {
 
-// A recurrent layer operator becomes at most kMostCells cells, and all of a program at most kMostCellsOfAll. Others
-// stay.
+// A recurrent layer operator becomes at most kMostCells cells, and all operators of a program together at most
+// kMostCellsOfAll. Operators beyond that stay.
 constexpr int64_t kMostCells = 64, kMostCellsOfAll = 256;
 
 bool IsNumberOne(const Node& node, std::string_view name) {
@@ -76,7 +76,7 @@ class LinearFormsWriter {
     return IsFloating(value, 2) && TypeOf(value)->dtype == dtype && std::ranges::all_of(TypeOf(value)->sizes, is_known);
   }
 
-  // rows [..., in] times matrix [in, out], plus bias [out] unless it is kNoValue
+  // Rewrites the product of rows [..., in] with a matrix [in, out], plus bias [out] unless it is kNoValue.
   bool RewriteProduct(const Node& node, std::string_view rows_name, std::string_view matrix_name, ValueIndex bias) {
     const ValueIndex rows = ValueOf(node, rows_name), matrix = ValueOf(node, matrix_name), result = ResultOf(node);
     const TensorType* of_rows = TypeOf(rows);
@@ -97,16 +97,16 @@ class LinearFormsWriter {
   // A kind of recurrent cell.
   enum class Kind { kGru, kLstm, kTanh, kRelu };
   static int64_t GatesOf(Kind kind) { return kind == Kind::kLstm ? 4 : kind == Kind::kGru ? 3 : 1; }
-  // The weights of a cell; biases are kNoValue where it has none.
+  // The weights of a cell. Biases are kNoValue if the cell has none.
   struct Weights {
     ValueIndex input = kNoValue, state = kNoValue, input_bias = kNoValue, state_bias = kNoValue;
   };
-  // The state of a cell, [N, h] each. memory: an LSTM's.
+  // The state of a cell: tensors of [N, h]. Only an LSTM has `memory`.
   struct State {
     ValueIndex hidden = kNoValue, memory = kNoValue;
   };
   struct Cell {
-    const Node& node;  // whose place it takes
+    const Node& node;  // the node that the cell replaces
     Kind kind;
     Weights weights;
     TensorType state;  // [N, h]
@@ -123,7 +123,7 @@ class LinearFormsWriter {
              cell.state.dtype == of_rows->dtype;
     });
   }
-  // Maps rows by the weights of the input or of the state. Returns [..., gates * h].
+  // Maps rows by a weight of the cell, that of its input or that of its state. Returns [..., gates * h].
   ValueIndex Map(const Cell& cell, ValueIndex rows, ValueIndex weight, ValueIndex bias) {
     TensorType type = *TypeOf(rows);
     type.sizes.back() = Size{.number = GatesOf(cell.kind) * cell.state.sizes[1].number, .expression = {}};
@@ -131,7 +131,7 @@ class LinearFormsWriter {
     if (bias != kNoValue) inputs.push_back({"bias", Ref{bias}});
     return out_.Add(cell.node, "linear.default", std::move(inputs), std::move(type));
   }
-  // Splits [N, gates * h] into [N, h] for each gate.
+  // Splits [N, gates * h] into one [N, h] for each gate.
   std::vector<ValueIndex> Split(const Cell& cell, ValueIndex mapped) {
     return out_.AddList(cell.node, "torch.ops.aten.split.Tensor",
                         {{"self", Ref{mapped}}, {"split_size", cell.state.sizes[1].number}, {"dim", int64_t{1}}},
@@ -144,8 +144,8 @@ class LinearFormsWriter {
     return out_.Add(cell.node, op, {{"self", Ref{a}}, {"other", Ref{b}}}, cell.state);
   }
 
-  // Returns the next state. mapped: [N, gates * h], Map of the cell's input. Sources: torch.nn.GRUCell, LSTMCell,
-  // RNNCell.
+  // Returns the next state. `mapped` is [N, gates * h], the result of Map for the cell's input. Sources:
+  // torch.nn.GRUCell, LSTMCell, RNNCell.
   State Next(const Cell& cell, ValueIndex mapped, const State& before) {
     const std::vector<ValueIndex> i = Split(cell, mapped);
     const std::vector<ValueIndex> h =
@@ -176,7 +176,8 @@ class LinearFormsWriter {
            std::ranges::none_of(node.outputs, [](const Output& output) { return output.is_list; });
   }
 
-  // A file may describe more cells than memory has room for.
+  // Takes cells from the program's budget; false if too few are left. The budget is needed because a file may describe
+  // more cells than memory has room for.
   bool TakeFromBudget(int64_t cells) {
     if (cells > cells_left_) return false;
     cells_left_ -= cells;
@@ -221,7 +222,7 @@ class LinearFormsWriter {
   struct Layers {
     Kind kind;
     ValueIndex input = kNoValue;
-    std::vector<ValueIndex> states, weights;  // of all layers
+    std::vector<ValueIndex> states, weights;  // the states and weights of all layers
     int64_t count = 0, directions = 1, time = 0, steps = 0;
     bool biases = false;
   };
@@ -282,9 +283,9 @@ class LinearFormsWriter {
     for (const ValueIndex state : layers.states) states.push_back(Unbind(node, state, 0));
     const auto is_read = [&](size_t output) { return node.outputs[output].values[0] != kNoValue; };
     ValueIndex sequence = layers.input;
-    std::vector<ValueIndex> hidden, memory;  // the last ones of each cell
+    std::vector<ValueIndex> hidden, memory;  // the last state of each cell
     for (int64_t layer = 0; layer < layers.count; ++layer) {
-      std::vector<std::vector<ValueIndex>> made(static_cast<size_t>(layers.steps));  // by step, then direction
+      std::vector<std::vector<ValueIndex>> made(static_cast<size_t>(layers.steps));  // by step, then by direction
       for (int64_t direction = 0; direction < layers.directions; ++direction) {
         const int64_t place = layer * layers.directions + direction;
         const auto at = static_cast<size_t>(place);
@@ -335,7 +336,7 @@ class LinearFormsWriter {
                                              {"aten::rnn_tanh_cell", "aten::rnn_tanh", Kind::kTanh},
                                              {"aten::rnn_relu_cell", "aten::rnn_relu", Kind::kRelu}};
 
-  Program program_;  // values are added to this copy; its nodes stay
+  Program program_;  // values are added to this copy; its nodes stay as they are
   NodeWriter out_{program_.graph.values};
   int64_t cells_left_ = kMostCellsOfAll;
 };
@@ -389,7 +390,7 @@ class RowLayersWriter {
     const std::optional<TensorType>& type = made_.program.graph.values[value].type;
     return type && IsReal(type->dtype) ? &*type : nullptr;
   }
-  // Returns whether the argument is a tensor of `of`'s type with `dimensions` dimensions.
+  // Returns true if the argument is a tensor with the element type of `of` and `dimensions` dimensions.
   bool HasType(const Node& node, std::string_view argument, const TensorType& of, size_t dimensions) const {
     const TensorType* type = TypeOf(ValueOf(node, argument));
     return type != nullptr && type->dtype == of.dtype && type->sizes.size() == dimensions;
@@ -400,7 +401,7 @@ class RowLayersWriter {
     if (x == nullptr || x->sizes.empty() || ResultOf(node) == kNoValue || !HasType(node, "weight", *x, 2)) return false;
     const Argument* bias = ArgumentOf(node, "bias");
     if (bias == nullptr || std::holds_alternative<None>(*bias)) return true;
-    // A bias of one number for all columns is left to libtorch: row_linear refuses it.
+    // A bias with one number for all columns is left to libtorch, since row_linear refuses it.
     return HasType(node, "bias", *x, 1) &&
            TypeOf(ValueOf(node, "bias"))->sizes[0] == TypeOf(ValueOf(node, "weight"))->sizes[0];
   }

@@ -15,7 +15,7 @@ using nn::RegionStep;
 
 constexpr int32_t kPrevious = RowOperator::kPrevious;
 
-// Operators of one tensor without other arguments.
+// Operators with one tensor and no other arguments.
 constexpr struct {
   std::string_view name;
   RegionOp op;
@@ -25,7 +25,7 @@ constexpr struct {
               {"aten::sigmoid", RegionOp::kSigmoid}, {"aten::reciprocal", RegionOp::kReciprocal},
               {"aten::tanh", RegionOp::kTanh},       {"aten::relu", RegionOp::kRelu},
               {"aten::silu", RegionOp::kSilu},       {"aten::detach", RegionOp::kDetach}};
-// Operators that return the values that they take.
+// Operators that return their argument's values, perhaps in another shape.
 constexpr std::string_view kSame[] = {"aten::view",    "aten::reshape",  "aten::unsqueeze", "aten::squeeze",
                                       "aten::flatten", "aten::alias",    "aten::clone",     "aten::contiguous",
                                       "aten::expand",  "aten::expand_as"};
@@ -53,7 +53,7 @@ class Reader {
  public:
   explicit Reader(const Node& node) : node_(node) {}
 
-  // Adds the argument, a tensor or a number, to the operands, and returns its place; -1: it is neither.
+  // Adds the argument, a tensor or a number, to the operands. Returns its index; -1 if it is neither.
   int32_t Operand(std::string_view name) {
     const Argument* argument = ArgumentOf(node_, name);
     if (argument == nullptr) return -1;
@@ -66,7 +66,7 @@ class Reader {
     }
     return static_cast<int32_t>(out_.operands.size()) - 1;
   }
-  // `absent` where it is left out or None; nothing where it is no known number.
+  // Returns the argument's number; `absent` if it is left out or None; nullopt if it is not a known number.
   std::optional<double> Number(std::string_view name, double absent) const {
     const Argument* argument = ArgumentOf(node_, name);
     return argument == nullptr || std::holds_alternative<None>(*argument) ? absent : RealOf(*argument);
@@ -114,7 +114,7 @@ std::optional<RowOperator> Clamp(const Node& node, std::string_view least, std::
   return any ? std::optional(reader.Take()) : std::nullopt;
 }
 
-// Reads leaky_relu, elu or softplus. Numbers that its region step does not hold must have their defaults.
+// Reads leaky_relu, elu or softplus. Arguments that the region step does not hold must have their default values.
 std::optional<RowOperator> Activation(const Node& node, std::string_view name) {
   Reader reader(node);
   const int32_t a = reader.Operand("self");
@@ -149,7 +149,7 @@ std::optional<RowOperator> Choice(const Node& node, std::string_view mask, std::
 }
 
 constexpr int64_t kMostSummed = 1 << 14;
-// The sum, or mean, of a row's last dimensions.
+// Reads the sum or mean over a row's last dimensions.
 std::optional<RowOperator> RowSum(const Node& node, const Graph& graph, bool mean) {
   Reader reader(node);
   const int32_t a = reader.Operand("self");

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kEnd = INT64_MAX;
 
-// Facts about a value.
+// What is known of a value.
 struct Fact {
   enum class Kind {
     kEdges,     // [2, edges]
@@ -27,15 +27,15 @@ struct Fact {
     kAllLoops,  // [2, n], whose rows are equal
   };
   Kind kind = Kind::kEdges;
-  // Edges with the same origin are equal. First come as many edges as `others` has columns, none a self-loop; with
-  // `loops`, only self-loops follow.
+  // Values with the same origin hold the same edges. The first edges, as many as `others` has columns, are not
+  // self-loops. If `loops` is true, self-loops follow them; otherwise nothing does.
   ValueIndex origin = kNoValue, others = kNoValue;
   bool loops = false;
-  int64_t row = 0;        // of kEnds
-  bool of_loops = false;  // of kMask
+  int64_t row = 0;        // which end, for kEnds
+  bool of_loops = false;  // for kMask: true at self-loops; else true at other edges
 };
 
-// True for the dimension `wanted` of a tensor of two.
+// Returns true if the node's `dim` is dimension `wanted` of a tensor of two dimensions.
 bool IsDimension(const Node& node, int64_t wanted) {
   const auto dim = NumberOf(node, "dim", 0);
   return dim == wanted || dim == wanted - 2;
@@ -88,10 +88,10 @@ class Rewriter {
   using Kind = Fact::Kind;
   struct RowRange {
     int64_t dim = 0;
-    // The range begins after as many rows as `begin_of` has edges (kNoValue: at 0), and ends after as many as `end_of`
-    // has (kNoValue: at the end).
+    // The range begins after as many rows as `begin_of` has edges; at row 0 if that is kNoValue. It ends after as many
+    // rows as `end_of` has edges; at the last row if that is kNoValue.
     ValueIndex begin_of = kNoValue, end_of = kNoValue;
-    bool none = false;  // it has no rows
+    bool none = false;  // the range is empty
     bool all() const { return !none && begin_of == kNoValue && end_of == kNoValue; }
   };
 
@@ -108,7 +108,7 @@ class Rewriter {
         if (auto* ref = std::get_if<Ref>(&number)) ref->value = Renamed(ref->value);
   }
 
-  // Values that the rewriting adds are written to by nothing but what it adds.
+  // Returns whether an operator may write to the value. Only the rewriting's own nodes write to values that it adds.
   bool IsWritten(ValueIndex value) const {
     return value < static_cast<ValueIndex>(first_new_) && memory_.IsWritten(value);
   }
@@ -120,7 +120,7 @@ class Rewriter {
     return found == facts_.end() || found->second.kind != kind ? nullptr : &found->second;
   }
 
-  // Learns what follows of the node's outputs.
+  // Learns facts about the node's outputs.
   void Follow(const Node& node, const std::string& op) {
     const ValueIndex result = ResultOf(node), self = ValueOf(node, "self");
     if (op == "aten::select" || op == "aten::unbind") {
@@ -172,7 +172,7 @@ class Rewriter {
     Learn(result, mask);
   }
 
-  // Self-loops put behind edges.
+  // Learns that the result holds the edges of the first part with self-loops appended.
   void FollowCat(const Node& node, ValueIndex result) {
     const std::vector<ValueIndex> parts = ListOf(node, "tensors");
     const Fact* edges = parts.empty() ? nullptr : FactOf(parts[0], Kind::kEdges);
@@ -191,7 +191,7 @@ class Rewriter {
     if (is_pair) Learn(result, {.kind = Kind::kAllLoops});
   }
 
-  // True for nodes that return what they take.
+  // Returns true if the node's result equals its argument.
   static bool IsEqual(const Node& node, const std::string& op) {
     if (op == "aten::alias" || op == "aten::detach" || op == "aten::contiguous" || op == "aten::clone") return true;
     return op == "aten::slice" && IsNumber(node, "start", 0, 0) && IsNumber(node, "end", kEnd, kEnd) &&
@@ -214,19 +214,20 @@ class Rewriter {
     return range;
   }
 
-  // x[mask]
+  // Rewrites x[mask].
   bool RewriteRead(const Node& node) {
     const ValueIndex self = ValueOf(node, "self"), result = ResultOf(node);
     const auto range = RangeOf(node);
     if (!range || self == kNoValue || result == kNoValue) return false;
-    // The node's result is a copy; of memory that nothing writes to, a view is as good.
+    // The node's result is a copy. If nothing writes to the memory, a view is as good.
     const bool copies = IsWritten(self) || IsWritten(result);
     if (range->all() && !copies) {
-      // An alias keeps the order in which gradients are added: the uses of the masked rows first, as with the mask.
+      // An alias keeps the order in which gradients are added. Those from the masked rows come first, as with the
+      // mask.
       if (!facts_.contains(self)) {
         Add(node, "torch.ops.aten.alias.default", {{"self", Ref{self}}}, result);
       } else {
-        renamed_[result] = self;  // indices have none
+        renamed_[result] = self;  // indices have no gradients
       }
       return true;
     }
@@ -248,7 +249,7 @@ class Rewriter {
     return FactOf(ListOf(node, "indices").back(), Kind::kMask)->origin;
   }
 
-  // x[mask] = values
+  // Rewrites x[mask] = values.
   bool RewriteWrite(const Node& node, const std::string& op) {
     const ValueIndex values = ValueOf(node, "values"), result = ResultOf(node);
     ValueIndex self = ValueOf(node, "self");
@@ -275,7 +276,7 @@ class Rewriter {
     return static_cast<ValueIndex>(values.size()) - 1;
   }
 
-  // A node in the place of `node`.
+  // Adds a node that stands for `node`.
   void Add(const Node& node, const std::string& target, std::vector<NamedArgument> inputs, ValueIndex result) {
     Node& added = nodes_.emplace_back();
     added.name = program_.graph.values[result].name;
@@ -305,7 +306,7 @@ class Rewriter {
     return found->second;
   }
 
-  Program program_;  // nodes of the copy stay as they are until the end
+  Program program_;  // the nodes of this copy do not change until the end
   const SharedMemory memory_;
   const size_t first_new_ = program_.graph.values.size();
   std::vector<Node> nodes_;

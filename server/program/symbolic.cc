@@ -18,7 +18,7 @@ using c10::IValue;
 constexpr struct {
   std::string_view target;
   Symbolic function;
-  size_t least, most;  // arguments
+  size_t least, most;  // the bounds of the number of arguments
 } kFunctions[] = {
     {"torch.ops.aten.sym_size.int", Symbolic::kSize, 2, 2},
     {"torch.ops.aten.sym_numel.default", Symbolic::kNumel, 1, 1},

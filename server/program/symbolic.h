@@ -1,4 +1,4 @@
-// Arithmetic of sizes: the functions that torch.export leaves between operators, with Python's meaning.
+// Arithmetic of sizes: the functions that torch.export leaves between operators, with Python's semantics.
 // Threads: pure functions.
 #pragma once
 
@@ -43,16 +43,17 @@ enum class Symbolic {
   kSqrt,
 };
 
-// "_operator.mul", "torch.sym_float", "torch.ops.aten.sym_size.int"
+// Returns the function that a node's target names, such as "_operator.mul", "torch.sym_float" or
+// "torch.ops.aten.sym_size.int".
 std::optional<Symbolic> FindSymbolic(std::string_view target);
-// Arguments that the function takes: from the first to the second number.
+// Returns the least and the largest number of arguments that the function takes.
 std::pair<size_t, size_t> ArgumentsOf(Symbolic function);
-// Returns the arguments' names in Evaluate's order. Empty for functions whose arguments a file already gives in that
-// order.
+// Returns the names of the arguments in the order that Evaluate expects. Empty for functions whose arguments a file
+// already gives in that order.
 std::vector<std::string_view> NamesOf(Symbolic function);
 
-// Returns an int, a double or a bool; None of an assertion. Throws c10::Error where an argument is of another kind, an
-// assertion does not hold, a divisor is 0, or a number is beyond 64 bits.
+// Returns an int, a double or a bool; None for an assertion. Throws c10::Error if an argument is of another kind, an
+// assertion does not hold, a divisor is 0, or a number exceeds 64 bits.
 c10::IValue Evaluate(Symbolic function, const std::vector<c10::IValue>& arguments);
 
 }  // namespace permafrost::program
