@@ -80,7 +80,7 @@ class Backend {
   virtual DeviceKind kind() const = 0;  // never kAuto
   // The device that holds the tensors of a run.
   virtual c10::Device device() const = 0;
-  // Waits for the work queued so far, so that a clock read afterwards tells the truth.
+  // Waits for the work queued so far, so that a time measured up to here includes it.
   virtual void Synchronize() const = 0;
   // Checks whether this libtorch can capture steps. The daemon calls it once, at start. Errors: Internal.
   virtual absl::Status CheckCapture() const = 0;
@@ -102,7 +102,7 @@ class Backend {
   }
 
   // Call this before any of the methods below. The first thread that enters is the device's thread from then on.
-  // Errors: Internal on any other one.
+  // Errors: Internal on any other thread.
   virtual absl::Status Enter() const { return absl::OkStatus(); }
   // Runs `step`, which is a step or a capture, with the set-up that the device needs around it. Returns the status of
   // `step`. Errors: same as Enter.
@@ -167,14 +167,14 @@ inline absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind, con
 // work on the host. 0 stands for AvailableCores(). Returns the number of threads set.
 int UseThreads(int threads, TorchThreads torch_threads = TorchThreads::kAll);
 
-// A capture allocates at once this many times what the step itself allocates. The arena that serves replays has gaps
-// between its allocations.
+// The peak memory of a capture as a multiple of the step's own. The arena that serves replays has gaps between its
+// allocations.
 inline constexpr double kCapturePeakFactor = 1.1;
 
-// Returns an upper bound of the tensor storage, in bytes, that a capture on the CPU allocates at once. `step_bytes` is
-// what the step allocates at once when it runs eagerly. `state_bytes` is the size of the tensors that outlive a step:
-// weights, buffers and the optimizer's moments. A capture copies these tensors in order to put them back. It does not
-// copy a tensor that is all zeros, so the warm-up of a new job copies no moments.
+// Returns an upper bound of the peak tensor storage, in bytes, of a capture on the CPU. `step_bytes` is the peak of the
+// step when it runs eagerly. `state_bytes` is the size of the tensors that outlive a step: weights, buffers and the
+// optimizer's moments. A capture copies these tensors in order to put them back. It does not copy a tensor that is all
+// zeros, so the warm-up of a new job copies no moments.
 constexpr int64_t CapturePeakBytes(int64_t step_bytes, int64_t state_bytes) {
   return static_cast<int64_t>(kCapturePeakFactor * static_cast<double>(step_bytes)) + state_bytes;
 }

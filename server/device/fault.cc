@@ -33,8 +33,8 @@ constexpr std::array<int32_t, 15> kFatalCodes = {
     999,  // cudaErrorUnknown
 };
 
-// cudaGetErrorString gives the first of these texts for the codes above. Metal's command buffers and CUDA's libraries
-// give the others instead.
+// The first of these texts are what cudaGetErrorString gives for the codes above. The others come from Metal's command
+// buffers and CUDA's libraries.
 constexpr std::array<absl::string_view, 22> kFatalTexts = {
     "an illegal memory access was encountered",
     "device-side assert triggered",

@@ -17,8 +17,8 @@
 namespace permafrost::device {
 
 // Returns true if an error makes the device unusable until the process ends. `code` is the accelerator's own error
-// code (cudaError_t), if the error has one. `text` is the error's message. Names of errors of CUDA, cuBLAS, cuDNN and
-// Metal are found anywhere in it. Sources: CUDA runtime API, "cudaError", whose sticky errors say that the process
+// code (cudaError_t), if the error has one. `text` is the error's message. The name of an error of CUDA, cuBLAS, cuDNN
+// or Metal may stand anywhere in it. Sources: CUDA runtime API, "cudaError", whose sticky errors say that the process
 // must be terminated; Metal, MTLCommandBufferError.
 bool IsFatalToDevice(std::optional<int32_t> code, std::string_view text);
 bool IsFatalToDevice(const c10::Error& error);

@@ -53,7 +53,7 @@ struct StepProgram {
   // Runs one step. It may read its inputs, `state`, and tensors that it makes. It may write `state` and tensors that
   // it makes.
   std::function<std::vector<at::Tensor>(const graphcache::StepInputs&)> run;
-  // Every tensor that outlives a step and that the step reads or writes. Their storage stays where it is.
+  // All tensors that outlive a step and that the step reads or writes. Their storage must not move.
   std::vector<StateTensor> state;
   // A replay calls it at each place where the step calls MarkPhase. It may be empty.
   std::function<void(int phase)> on_phase;

@@ -36,7 +36,7 @@ struct RegionDraft {
   nn::EdgeRegion region;
   std::vector<ValueIndex> inputs;
   std::vector<std::pair<ValueIndex, Size>> indices;  // (index, number of rows of its tables)
-  std::vector<ValueIndex> outputs;                   // values of the program
+  std::vector<ValueIndex> outputs;                   // values of the program that it makes
 };
 
 constexpr size_t kMostSteps = 200, kMostRegionNodes = 800;
@@ -286,8 +286,8 @@ class Drafter {
 };
 
 // Returns the region of a reduction: all reductions of its depth, the nodes of that depth that lead to them, and those
-// that follow. `roles` must have been given for the reduction's target. Returns nullopt if the reduction has no role,
-// or if the region is too large or has a mask that crosses its border.
+// that follow from them. `roles` must have been given for the reduction's target. Returns nullopt if the reduction has
+// no role, or if the region is too large or has a mask that crosses its border.
 std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& roles, size_t reduction) {
   if (roles.Role(reduction).kind != RegionRole::Kind::kReduce) return std::nullopt;
   const ReductionTarget& target = *roles.TargetOf(ResultOf(graph.nodes[reduction]));
@@ -403,7 +403,7 @@ class Finder {
       roles_->FindProducers();
     }
   }
-  // Returns the region of the first untried node that has one. Nothing after kMostDrafts searches.
+  // Returns the region of the first untried node that has one; nullopt after kMostDrafts searches.
   std::optional<RegionDraft> NextRows(std::set<ValueIndex>& tried) {
     const std::vector<Node>& nodes = graph().nodes;
     for (size_t i = 0; i < nodes.size(); ++i) {

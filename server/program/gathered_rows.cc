@@ -16,8 +16,8 @@ namespace {
 // The most terms of a sum of gathers. For longer sums, reading the sum is faster than gathering its terms again.
 constexpr size_t kMaxTerms = 4, kMaxColumns = 64;
 
-// Operators that return their argument's values in the same order. They may add or remove dimensions of size 1, as the
-// sizes show.
+// Operators that may add or remove dimensions of size 1 and otherwise return their argument. FollowShape checks by the
+// sizes that a node does no more than that.
 constexpr std::string_view kShapeOperators[] = {"aten::view",    "aten::reshape", "aten::_unsafe_view", "aten::flatten",
                                                 "aten::squeeze", "aten::select",  "aten::unsqueeze",    "aten::slice",
                                                 "aten::repeat",  "aten::expand"};

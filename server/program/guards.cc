@@ -98,7 +98,7 @@ void CheckPieces(const FunctionSchema& schema, const Stack& stack) {
     if (const IValue* pieces = ArgumentNamed(schema, stack, name); pieces != nullptr && pieces->isInt()) {
       check(pieces->toInt());
     }
-  // A tensor without dimensions is a number of sections.
+  // A tensor without dimensions holds the number of sections.
   if (const IValue* pieces = ArgumentNamed(schema, stack, "tensor_indices_or_sections"); pieces != nullptr) {
     if (pieces->toTensor().dim() == 0) check(pieces->toTensor().item<int64_t>());
   }
@@ -399,7 +399,7 @@ double OfRegion(const FunctionSchema& schema, const Stack& stack) {
 }
 
 constexpr struct {
-  const char* names;  // names without a library are ATen's
+  const char* names;  // names without "::" are ATen's
   Estimate estimate;
 } kEstimates[] = {
     {"zeros ones full empty rand randn randint normal new_zeros new_ones new_full new_empty", OfSize},

@@ -82,7 +82,7 @@ std::optional<std::vector<TableProduct>> FewerProducts(const Rows& rows, int64_t
     if (!part.sum.empty()) before += kEdgesOfPair * part.width;
   }
   for (Gathered& gathered : GathersOf(rows)) {
-    if (!FirstOf(gathered.factors)) return std::nullopt;  // x - x
+    if (!FirstOf(gathered.factors)) return std::nullopt;  // they cancel, as in x - x
     after += kWorkOfGather;
     double ratio = 1;
     const auto product = std::ranges::find_if(products, [&](const TableProduct& other) {

@@ -188,7 +188,8 @@ void RegionRoles::GiveRoles(const ReductionTarget& target, const std::set<ValueI
 
 int64_t RegionRoles::DepthOf(const Node& node, const RegionRole& role) const {
   int64_t most = 0;
-  // Makes the depth at least that of `value`. A value from outside the region (`within` is false) lies before it.
+  // Raises the depth to at least that of `value`. If `value` is of another region (an odd depth, and `within` is
+  // false), the depth must be larger.
   const auto after = [&](ValueIndex value, bool within) {
     if (value != kNoValue) most = std::max(most, depth_[value] + (within || depth_[value] % 2 == 0 ? 0 : 1));
   };

@@ -22,7 +22,7 @@ struct Fact {
   enum class Kind {
     kEdges,     // [2, edges]
     kEnds,      // [edges], a row of kEdges
-    kMask,      // [edges], bool: true at self-loops, or at the other edges
+    kMask,      // [edges], bool: selects self-loops, or all other edges
     kNumbers,   // [n] or [1, n]
     kAllLoops,  // [2, n], whose rows are equal
   };
@@ -31,8 +31,8 @@ struct Fact {
   // self-loops. If `loops` is true, self-loops follow them; otherwise nothing does.
   ValueIndex origin = kNoValue, others = kNoValue;
   bool loops = false;
-  int64_t row = 0;        // which end, for kEnds
-  bool of_loops = false;  // for kMask: true at self-loops; else true at other edges
+  int64_t row = 0;        // for kEnds: which row of the edges
+  bool of_loops = false;  // for kMask: it selects self-loops; otherwise all other edges
 };
 
 // Returns true if the node's `dim` is dimension `wanted` of a tensor of two dimensions.
@@ -88,8 +88,8 @@ class Rewriter {
   using Kind = Fact::Kind;
   struct RowRange {
     int64_t dim = 0;
-    // The range begins after as many rows as `begin_of` has edges; at row 0 if that is kNoValue. It ends after as many
-    // rows as `end_of` has edges; at the last row if that is kNoValue.
+    // The range begins after as many rows as `begin_of` has edges, or at row 0 if that is kNoValue. It ends after as
+    // many rows as `end_of` has edges, or at the last row if that is kNoValue.
     ValueIndex begin_of = kNoValue, end_of = kNoValue;
     bool none = false;  // the range is empty
     bool all() const { return !none && begin_of == kNoValue && end_of == kNoValue; }

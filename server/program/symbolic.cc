@@ -66,7 +66,7 @@ int64_t Checked(const IValue& a, const IValue& b, const Operation& operation) {
   return result;
 }
 
-// Rounds down, as Python does.
+// Divides and rounds down, as Python does.
 IValue FloorDiv(const IValue& a, const IValue& b) {
   if (!IsInt(a) || !IsInt(b)) {
     TORCH_CHECK(Real(b) != 0, "a division by 0");
@@ -78,7 +78,7 @@ IValue FloorDiv(const IValue& a, const IValue& b) {
   const int64_t quotient = Int(a) / Int(b);
   return Int(a) % Int(b) != 0 && (Int(a) < 0) != (Int(b) < 0) ? quotient - 1 : quotient;
 }
-// Has the divisor's sign, as in Python.
+// Returns the remainder, which has the divisor's sign as in Python.
 IValue Mod(const IValue& a, const IValue& b) {
   TORCH_CHECK(IsInt(a) && IsInt(b) && Int(b) != 0, "a remainder of a division by 0, or of numbers that are no ints");
   if (Int(b) == -1) return int64_t{0};

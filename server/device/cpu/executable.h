@@ -93,7 +93,7 @@ class CpuExecutable final : public graphcache::Executable {
   const StepProgram& program_;
   Arena& arena_;
   std::vector<Call> calls_;
-  std::vector<at::Tensor> values_;                     // by slot; state, numbers and hoisted views stay
+  std::vector<at::Tensor> values_;                     // by slot; a replay keeps state, numbers and hoisted views
   std::vector<std::pair<uint32_t, uint32_t>> inputs_;  // (slot, place among the inputs)
   std::vector<uint32_t> output_slots_, made_outputs_;  // the step's outputs, and those of them that are not state
   std::vector<Tape::Mark> marks_;

@@ -39,7 +39,7 @@ class Arena {
   size_t bytes() const { return bytes_; }
   // Throws c10::OutOfMemoryError.
   char* data();
-  // Notes that `block` is freed now: storage that ServeAnySize served and that outlived its session.
+  // Notes that `block`, which ServeAnySize served and which outlived its session, is freed now.
   void NoteFree(const void* block);
 
  private:

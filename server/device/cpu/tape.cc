@@ -263,8 +263,7 @@ void Tape::Pass::OnCall(const c10::OperatorHandle& handle, c10::DispatchKeySet k
   op.args.assign(stack.end() - static_cast<std::ptrdiff_t>(schema.arguments().size()), stack.end());
   CheckTags(op);
   AddUses(op);
-  // The arguments are dropped before the call: the step may hold the last reference to one, and kernels check for
-  // that.
+  // The tensors are dropped before the call: kernels check reference counts, and the step may hold the last one.
   for (c10::IValue& value : op.args) value = WithoutTensors(value);
   handle.redispatchBoxed(keys, &stack);
   for (auto value = stack.end() - static_cast<std::ptrdiff_t>(schema.returns().size()); value != stack.end(); ++value) {

@@ -19,7 +19,7 @@ uint64_t ReadGraphEntries(const void* instance);
 
 // The functions that a GraphEntries uses. Tests replace each.
 struct GraphEntriesProbe {
-  std::string version;  // of libtorch, as "2.13.0"
+  std::string version;  // libtorch's version, such as "2.13.0"
   // Returns the address of MPSGraphCache::_instance_cache; nullptr if the library has no such symbol.
   std::function<const void*()> find;
   // Multiplies matrices of a shape that belongs to `number` alone, and waits for the product.

@@ -35,7 +35,7 @@ namespace permafrost::device {
 namespace {
 
 // libtorch's graph, with clean-up after a failed capture. Without the clean-up, libtorch's graph leaves the allocator
-// recording to its pool, by a filter that refers to the graph. It also never gives back its use of the pool.
+// recording to its pool, by a filter that refers to the graph, and its use count of the pool is never released.
 class CapturedGraph final : public at::cuda::CUDAGraph {
  public:
   void Begin(c10::MempoolId_t pool) {
