@@ -149,9 +149,9 @@ class OwnerThread {
 };
 
 struct BackendOptions {
-  // The share of MPS's recommended maximum, 0..2, at which its caches are emptied between steps. The driver's memory
-  // is compared with it. A smaller share takes less memory, but more steps wait while shapes are compiled again. 0
-  // means never.
+  // MPS's caches are emptied between steps when the driver's memory reaches this share, 0..2, of the recommended
+  // maximum. With a smaller share, less memory is used, but more steps wait while shapes are compiled again. 0 means
+  // never.
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
 };
 

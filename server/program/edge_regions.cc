@@ -27,7 +27,7 @@ using nn::RegionLevel;
 using nn::RegionOp;
 using nn::RegionStep;
 
-// The steps of a region, from the nodes of a program.
+// A region as it is built from the nodes of a program.
 struct RegionDraft {
   ReductionTarget target;
   std::set<size_t> nodes;     // the nodes that the region replaces

@@ -21,8 +21,8 @@
 namespace permafrost::program {
 namespace {
 
-// One product of a table with a weighted sum of blocks of the weight's columns, and the gathers of its rows that are
-// added up.
+// A product of a table with a weighted sum of column blocks of the weight. `uses` are the gathers of the product's rows
+// that are added up.
 struct TableProduct {
   ValueIndex table = kNoValue;
   int64_t width = 0;

@@ -289,8 +289,7 @@ bool PlanSession::OnArenaFree(const void* block) {
   return true;
 }
 
-// Places the largest block first. Each block goes to the lowest offset where it meets no block of an overlapping
-// lifetime.
+// Places the largest blocks first, each at the lowest offset where no block with an overlapping lifetime lies.
 StoragePlan PlanSession::MakePlan() const {
   StoragePlan plan;
   plan.slots_.resize(lifetimes_.size());

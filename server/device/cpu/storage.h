@@ -65,7 +65,8 @@ class StoragePlan {
   // Same as Serve, for a body whose allocations differ in size or order from the learned ones. So a plan that is
   // learned at the largest shape of a step serves smaller shapes. The counterpart of an allocation is the learned one
   // with the same part and the same order in it. An allocation gets its counterpart's place if it fits there and
-  // nothing alive lies there; else the lowest gap that holds it; else the heap. Returns how many came from the heap.
+  // nothing alive lies there. Otherwise it gets the lowest gap that holds it, or the heap if there is no such gap.
+  // Returns how many came from the heap.
   int64_t ServeAnySize(Arena& arena, const std::function<void()>& body) const;
 
   // Tells, within a body, that part `part` of it begins here. An allocation is served only if it was learned in the

@@ -26,8 +26,8 @@
 
 namespace permafrost::device {
 
-// The memory that all live graphs of a capturer share; they can, because replays run one after the other. Invariant:
-// an id that is handed out never belongs to a pool whose last graph is gone.
+// The memory pool that all live graphs of a capturer share. Sharing is safe, since replays run one after the other.
+// Invariant: an id that is handed out never belongs to a pool whose last graph is gone.
 class GraphPool {
  public:
   explicit GraphPool(std::function<c10::MempoolId_t()> make) : make_(std::move(make)) {}

@@ -97,8 +97,9 @@ class DriverThreshold {
   explicit DriverThreshold(int64_t limit) : limit_(limit) {}
 
   int64_t limit() const { return limit_; }
-  // Returns true if the caches must be emptied now. Call it between two steps. If emptying did not bring the memory
-  // down, it is due again only once the driver holds a quarter more than after the step that follows emptying.
+  // Returns true if the caches must be emptied now. Call it between two steps. The first call after emptying returns
+  // false and notes the driver's bytes. After that, emptying is due only once the bytes have grown by a quarter:
+  // memory that emptying did not bring down is no reason to empty again.
   bool Due(int64_t driver_bytes) {
     if (refilling_) {
       refilling_ = false;
