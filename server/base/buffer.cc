@@ -5,7 +5,7 @@
 namespace permafrost {
 namespace {
 
-// A buffer of this size or more is a mapping.
+// Buffers of this size or more are mappings.
 constexpr std::size_t kMappedBytes = std::size_t{4} << 20;
 
 }  // namespace

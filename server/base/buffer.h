@@ -1,4 +1,4 @@
-// Holds large arrays in memory: aligned, asked for before they are read, and checked for zeros.
+// Large arrays in memory: aligned allocation, prefetching, and a test for zeros.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,16 @@
 
 namespace permafrost {
 
-// Vectors whose elements begin at a cache line, which is also the widest vector register: what a kernel reads as a
-// tensor, and large tables. Numbers that a resize adds without a value are anything: whoever resizes writes them, and
-// megabytes are not written twice. Buffers of 4 MiB and more are mappings of their own, of huge pages where there are;
-// their memory goes back to the system when they go.
+// Vectors whose elements begin at a cache line (64 bytes), which is also the width of the widest vector register.
+// They hold what a kernel reads as a tensor, and large tables. Elements that a resize adds without a value are
+// uninitialised, so that megabytes are not written twice: the caller of resize must write them. Each buffer of 4 MiB
+// or more is a mapping of its own, of huge pages where the system has them. Its memory returns to the system when the
+// buffer is freed.
 inline constexpr std::size_t kBufferAlignment = 64;
 
-// Memory that begins at a multiple of kBufferAlignment. Throws std::bad_alloc.
+// Returns memory that begins at a multiple of kBufferAlignment. Throws std::bad_alloc.
 void* AllocateBuffer(std::size_t bytes);
-// `bytes` as it was allocated with.
+// `bytes` must be the size that the buffer was allocated with.
 void FreeBuffer(void* buffer, std::size_t bytes);
 
 template <class T>
@@ -44,25 +45,22 @@ struct AlignedAllocator {
 template <class T>
 using AlignedVector = std::vector<T, AlignedAllocator<T>>;
 
-// Asks for memory that is read soon.
-// Threads: safe anywhere.
+// Prefetching of memory that will be read soon. Threads: safe anywhere.
 
-// The line of the cache that `address` is in; whatever it points to, nothing is read.
+// Prefetches the cache line that holds `address`. The address may be invalid: nothing is read.
 inline void PrefetchLine(const void* address) {
   __builtin_prefetch(address);
-  // GCC 12 holds that a function that only prefetches has no effect, and leaves out calls of it; this is an effect.
+  // GCC 12 treats a function that only prefetches as free of effects and drops calls of it. This counts as an effect.
   asm volatile("");
 }
 
-// A line for each 64 bytes of `bytes` from `begin` on.
+// Prefetches one cache line for each 64 bytes of the `bytes` bytes from `begin` on.
 inline void PrefetchLines(const void* begin, uint64_t bytes) {
   const char* const first = static_cast<const char*>(begin);
   for (uint64_t at = 0; at < bytes; at += 64) PrefetchLine(first + at);
 }
 
-// Tells whether memory is zero throughout.
-
-// Runs at the speed of memory. The float -0 is not zero. No bytes at all are zero.
+// Returns whether all bytes are zero, at the speed of memory. The float -0 is not zero. An empty span is zero.
 inline bool AreZero(std::span<const char> bytes) {
   return bytes.empty() || (bytes[0] == 0 && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }

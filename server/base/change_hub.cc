@@ -22,7 +22,7 @@ struct ChangeHub::Impl {
     // Shared so that a listener may drop its own subscription while it runs.
     std::shared_ptr<const Listener> listener;
   };
-  // A key lives while it has listeners: keys of objects long gone cost nothing.
+  // A key exists only while it has listeners, so that keys of objects long gone cost nothing.
   struct Key {
     std::vector<Entry> entries;
     bool pending = false;
@@ -32,7 +32,7 @@ struct ChangeHub::Impl {
   explicit Impl(absl::Duration interval) : min_interval(absl::ToChronoNanoseconds(interval)) {}
 
   void Unsubscribe(const std::string& name, std::uint64_t id) {
-    // Declared before the lock: what the listener captured is destroyed outside it.
+    // Declared before the lock, so that the listener's captures are destroyed after the lock is released.
     std::shared_ptr<const Listener> dropped;
     absl::MutexLock lock(&mu);
     if (const auto it = keys.find(name); it != keys.end()) {
@@ -44,13 +44,13 @@ struct ChangeHub::Impl {
       }
       if (entries.empty()) keys.erase(it);
     }
-    // On the hub's thread the running call is the caller itself, further up the stack.
+    // On the hub's thread, the running call is this function's own caller, further up the stack.
     if (std::this_thread::get_id() == thread_id) return;
     const auto not_running = [this, id]() ABSL_SHARED_LOCKS_REQUIRED(mu) { return running != id; };
     mu.Await(absl::Condition(&not_running));
   }
 
-  // Returns how long until the key may be called; not above 0 if it may be now.
+  // Returns how long until the key may be called. Zero or negative if it may be called now.
   std::chrono::nanoseconds Left(const Key& key, Clock::time_point now) const {
     return key.last_call ? min_interval - (now - *key.last_call) : std::chrono::nanoseconds::zero();
   }
@@ -64,7 +64,7 @@ struct ChangeHub::Impl {
     return next;
   }
 
-  // Calls the listeners that `name` had when its turn came. A listener dropped meanwhile is skipped.
+  // Calls the listeners that `name` has when the call begins. Skips a listener that is dropped meanwhile.
   void Call(const std::string& name, Key& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     key.pending = false;
     key.last_call = Clock::now();
@@ -81,7 +81,7 @@ struct ChangeHub::Impl {
       running = id;
       mu.Unlock();
       (*listener)();
-      // Released before `running` falls, so that a listener's captures are gone once its Subscription is.
+      // The listener is released before `running` becomes 0, so that its captures are gone once its Subscription is.
       listener.reset();
       mu.Lock();
       running = 0;
@@ -96,7 +96,7 @@ struct ChangeHub::Impl {
       if (const auto next = UntilNextCall(now); !next || next->count() > 0) {
         mu.Unlock();
         changed.WaitFor(next ? absl::FromChrono(*next) : absl::InfiniteDuration());
-        // Before the state is looked at: a change after this is waited for again.
+        // Reset comes before the look at the state, so that a change after it wakes the next wait.
         changed.Reset();
         mu.Lock();
         continue;
@@ -124,7 +124,7 @@ struct ChangeHub::Impl {
 
 namespace {
 
-// Borrows nothing: the state outlives the hub while subscriptions do.
+// Borrows nothing: the shared state may outlive the hub as long as subscriptions exist.
 template <class Impl>
 class Handle : public ChangeHub::Subscription {
  public:

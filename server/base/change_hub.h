@@ -1,9 +1,9 @@
-// Change notices without a thread per listener: listeners are called on the hub's one thread, at most once in
-// `min_interval` for each key; notices in between make one call. The interval is elapsed time: a wall clock that is set
-// back delays nothing.
-// Threads: all methods are safe anywhere. A listener must not block; it may subscribe, and drop subscriptions, its own
-// too. Once a Subscription is destroyed its listener does not run and will not run again: destruction on another thread
-// waits for a call that is under way.
+// Change notices without a thread per listener. The hub's one thread calls the listeners, for each key at most once
+// in `min_interval`. All notices that arrive in between lead to one call. The interval is elapsed time: a wall clock
+// that is set back delays nothing.
+// Threads: all methods are safe anywhere. A listener must not block. It may subscribe, and it may drop subscriptions,
+// even its own. Once a Subscription is destroyed, its listener does not run any more: destruction on another thread
+// than the hub's waits for a running call.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,9 @@ class ChangeHub {
   ChangeHub& operator=(const ChangeHub&) = delete;
 
   std::unique_ptr<Subscription> Subscribe(const std::string& key, Listener listener);
-  // Counts the subscriptions that have not ended.
+  // Returns the number of subscriptions that have not ended.
   size_t subscriptions() const;
-  // Never blocks on listeners.
+  // Has the listeners of `key` called soon. Never waits for a listener.
   void Notify(const std::string& key);
 
  private:

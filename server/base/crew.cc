@@ -13,8 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// After work a helper looks for more for kStaysAwake before it sleeps, since most regions of a step follow sooner. For
-// the first kKeepsCore it keeps its core; after that it yields to other threads.
+// After its last work a helper looks for more for kStaysAwake before it sleeps, since most regions of a step follow
+// sooner. It keeps its core for the first kKeepsCore, and after that it yields to other threads.
 constexpr std::chrono::microseconds kKeepsCore(20), kStaysAwake(200);
 
 void Pause() {
@@ -25,10 +25,10 @@ void Pause() {
 #endif
 }
 
-// Looks until `done`, or until kStaysAwake after `begin`; returns whether it is done.
+// Polls `done` until it returns true, or until kStaysAwake after `begin`. Returns whether it is done.
 template <class Done>
 bool Spin(const Done& done, Clock::time_point begin) {
-  constexpr int kLooks = 64;  // between two looks at the clock
+  constexpr int kLooks = 64;  // polls between two looks at the clock
   while (true) {
     for (int i = 0; i < kLooks; ++i) {
       if (done()) return true;
@@ -45,7 +45,7 @@ bool Spin(const Done& done, Clock::time_point begin) {
 Crew& Crew::OfThisThread(int threads) {
   thread_local std::unique_ptr<Crew> own;
   if (own == nullptr || own->size() != threads) {
-    own = nullptr;  // the old threads end first
+    own = nullptr;  // ends the old threads first
     own = std::make_unique<Crew>(threads - 1);
   }
   return *own;
@@ -57,7 +57,7 @@ Crew::Crew(int helpers) : size_(helpers + 1) {
     try {
       threads_.emplace_back([this] { Help(); });
     } catch (const std::exception&) {
-      return;  // the others, or the owner, take its parts
+      return;  // the other threads take this helper's parts
     }
   }
 }

@@ -1,6 +1,6 @@
 // A crew is one owner thread and its helpers, which share the parts of short parallel regions. A region of 20 us is
-// over before a sleeping thread wakes, so nobody waits for one: whoever is awake takes the next part, the owner
-// included. Threads: a crew belongs to the thread that made it.
+// over before a sleeping thread wakes, so no thread waits for a sleeper: whichever thread is awake takes the next
+// part. The owner takes parts too. Threads: a crew belongs to the thread that made it.
 #pragma once
 
 #include <atomic>
@@ -20,15 +20,15 @@ class Crew {
   // until another size is asked for.
   static Crew& OfThisThread(int threads);
 
-  // helpers: threads beside the owner's; fewer if the system gives no more.
+  // `helpers` is the number of threads beside the owner. The crew has fewer if the system provides fewer.
   explicit Crew(int helpers);
   ~Crew();
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
   int size() const { return size_; }
-  // Calls body(context, part) for each part, 0 to parts - 1, and returns once all have ended. parts: up to kMostParts.
-  // Throws the first exception of a body. A body must not call this.
+  // Calls body(context, part) for each part from 0 to parts - 1, and returns once all calls have ended. `parts` is at
+  // most kMostParts. Throws the first exception of a body. A body must not call Run.
   void Run(int parts, void (*body)(const void* context, int part), const void* context);
 
  private:
@@ -42,20 +42,21 @@ class Crew {
   // Takes parts of this region and calls the body until there are none. Returns whether it took any.
   bool Work(uint32_t region);
   void Help();
-  // Returns the newest region once it is not `last`. Sleeps if it has not worked for a while.
+  // Waits until the newest region differs from `last`, and returns it. Sleeps if the helper has had no work for a
+  // while.
   uint32_t AwaitRegion(uint32_t last, Clock::time_point worked);
 
-  alignas(64) std::atomic<uint32_t> region_ = 0;  // the newest; helpers wait for the next
+  alignas(64) std::atomic<uint32_t> region_ = 0;  // the newest region; helpers wait for the next one
   const int size_;
   // body_ and context_ describe the region in progress. Only a thread that has taken one of its parts may read them.
   void (*body_)(const void*, int) = nullptr;
   const void* context_ = nullptr;
-  std::exception_ptr error_;  // the region's first; the thread that set failed_ writes it
+  std::exception_ptr error_;  // the region's first exception; written by the thread that set failed_
   std::vector<std::thread> threads_;
   std::atomic<bool> failed_ = false, ends_ = false;
   alignas(64) std::atomic<uint64_t> claim_ = 0;
-  alignas(64) std::atomic<int> unfinished_ = 0;  // parts
-  std::atomic<int> asleep_ = 0;                  // helpers
+  alignas(64) std::atomic<int> unfinished_ = 0;  // number of parts
+  std::atomic<int> asleep_ = 0;                  // number of helpers
 };
 
 }  // namespace permafrost

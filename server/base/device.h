@@ -1,4 +1,4 @@
-// Names the devices that Permafrost knows: which of them a daemon shall use, and what is observed of one.
+// Devices that Permafrost knows, the choice of a device, and the observed state of a device.
 // Threads: values and pure functions.
 #pragma once
 
@@ -16,14 +16,14 @@
 
 namespace permafrost {
 
-// The devices that Permafrost knows, by the names of flags, API and metrics.
+// The names are those of flags, API and metrics.
 enum class DeviceKind { kAuto, kCpu, kMps, kCuda };
 inline constexpr EnumNames<DeviceKind, 4> kDeviceNames{
     {{{DeviceKind::kAuto, "auto"}, {DeviceKind::kCpu, "cpu"}, {DeviceKind::kMps, "mps"}, {DeviceKind::kCuda, "cuda"}}}};
 
-// A device as it is asked for: "cpu", "cuda", or "cuda:1", the second card. `index` is 0 for all other kinds.
+// The device that a user asks for: "cpu", "cuda", or "cuda:1" for the second card. `index` is 0 for all other kinds.
 struct DeviceChoice {
-  // A kind alone names its first card.
+  // A kind without an index stands for its first card.
   constexpr DeviceChoice(DeviceKind of_kind = DeviceKind::kAuto, int of_index = 0) : kind(of_kind), index(of_index) {}
   DeviceKind kind;
   int index;
@@ -37,7 +37,7 @@ inline std::string DeviceText(const DeviceChoice& choice) {
   return text;
 }
 
-// nullopt: `text` is none of what AcceptedDevices says.
+// Returns nullopt if `text` is not one of the forms that AcceptedDevices lists.
 inline std::optional<DeviceChoice> ParseDevice(std::string_view text) {
   const size_t colon = text.find(':');
   const auto kind = kDeviceNames.Parse(text.substr(0, colon));
@@ -52,35 +52,35 @@ inline std::optional<DeviceChoice> ParseDevice(std::string_view text) {
   return choice;
 }
 
-// "auto, cpu, mps, cuda, or cuda:N for the card N, from 0".
+// Returns "auto, cpu, mps, cuda, or cuda:N for the card N, from 0".
 inline std::string AcceptedDevices() {
   return absl::StrCat(kDeviceNames.Accepted(), ", or cuda:N for the card N, from 0");
 }
 
-// A device as it is observed: its memory by kind, and what it keeps of compiled steps beyond the executables of jobs.
-// Threads: values.
+// The observed state of a device: its memory by kind, and the compiled steps that it keeps besides the executables of
+// jobs. Threads: values.
 
-// In bytes; nullopt: the device does not tell.
+// All values are in bytes. nullopt means that the device does not report the value.
 struct DeviceMemory {
-  std::optional<int64_t> allocated;        // of live tensors
+  std::optional<int64_t> allocated;        // bytes of live tensors
   std::optional<int64_t> reserved;         // held by libtorch's allocator, free blocks included
   std::optional<int64_t> driver;           // held by the driver for this process, compiled graphs included
-  std::optional<int64_t> recommended_max;  // what the device says a process should keep within
-  std::optional<int64_t> resident;         // of this process, on the host
+  std::optional<int64_t> recommended_max;  // the most that a process should use, according to the device
+  std::optional<int64_t> resident;         // resident memory of this process, on the host
   bool operator==(const DeviceMemory&) const = default;
 };
 
-// The default part of the recommended maximum of driver memory from which on the caches of MPS are emptied between
-// steps.
+// The caches of MPS are emptied between two steps once driver memory reaches this fraction of the recommended
+// maximum. This is the default.
 inline constexpr double kDefaultMpsDriverThreshold = 0.9;
 
-// Why a device's own caches, of memory and of compiled graphs, are emptied between two steps.
+// The reason why a device's own caches (of memory and of compiled graphs) are emptied between two steps.
 enum class EmptyReason {
-  kNever,         // policy never: after each step
-  kClearPerStep,  // policy clear-per-step: after each step
+  kNever,         // after each step, under the policy `never`
+  kClearPerStep,  // after each step, under the policy `clear-per-step`
   kThreshold,     // the driver holds too much memory
   kCommand,       // a job's graph cache was cleared
-  kJob,           // a job began, which has no use for the graphs of the one before
+  kJob,           // a job began, and it has no use for the previous job's graphs
 };
 inline constexpr EnumNames<EmptyReason, 5> kEmptyReasonNames{{{{EmptyReason::kNever, "never"},
                                                                {EmptyReason::kClearPerStep, "clear-per-step"},
@@ -96,25 +96,26 @@ struct DeviceSetting {
 
 struct DeviceState {
   DeviceMemory memory;
-  // Graphs that the device itself keeps compiled, one a shape; nullopt: not known, for the reason below.
+  // The number of graphs that the device itself keeps compiled, one per shape. nullopt means that it is not known;
+  // the next field says why.
   std::optional<int64_t> graph_entries;
   std::string no_graph_entries_reason;
-  // How often the device's caches were emptied, by reason (kEmptyReasonNames). Every reason has an entry; devices
-  // without such caches have none.
+  // How often the device's caches were emptied, by reason (kEmptyReasonNames). A device with such caches has an entry
+  // for every reason; a device without them has none.
   std::map<std::string, int64_t> empty_caches;
-  std::optional<double> utilization;  // 0..1
-  // The settings of this device in the environment of the process, as read at start.
+  std::optional<double> utilization;  // 0 to 1
+  // This device's settings in the environment of the process, as read at start.
   std::vector<DeviceSetting> settings;
-  // Each line tells a setting that defeats its purpose.
+  // Each line describes a setting that defeats its own purpose.
   std::vector<std::string> warnings;
   bool operator==(const DeviceState&) const = default;
 };
 
-// Memory of tensors on one device, of all jobs of the process.
+// The memory that all jobs of the process use for tensors on one device.
 struct StorageUse {
-  int64_t bytes = 0;        // live; on the CPU that is the heap, arenas included
-  int64_t peak_bytes = 0;   // the most at once since the peak was restarted, or since the process began
-  int64_t allocations = 0;  // since the process began; 0 where the device does not count them
+  int64_t bytes = 0;        // live bytes; on the CPU, the heap including arenas
+  int64_t peak_bytes = 0;   // most bytes live at once since the peak was reset or the process began
+  int64_t allocations = 0;  // since the process began; 0 if the device does not count them
 };
 
 }  // namespace permafrost

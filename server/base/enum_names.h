@@ -26,7 +26,7 @@ struct EnumNames {
       if (n == name) return e;
     return std::nullopt;
   }
-  // "l1, mse": for messages that say what would be accepted.
+  // Returns a list such as "l1, mse", for messages that say what is accepted.
   std::string Accepted() const {
     std::string out;
     for (const auto& [e, n] : rows) {
@@ -37,14 +37,14 @@ struct EnumNames {
   }
 };
 
-// A table of names from rows of traits, each of which has its enum's value in a member and a `name`.
+// Makes a table of names from rows of traits. A row has a `name`, and a member that holds its enum value.
 template <class E, class Traits, std::size_t N>
 constexpr EnumNames<E, N> NamesFrom(const std::array<Traits, N>& rows, E Traits::*value) {
   EnumNames<E, N> names{};
   for (std::size_t i = 0; i < N; ++i) names.rows[i] = {rows[i].*value, rows[i].name};
   return names;
 }
-// The row of a value; the first one where there is none.
+// Returns the row of `wanted`, or the first row if no row has that value.
 template <class E, class Traits, std::size_t N>
 constexpr const Traits& RowOf(const std::array<Traits, N>& rows, E Traits::*value, E wanted) {
   for (const Traits& row : rows)

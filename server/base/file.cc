@@ -80,7 +80,7 @@ namespace {
 
 absl::Status Sync(int fd, const fs::path& path) {
 #ifdef F_FULLFSYNC
-  // On macOS fsync leaves the data in the drive's cache. Some file systems lack F_FULLFSYNC; fsync is their best.
+  // On macOS fsync leaves the data in the drive's cache. Some file systems lack F_FULLFSYNC, and fsync is their best.
   if (fcntl(fd, F_FULLFSYNC) == 0) return absl::OkStatus();
 #endif
   int result;
@@ -97,7 +97,7 @@ absl::Status WriteAndSync(Descriptor& file, const fs::path& path, std::string_vi
   return absl::OkStatus();
 }
 
-// The system follows no more links than this.
+// The system follows at most this many links.
 constexpr int kMostLinks = 40;
 
 const char* KindOf(fs::file_type type) {
@@ -126,10 +126,10 @@ absl::StatusOr<std::string> ReadFile(const fs::path& path) {
   Descriptor file = OpenRetrying(path, O_RDONLY);
   if (!file.valid()) return SystemError(errno, path, "open");
   std::string data;
-  // Memory for the whole file is reserved at once: a growing string holds everything twice while it moves, and may end
-  // with as much to spare. Only reading tells where the file ends: it may change meanwhile, and the kernel's own files
-  // have no size, or a page's. A size is believed only up to this, so that a wrong one does not end the process for
-  // want of memory.
+  // Memory for the whole file is reserved at once, because a growing string holds everything twice while it moves,
+  // and may end with as much unused. The reported size is only a hint: the file may change meanwhile, and the
+  // kernel's own files report no size or that of a page. The reservation is bounded, so that a wrong size cannot end
+  // the process for lack of memory.
   constexpr off_t kMostReserved = off_t{1} << 28;
   struct stat status;
   if (fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) {
@@ -145,7 +145,7 @@ absl::StatusOr<std::string> ReadFile(const fs::path& path) {
 
 absl::Status ReadPieces(const Descriptor& file, const fs::path& path, std::size_t most_bytes,
                         const std::function<absl::Status(std::string_view)>& take) {
-  // Not on the stack: that of a thread which answers HTTP has 100 KB.
+  // Not on the stack: a thread that answers HTTP has a stack of 100 KB.
   const auto piece = std::make_unique_for_overwrite<char[]>(most_bytes);
   for (;;) {
     const ssize_t n = read(file.get(), piece.get(), most_bytes);
@@ -160,7 +160,7 @@ absl::Status ReadPieces(const Descriptor& file, const fs::path& path, std::size_
 
 bool IsBelow(const fs::path& path, const fs::path& root) {
   const auto end = root.end();
-  // "/data/" has an empty last component.
+  // The last component of "/data/" is empty.
   const auto last = root.has_filename() ? end : std::prev(end);
   return std::mismatch(root.begin(), last, path.begin(), path.end()).first == last;
 }
@@ -240,7 +240,7 @@ absl::Status CreateDirectories(const fs::path& path) {
   std::error_code error;
   std::vector<fs::path> missing;
   for (fs::path at = path; !fs::is_directory(at, error); at = ParentOf(at)) {
-    if (!missing.empty() && at == missing.back()) break;  // the root, or a working directory, that cannot be looked at
+    if (!missing.empty() && at == missing.back()) break;  // the root or a working directory cannot be read
     missing.push_back(at);
   }
   std::ranges::reverse(missing);
@@ -248,7 +248,7 @@ absl::Status CreateDirectories(const fs::path& path) {
     const bool made = fs::create_directory(at, error);
     if (error) return SystemError(error.value(), path, "create");
     if (!made) continue;
-    // One that stays would be taken for durable by the next try.
+    // A directory that stays would look durable to the next try.
     if (absl::Status synced = SyncDirectory(ParentOf(at)); !synced.ok()) {
       fs::remove(at, error);
       return synced;
@@ -351,7 +351,7 @@ absl::Status FileWriter::Append(const void* data, std::size_t bytes) {
 absl::Status FileWriter::Skip(std::uint64_t bytes) {
   PF_RETURN_IF_ERROR(Flush());
   size_ += bytes;
-  // Both calls are needed, so that the bytes are there even if nothing follows.
+  // ftruncate and lseek are both needed: the bytes must exist even if nothing is written after them.
   if (ftruncate(fd_, static_cast<off_t>(size_)) != 0) return SystemError(errno, path_, "truncate");
   return lseek(fd_, static_cast<off_t>(size_), SEEK_SET) < 0 ? SystemError(errno, path_, "seek") : absl::OkStatus();
 }
@@ -410,7 +410,7 @@ absl::StatusOr<FileLock> FileLock::Acquire(const fs::path& path) {
 FileLock::FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
 
 FileLock::~FileLock() {
-  // The file stays: unlinking it would let a third process lock a new file while a second holds the old one.
+  // The file stays. If it were unlinked, a third process could lock a new file while a second one holds the old file.
   if (fd_ >= 0) close(fd_);
 }
 

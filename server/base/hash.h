@@ -1,4 +1,5 @@
-// XXH3: 64 bits are the checksum of every file that Permafrost writes; 128 stand for a value that is not kept.
+// XXH3 hashes. Every file that Permafrost writes has a 64-bit checksum. A 128-bit hash stands in for a value that is
+// not stored.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +17,10 @@ struct Hash128Value {
   bool operator==(const Hash128Value&) const = default;
 };
 Hash128Value Hash128(const void* data, std::size_t bytes);
-// 16 lower-case hex digits.
+// Returns 16 lower-case hex digits.
 std::string HashHex(std::uint64_t hash);
 
-// The same hash over pieces.
+// Computes Hash64 of data that comes in pieces.
 class StreamHash {
  public:
   StreamHash();
@@ -28,7 +29,7 @@ class StreamHash {
   StreamHash& operator=(StreamHash&&) noexcept;
   void Update(const void* data, std::size_t bytes);
   std::uint64_t Digest() const;
-  // Makes it as new.
+  // Returns to the state of a new object.
   void Reset();
 
  private:

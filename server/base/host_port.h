@@ -1,4 +1,4 @@
-// Addresses to listen on, as users write them: 127.0.0.1:7433, localhost:0, [::1]:7433.
+// Addresses to listen on, in the form that users write: 127.0.0.1:7433, localhost:0, [::1]:7433.
 // Threads: pure functions.
 #pragma once
 
@@ -13,11 +13,12 @@ struct HostPort {
   int port = 0;
 };
 
-// Errors: InvalidArgument with the value and what would be accepted.
+// Errors: InvalidArgument, with the value and what is accepted.
 absl::StatusOr<HostPort> ParseHostPort(const std::string& text);
 // Writes the address, with brackets around an IPv6 address.
 std::string FormatHostPort(const HostPort& address);
-// Returns whether only this machine can reach it. A host name other than `localhost` may mean anything.
+// Returns whether only this machine can reach the address. False for host names other than `localhost`, because they
+// may stand for any address.
 bool IsLoopback(const HostPort& address);
 
 }  // namespace permafrost

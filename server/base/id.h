@@ -28,7 +28,8 @@ using DatasetId = Id<struct DatasetTag>;
 using UploadId = Id<struct UploadTag>;
 using ProgramId = Id<struct ProgramTag>;
 
-// Ok for 1..63 characters of [a-z0-9-] beginning with a letter; else InvalidArgument with a violation of `field`.
+// Returns Ok if `value` has 1 to 63 characters of [a-z0-9-] and begins with a letter. Errors: InvalidArgument with a
+// violation of `field`.
 absl::Status CheckIdSyntax(std::string_view field, std::string_view value);
 
 }  // namespace permafrost

@@ -1,7 +1,7 @@
-// Structs as JSON objects, their fields listed once for writing and reading alike.
-// Every value round-trips exactly: doubles bit by bit (infinities and NaN as strings, which JSON lacks), 64-bit
-// unsigned integers, durations, times. Reading accepts objects of older and newer versions: a missing field keeps its
-// default, an unknown one is skipped. Threads: pure functions.
+// Reads and writes structs as JSON objects. One list of fields serves both directions.
+// Every value round-trips exactly: doubles bit by bit, 64-bit unsigned integers, durations and times. Infinities and
+// NaN are written as strings, because JSON lacks them. Objects of older and newer versions can be read: a missing
+// field keeps its default, and an unknown field is skipped. Threads: pure functions.
 //
 //   struct Schema {
 //     template <class A>
@@ -59,7 +59,7 @@ class JsonWriter {
   void operator()(const char* name, const E& value, const EnumNames<E, N>& names) {
     object_[name] = std::string(names.Name(value));
   }
-  // Absent where it has no value.
+  // Leaves the field out if it has no value.
   template <class T, class... Names>
   void operator()(const char* name, const std::optional<T>& value, const Names&... names) {
     if (value) (*this)(name, *value, names...);
@@ -105,7 +105,7 @@ class JsonWriter {
   nlohmann::json object_ = nlohmann::json::object();
 };
 
-// The exception that JsonReader throws beside nlohmann::json::exception; ReadJson catches both.
+// JsonReader throws this exception besides nlohmann::json::exception. ReadJson catches both.
 struct BadJsonField {
   std::string description;
 };
@@ -200,7 +200,6 @@ class JsonReader {
     }
   }
 
-  // Tells whether the object has the field.
   bool Has(const char* name) const { return Find(name) != nullptr; }
 
   template <class T>
@@ -251,7 +250,7 @@ std::string WriteJsonList(const std::vector<T>& values) {
   return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// `read` of the parsed text; whatever it throws as DataLoss, after `what`.
+// Parses `text` and returns read(json). Turns exceptions of either into DataLoss, with `what` before the message.
 template <class T, class F>
 absl::StatusOr<T> CatchJsonErrors(const char* what, const std::string& text, F read) {
   try {

@@ -17,11 +17,12 @@
 
 namespace permafrost {
 
-// Read by the signal handler, so without locks. `end` is 0 while it is free, and is written last and cleared first.
+// One slot of the table that the signal handler reads, without locks. `end` is 0 while the slot is free. It is
+// written last and cleared first.
 struct MappedWatch {
   std::atomic<bool> taken{false};
   std::atomic<std::uintptr_t> begin{0}, end{0};
-  std::atomic<bool> zeroed{false};  // a read failed, and finds zeros since
+  std::atomic<bool> zeroed{false};  // a read failed; the mapping holds zeros since then
 };
 
 namespace {
@@ -32,14 +33,14 @@ std::array<MappedWatch, MappedFile::kMaxMappings> watches;
 struct sigaction previous_action;
 std::uintptr_t page_size = 0;  // written before the handler is installed
 
-// Puts zeros where the file has gone or cannot be read, from the page that was read to the mapping's end, and lets the
-// read be done again.
+// Maps zeros from the failed page to the end of the mapping, where the file has gone or cannot be read. The read is
+// then repeated.
 void OnBusError(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   for (MappedWatch& watch : watches) {
     const std::uintptr_t end = watch.end.load(std::memory_order_acquire);
     if (address < watch.begin.load(std::memory_order_acquire) || address >= end) continue;
-    // The slot may belong to another mapping by now: begin and end must come from one.
+    // The slot may have passed to another mapping meanwhile: `begin` and `end` must belong to the same one.
     if (watch.end.load(std::memory_order_acquire) != end) continue;
     const int error = errno;
     const std::uintptr_t into_page = address % page_size;
@@ -51,7 +52,7 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
     watch.zeroed.store(true, std::memory_order_release);
     return;
   }
-  // The fault is in no mapping of ours: act as if this handler were not there.
+  // The fault is not in a mapping of this table: act as if this handler were not installed.
   if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
     previous_action.sa_sigaction(signal, info, context);
   } else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {
@@ -87,7 +88,7 @@ void AdviseWillNeed(std::span<const std::byte> bytes) {
   static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   if (bytes.empty()) return;
   const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data()), into_page = begin % page;
-  // Only advice: where it fails, reading takes longer.
+  // This is only advice: if it fails, reading takes longer.
   madvise(const_cast<std::byte*>(bytes.data()) - into_page, bytes.size() + into_page, MADV_WILLNEED);
 }
 
@@ -113,13 +114,13 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::filesyst
       watch->taken.store(false, std::memory_order_release);
       return SystemError(error, path, "map");
     }
-    // Only advice, as above.
+    // This is only advice, as above.
     if (access == Access::kRandom) madvise(mapping, size, MADV_RANDOM);
     data = static_cast<const std::byte*>(mapping);
     const auto begin = reinterpret_cast<std::uintptr_t>(mapping);
     watch->zeroed.store(false, std::memory_order_release);
     watch->begin.store(begin, std::memory_order_release);
-    // To the end of its last page: what is put there must be unmapped whole.
+    // `end` is the end of the last page: zeros that are mapped there must be unmapped with it.
     watch->end.store(begin + (size + page_size - 1) / page_size * page_size, std::memory_order_release);
   }
   return std::unique_ptr<MappedFile>(
@@ -147,7 +148,7 @@ absl::Status MappedFile::CheckIntact() const {
   const bool zeroed = watch_ != nullptr && watch_->zeroed.load(std::memory_order_acquire);
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size == size_ && ModifiedNanoseconds(info) == modified_) {
-    // The bytes are there as they were: the disk did not give them.
+    // The file has not changed: the disk failed to read the bytes.
     return zeroed ? SystemError(EIO, path_, "read") : absl::OkStatus();
   }
   return changed(zeroed || size < size_ ? "cut short" : "written to");

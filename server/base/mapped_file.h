@@ -1,9 +1,10 @@
 // A read-only, shared mapping of a whole file. The page cache is the only copy.
-// Someone may cut the file short or write into it meanwhile, or the disk may fail. The kernel answers a read beyond the
-// new end, or of what the disk does not give, with SIGBUS, which would end the process: here such a read finds zeros
-// instead, and CheckIntact says so from then on. Whoever reads must take nothing that it read for true before
-// CheckIntact is Ok after the read, and must survive zeros until then. Threads: all methods are safe anywhere. Owns the
-// mapping; the file may be unlinked or replaced by a rename meanwhile, which changes nothing here.
+// While the file is mapped, another process may truncate it or write to it, or the disk may fail. If a page lies
+// beyond the new end, or the disk cannot read it, the kernel answers a read with SIGBUS, which would end the process.
+// This class maps zeros there instead, and from then on CheckIntact returns an error. A reader must survive zeros,
+// and must not trust what it read until a later CheckIntact returns Ok.
+// Threads: all methods are safe anywhere. Memory: the object owns the mapping. Unlinking the file, or replacing it by
+// a rename, does not affect the mapping.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +21,18 @@ namespace permafrost {
 
 struct MappedWatch;
 
-// Asks the kernel to begin reading all of `bytes`, of any mapping, rather than page by page as they are touched.
+// Asks the kernel to begin reading all of `bytes` now, instead of page by page at the first touch. `bytes` may lie in
+// any mapping.
 void AdviseWillNeed(std::span<const std::byte> bytes);
 
 class MappedFile {
  public:
-  // Tells the kernel how the file will be read. kRandom: a page that is touched brings no neighbours with it, which
-  // would push out pages that are wanted.
+  // Tells the kernel how the file will be read. With kRandom, touching a page does not read its neighbours, which
+  // would push out pages that are needed.
   enum class Access { kNormal, kRandom };
 
-  // Errors: as ReadFile; ResourceExhausted beyond kMaxMappings at once, which is transient too (status.h).
+  // Errors: same as ReadFile. Also ResourceExhausted if kMaxMappings files are mapped already; this is transient
+  // (status.h).
   static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::filesystem::path& path,
                                                           Access access = Access::kNormal);
   MappedFile(const MappedFile&) = delete;
@@ -40,9 +43,9 @@ class MappedFile {
   std::uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // DataLoss, naming the path, once the file was cut short or written to since Open. The error of SystemError,
-  // transient, once a read failed of a file that did neither: a caller that opens it anew may be able to read it. One
-  // system call.
+  // Makes one system call. Returns DataLoss that names the path once the file was truncated or written to since Open.
+  // Returns a transient error of SystemError once a read failed although the file did not change: reading may work
+  // after the caller opens the file anew.
   absl::Status CheckIntact() const;
 
   static constexpr size_t kMaxMappings = 4096;
@@ -56,7 +59,7 @@ class MappedFile {
   const std::byte* const data_;
   const std::uint64_t size_;
   const std::int64_t modified_;  // nanoseconds
-  MappedWatch* const watch_;     // where the signal handler finds it; nullptr for an empty file
+  MappedWatch* const watch_;     // the slot in which the signal handler finds the mapping; nullptr for an empty file
 };
 
 }  // namespace permafrost

@@ -6,13 +6,13 @@
 namespace permafrost {
 namespace {
 
-// The clock's own range: the longest wait it is asked for ends before time_point overflows.
+// Bounds a wait, because a longer one would overflow the clock's time_point.
 constexpr absl::Duration kLongest = absl::Hours(24 * 365);
 
 }  // namespace
 
 void Event::Set() {
-  // Under the lock to the end: whoever saw the event may destroy it at once.
+  // Holds the lock to the end, because a thread that saw the event may destroy it at once.
   const std::lock_guard<std::mutex> lock(mu_);
   set_ = true;
   changed_.notify_all();

@@ -1,6 +1,6 @@
-// Time that passes whatever the wall clock says, and how long work goes on by it: what asks it to end, how long it
-// waits for others, and when it is tried again. Abseil's timed waits (AwaitWithTimeout, WaitForNotificationWithTimeout)
-// end at a time of the wall clock: if it is set back by an hour, they last an hour longer. Waits and intervals use this
+// Elapsed time, independent of the wall clock, and the waits that depend on it: requests to stop, limits on waiting,
+// and delays between retries. Abseil's timed waits (AwaitWithTimeout, WaitForNotificationWithTimeout) end at a time
+// of the wall clock: if the clock is set back by an hour, they last an hour longer. So waits and intervals use this
 // file instead.
 #pragma once
 
@@ -17,8 +17,8 @@
 
 namespace permafrost {
 
-// Time since it was made or restarted.
-// Threads: one at a time; Elapsed is safe anywhere beside itself.
+// Measures the time since it was made or restarted.
+// Threads: one at a time. Several threads may call Elapsed at once.
 class Stopwatch {
  public:
   absl::Duration Elapsed() const { return absl::FromChrono(std::chrono::steady_clock::now() - start_); }
@@ -28,16 +28,17 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Something that happens and is waited for.
+// A flag that threads can wait for.
 // Threads: all methods are safe anywhere.
 class Event {
  public:
   void Set();
-  // A waiter resets before it looks at what has come, so that it misses nothing.
+  // A waiter must call Reset before it looks at the state that the event announces. Then it misses no change.
   void Reset();
   bool is_set() const;
   void Wait() const;
-  // Until it is set, at most for `timeout` (infinite: as Wait). Returns whether it is set.
+  // Waits until the event is set, at most for `timeout`; an infinite timeout is the same as Wait. Returns whether it
+  // is set.
   bool WaitFor(absl::Duration timeout) const;
 
  private:
@@ -46,26 +47,28 @@ class Event {
   bool set_ = false;
 };
 
-// Cancelled once a stop is requested, by which a long piece of work is asked to end. Threads: safe anywhere.
+// Returns Cancelled once a stop was requested. Long work calls it to learn whether to end. Threads: safe anywhere.
 inline absl::Status CheckStop(const std::stop_token& stop) {
   return stop.stop_requested() ? absl::CancelledError("cancelled") : absl::OkStatus();
 }
 
-// Bounds how long this thread may wait for what another process holds, such as a lock on the database, and whether
-// anyone still wants what it waits for.
-// Threads: each has its own patience; a Patience is made and destroyed on one thread, the newest first.
+// Bounds how long this thread may wait for something that another process holds, such as a lock on the database. It
+// also tells whether the result of the wait is still wanted.
+// Threads: each thread has its own patience. A Patience is made and destroyed on one thread, in last-in, first-out
+// order.
 class Patience {
  public:
-  // Until it is destroyed, this thread waits for `most` in all, or as long as the one around it allows if that is
-  // shorter. `wanted` is asked while it waits and before anything is changed; nullptr: as the one around it says.
+  // Until the object is destroyed, this thread waits for `most` in total, or for less if an enclosing Patience has
+  // less left. `wanted` is called during waits and before anything is changed. If it is null, the enclosing Patience
+  // decides.
   explicit Patience(absl::Duration most, std::function<bool()> wanted = nullptr);
   ~Patience();
   Patience(const Patience&) = delete;
   Patience& operator=(const Patience&) = delete;
 
-  // `most`, or what is left of this thread's patience where that is less; never below zero.
+  // Returns `most`, or what is left of this thread's patience if that is less. Never negative.
   static absl::Duration Left(absl::Duration most);
-  // False: the caller has gone, and nothing is to be done for it any more.
+  // Returns false if the caller has gone, so that nothing should be done for it any more.
   static bool IsWanted();
 
  private:
@@ -75,14 +78,14 @@ class Patience {
   const Patience* const around_;
 };
 
-// Chooses how long to wait before what the machine ended (a full disk, too many open files) is tried again.
-// Threads: pure.
+// Delays before a retry after an error of the machine, such as a full disk or too many open files. Threads: pure.
 inline constexpr absl::Duration kLongestRetry = absl::Minutes(5);
 
-// `first` after one try, twice as long after each further one in a row, kLongestRetry at most; zero before the first.
+// Returns zero if `tries` is 0, `first` after one try, and twice as long after each further try in a row. The result
+// is at most kLongestRetry.
 inline absl::Duration RetryDelay(absl::Duration first, int tries) {
   if (tries <= 0) return absl::ZeroDuration();
-  // Far enough to reach the bound; further would overflow.
+  // 30 doublings reach the bound; more would overflow.
   const int doublings = std::min(tries - 1, 30);
   return std::min(first * (std::int64_t{1} << doublings), kLongestRetry);
 }

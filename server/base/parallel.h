@@ -1,6 +1,7 @@
-// Loops over several threads, by OpenMP. Under ThreadSanitizer, which does not know OpenMP's threads, by std::thread.
-// Threads: safe anywhere; what is called runs on up to `threads` of them at once and need not be free of
-// exceptions: after one, no more pieces are begun, and it is thrown on when all threads are done.
+// Loops over several threads, by OpenMP. Under ThreadSanitizer, which does not know OpenMP's threads, they use
+// std::thread.
+// Threads: safe anywhere. The callables run on up to `threads` threads at once. They may throw: after an exception no
+// new pieces are begun, and the caller gets the exception once all threads are done.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 namespace permafrost {
 namespace parallel_internal {
 
-// The first exception of several threads: none may leave a parallel region.
+// Keeps the first exception of several threads, because no exception may leave a parallel region.
 class Caught {
  public:
   template <class Call>
@@ -29,17 +30,18 @@ class Caught {
     }
   }
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
-  // After the threads.
+  // Call it after the threads have ended.
   void Rethrow() const {
     if (thrown_) std::rethrow_exception(thrown_);
   }
 
  private:
   std::atomic<bool> failed_{false};
-  std::exception_ptr thrown_;  // by the thread that set failed_
+  std::exception_ptr thrown_;  // written by the thread that set failed_
 };
 
-// Calls work(worker) with 0 on the calling thread and with 1..workers-1, or fewer of them, on others.
+// Calls work(0) on the calling thread, and work(1) to work(workers - 1) on other threads. There may be fewer other
+// threads.
 template <class Work>
 void OnWorkers([[maybe_unused]] int workers, const Work& work) {
 #ifdef __SANITIZE_THREAD__
@@ -48,7 +50,7 @@ void OnWorkers([[maybe_unused]] int workers, const Work& work) {
   work(0);
   for (std::thread& other : others) other.join();
 #else
-  // Counted here, so that no header of a compiler's OpenMP is needed.
+  // Numbers the threads here instead of by omp_get_thread_num, so that no OpenMP header is needed.
   const std::thread::id caller = std::this_thread::get_id();
   std::atomic<int> others{0};
 #pragma omp parallel num_threads(workers)
@@ -58,13 +60,14 @@ void OnWorkers([[maybe_unused]] int workers, const Work& work) {
 
 }  // namespace parallel_internal
 
-// Calls body(begin, end, worker) for pieces of at most `piece` that make up [0, count), in any order. worker:
-// 0..threads-1, each running one call at a time. One piece, or one thread: all on the calling thread.
+// Calls body(begin, end, worker) for pieces of at most `piece` elements that together cover [0, count), in any order.
+// `worker` is from 0 to threads - 1, and each worker runs one call at a time. With one piece or one thread, all calls
+// run on the calling thread.
 template <class Body>
 void ParallelFor(int threads, int64_t count, int64_t piece, const Body& body) {
   const int64_t pieces = piece > 0 ? (count + piece - 1) / piece : 0;
   parallel_internal::Caught caught;
-  // Pieces go to whoever is free: their costs differ with the degrees of their nodes.
+  // The next free thread takes the next piece, because pieces cost more or less with the degrees of their nodes.
   std::atomic<int64_t> next{0};
   const auto work = [&](int worker) {
     for (int64_t p = next++; p < pieces && !caught.failed(); p = next++) {
@@ -80,8 +83,8 @@ void ParallelFor(int threads, int64_t count, int64_t piece, const Body& body) {
   caught.Rethrow();
 }
 
-// Calls make(piece, worker) for the pieces 0..pieces-1 as ParallelFor does, and take(piece) on the calling thread, in
-// the order of the pieces, each after its make and while later ones are still being made.
+// Calls make(piece, worker) for the pieces 0 to pieces - 1, like ParallelFor. Calls take(piece) on the calling
+// thread, in the order of the pieces. Each take follows its make, and runs while later pieces are still being made.
 template <class Make, class Take>
 void ParallelInOrder(int threads, int64_t pieces, const Make& make, const Take& take) {
   const int workers = static_cast<int>(std::min<int64_t>(threads, pieces));
@@ -115,7 +118,7 @@ void ParallelInOrder(int threads, int64_t pieces, const Make& make, const Take& 
         caught.Try([&] { take(taken); });
         ++taken;
       } else if (!make_next(0)) {
-        // Another thread is at the piece, the last ones being short of work.
+        // All pieces are begun, and another thread is still making this one.
         std::this_thread::yield();
       }
     }

@@ -1,4 +1,5 @@
-// Random numbers that are the same on every machine, unlike those of <random>'s distributions and std::shuffle.
+// Random numbers that are the same on every machine. Those of the distributions in <random> and of std::shuffle are
+// not.
 // Threads: a value type.
 #pragma once
 
@@ -13,11 +14,11 @@ namespace permafrost {
 // SplitMix64. Source: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators".
 class SplitMix64 {
  public:
-  // Streams of different (seed, stream) are independent for all that shuffling needs.
+  // Streams with different (seed, stream) are independent enough for shuffling.
   SplitMix64(uint64_t seed, uint64_t stream) : state_(Mix(Mix(seed) ^ stream)) {}
 
   uint64_t Next() { return Mix(state_ += 0x9e3779b97f4a7c15u); }
-  // Uniform in 0..bound-1, without bias; bound >= 1.
+  // Returns a uniform number from 0 to bound - 1, without bias. `bound` must be at least 1.
   uint64_t Below(uint64_t bound) {
     const uint64_t mask = bound == 1 ? 0 : ~uint64_t{0} >> std::countl_zero(bound - 1);
     for (;;) {
@@ -35,7 +36,7 @@ class SplitMix64 {
   uint64_t state_;
 };
 
-// Fisher-Yates, from the end.
+// Fisher-Yates shuffle, from the end.
 template <class T>
 void Shuffle(std::span<T> values, SplitMix64& random) {
   for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.Below(i)]);

@@ -12,7 +12,7 @@
 #ifdef __linux__
 #include <sched.h>
 
-#include <cstdlib>  // defines __GLIBC__ where it is so
+#include <cstdlib>  // defines __GLIBC__ if this is glibc
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -81,14 +81,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "max" and -1, which are no quota, are nullopt too.
+// Returns nullopt for "max" and -1 too: they mean that there is no quota.
 std::optional<int64_t> ReadNumber(std::istream&& in) {
   int64_t number = 0;
   if (!(in >> number) || number < 1) return std::nullopt;
   return number;
 }
 
-// Microseconds of processor time that a group has in each period.
+// The microseconds of processor time that a group may use in each period, and the length of the period.
 struct Quota {
   std::optional<int64_t> time, period;
 };
@@ -133,7 +133,8 @@ int AvailableCores() {
 
 namespace {
 
-// "max" and what is no number are no limit; so is version 1's "unlimited", a number near 2^63.
+// Returns nullopt if there is no limit: "max", text that is not a number, or version 1's "unlimited", a number near
+// 2^63.
 std::optional<uint64_t> ReadLimit(const fs::path& file) {
   std::ifstream in(file);
   uint64_t bytes = 0;
@@ -167,7 +168,8 @@ std::string ReadText(const fs::path& file) {
   return std::string{std::istreambuf_iterator<char>(in), {}};
 }
 
-// The first number of a text. "max", what is no number, and version 1's "unlimited", near 2^63, are nullopt.
+// Returns the first number of a text. nullopt for "max", for text that is not a number, and for version 1's
+// "unlimited", a number near 2^63.
 std::optional<uint64_t> Number(std::string_view text) {
   text = text.substr(0, text.find_last_not_of(" \n") + 1);
   uint64_t number = 0;
@@ -175,7 +177,7 @@ std::optional<uint64_t> Number(std::string_view text) {
   return number;
 }
 
-// Reads lines "KEY NUMBER" or "KEY: NUMBER kB": returns the number behind `key`.
+// Returns the number after `key` in lines "KEY NUMBER" or "KEY: NUMBER kB".
 std::optional<uint64_t> Field(std::string_view text, std::string_view key) {
   for (const absl::string_view line : absl::StrSplit(AbslView(text), '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(": "), absl::SkipEmpty());
@@ -200,8 +202,8 @@ std::optional<MemoryLeft> OfGroup(const fs::path& group, int version) {
   const auto limit = Number(ReadText(group / (first ? "memory.limit_in_bytes" : "memory.max")));
   const auto charged = Number(ReadText(group / (first ? "memory.usage_in_bytes" : "memory.current")));
   if (!limit || !charged) return std::nullopt;
-  // The memory that the kernel takes back at once: file pages that were read and nobody maps (programs, libraries, the
-  // edges of a graph) or wrote to. The kernel takes those on the active list later, but as surely.
+  // The kernel can reclaim file pages at once if nobody maps them (as programs, libraries and the edges of a graph
+  // are) and nobody wrote to them. It reclaims pages on the active list later, but as surely.
   const std::string stat = ReadText(group / "memory.stat");
   const auto pages = [&](const char* name) {
     return Field(stat, first ? std::string("total_").append(name) : std::string(name)).value_or(0);
@@ -215,7 +217,7 @@ std::optional<MemoryLeft> OfGroup(const fs::path& group, int version) {
       .limit = *limit, .used = used, .left = *limit - std::min(*limit, used), .mapped = std::min(mapped, files)};
 }
 
-// "some avg10=0.00 avg60=0.00 avg300=0.00 total=123"
+// Finds `total` in a line such as "some avg10=0.00 avg60=0.00 avg300=0.00 total=123".
 std::optional<uint64_t> StalledMicros(std::string_view pressure) {
   for (const absl::string_view line : absl::StrSplit(AbslView(pressure), '\n')) {
     constexpr std::string_view kTotal = "total=";
@@ -245,7 +247,8 @@ MemoryPressure MemoryPressureOf(std::string_view membership, const fs::path& roo
       pressure.limit_hits += Number(ReadText(group / "memory.failcnt")).value_or(0);
       return;
     }
-    // The events of the group itself: memory.events counts what happened to the groups below it too.
+    // memory.events.local counts the events of the group itself. memory.events also counts those of the groups below
+    // it.
     fs::path events = group / "memory.events.local";
     if (!fs::exists(events)) events = group / "memory.events";
     const std::string text = ReadText(events);
@@ -265,7 +268,8 @@ uint64_t MappedBytesIn(std::string_view smaps, const fs::path& file) {
   uint64_t bytes = 0;
   bool of_file = false;
   for (const absl::string_view line : absl::StrSplit(AbslView(smaps), '\n')) {
-    // A mapping's own line ends with its file; those that tell of it begin with a name and a colon.
+    // The first line of a mapping ends with its file. The lines that describe the mapping begin with a name and a
+    // colon.
     const bool begins = line.find('-') < line.find(' ');
     if (begins) of_file = absl::EndsWith(line, absl::StrCat(" ", file.string()));
     if (!of_file || begins || !absl::StartsWith(line, "Rss:")) continue;
@@ -280,7 +284,7 @@ MemoryPressure GetMemoryPressure() {
   return MemoryPressureOf(ControlGroupMembership(), kControlGroupRoot, ReadText("/proc/pressure/memory"));
 }
 
-// proc(5): statm counts pages; the second field is what is resident.
+// proc(5): statm counts pages. The second field is the resident size.
 uint64_t ResidentBytes() {
   std::ifstream in("/proc/self/statm");
   uint64_t size = 0, resident = 0;
@@ -307,7 +311,7 @@ std::optional<MemoryLeft> GetMemoryLeft() {
       host_statistics64(host, HOST_VM_INFO64, reinterpret_cast<host_info64_t>(&pages), &count) == KERN_SUCCESS;
   mach_port_deallocate(mach_task_self(), host);
   if (!told) return std::nullopt;
-  // Speculative pages are counted as free ones too.
+  // `free_count` includes speculative pages already.
   const uint64_t free_pages = uint64_t{pages.free_count} + pages.external_page_count + pages.purgeable_count;
   const uint64_t limit = MemoryLimit(), left = std::min(limit, free_pages * page_bytes);
   return MemoryLeft{.limit = limit, .used = limit - left, .left = left};

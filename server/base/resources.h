@@ -1,5 +1,6 @@
-// Tells what this process may use of the machine, whose control groups may say less: its cores, memory and disk.
-// Threads: safe anywhere. Reads small files of the kernel at each call.
+// The resources of the machine that this process may use: cores, memory and disk. Control groups may lower the
+// limits.
+// Threads: safe anywhere. Each call reads small files of the kernel.
 #pragma once
 
 #include <cstdint>
@@ -14,66 +15,71 @@
 
 namespace permafrost {
 
-// The directory where the kernel mounts control groups (Linux; elsewhere there are none).
+// The directory where Linux mounts control groups. Other systems have none.
 inline constexpr char kControlGroupRoot[] = "/sys/fs/cgroup";
 
-// The text of /proc/self/cgroup, empty where there is none: a line "ID:CONTROLLERS:/PATH" for each group.
+// Returns the text of /proc/self/cgroup, with a line "ID:CONTROLLERS:/PATH" for each group. Empty if there is no such
+// file.
 std::string ControlGroupMembership();
 
-// Calls visit(directory, version) for each group that `membership` names for `controller` ("memory", "cpu") and for
-// each of its parents, below `root`. Limits of parents hold too. version: 1 or 2, whose files have different names.
+// Calls visit(directory, version) for each group that `membership` names for `controller` ("memory" or "cpu"), and
+// for each of its parents below `root`, because the limits of parents apply too. `version` is 1 or 2; the names of
+// the files in a group depend on it.
 void VisitControlGroups(std::string_view membership, std::string_view controller, const std::filesystem::path& root,
                         const std::function<void(const std::filesystem::path& directory, int version)>& visit);
 
-// How many threads this process can run at once, the one answer for whatever computes: the cores that the scheduler
-// lets the calling thread use (its affinity), or fewer where a control group's quota of processor time is less. At
-// least 1. Where the system knows no affinity: the machine's.
+// Returns the number of threads that this process can run at once, at least 1. All code that computes in parallel
+// uses this number. It is the number of cores that the scheduler lets the calling thread use (its affinity), or the
+// control groups' quota of processor time if that is less. If the system has no affinity, the machine's cores count.
 int AvailableCores();
 
-// The least quota, in whole cores rounded up, of the groups of the controller "cpu" that `membership` (the text of
-// /proc/self/cgroup) names and of their parents, below `root`: `cpu.max` (version 2), `cpu.cfs_quota_us` and
-// `cpu.cfs_period_us` (version 1). nullopt: no quota is set.
+// Returns the least CPU quota, in whole cores rounded up, of the groups that `membership` (the text of
+// /proc/self/cgroup) names and of their parents below `root`. Reads `cpu.max` (version 2), or `cpu.cfs_quota_us` and
+// `cpu.cfs_period_us` (version 1). nullopt means that no quota is set.
 std::optional<int> CgroupCores(std::string_view membership, const std::filesystem::path& root);
 
-// How much memory this process may use, in bytes: the machine's, or less where a control group says so. The one answer
-// for imports, page advice and the admission of jobs. 1 GiB where the system does not tell.
+// Returns the bytes of memory that this process may use: the machine's memory, or the limit of a control group if
+// that is less. Imports, page advice and the admission of jobs all use this number. 1 GiB if the system does not
+// tell.
 uint64_t MemoryLimit();
 
-// The least `memory.max` (version 2) or `memory.limit_in_bytes` (version 1) of the groups that /proc/self/cgroup
-// (`membership`, its text) names and of their parents, below `root` (/sys/fs/cgroup); nullopt: no limit is set.
+// Returns the least `memory.max` (version 2) or `memory.limit_in_bytes` (version 1) of the groups that `membership`
+// (the text of /proc/self/cgroup) names and of their parents below `root` (/sys/fs/cgroup). nullopt means that no
+// limit is set.
 std::optional<uint64_t> CgroupLimit(std::string_view membership, const std::filesystem::path& root);
 
-// Tells how much memory may still be taken before the kernel has to take some back. The machine counts, and every
-// control group that this process is in, parents included. It also tells how hard the kernel has had to work for memory
-// so far.
+// The memory that can still be taken before the kernel has to reclaim some. It is measured for the machine and for
+// every control group of this process, including parents. All values are in bytes.
 struct MemoryLeft {
   uint64_t limit = 0;
-  uint64_t used = 0;    // what cannot be taken back at once: all but file pages that are clean and not mapped
-  uint64_t left = 0;    // limit - used, 0 where more is used
-  uint64_t mapped = 0;  // of `used`: file pages that someone maps
+  // memory that cannot be reclaimed at once: all except clean, unmapped file pages and, in version 2, slab
+  uint64_t used = 0;
+  uint64_t left = 0;    // limit - used, or 0 if more is used
+  uint64_t mapped = 0;  // mapped file pages; they are part of `used`
   bool operator==(const MemoryLeft&) const = default;
 };
 
-// Returns the state of the machine or of the group that has the least left. nullopt: the system does not tell.
+// Returns the values of the machine or of a group, whichever has the least left. nullopt means that the system does
+// not tell.
 std::optional<MemoryLeft> GetMemoryLeft();
 
-// Returns the same for the groups that `membership` (the text of /proc/self/cgroup) names, below `root`
-// (/sys/fs/cgroup), and for `meminfo` (the text of /proc/meminfo). A group without a limit counts for nothing.
+// Computes GetMemoryLeft from the groups that `membership` (the text of /proc/self/cgroup) names below `root`
+// (/sys/fs/cgroup), and from `meminfo` (the text of /proc/meminfo). Groups without a limit are ignored.
 std::optional<MemoryLeft> MemoryLeftOf(std::string_view membership, const std::filesystem::path& root,
                                        std::string_view meminfo);
 
-// Bytes of `file` that this process maps and that are in memory now; 0 where the system does not tell.
+// Returns the bytes of `file` that this process has mapped and that are in memory now. 0 if the system does not tell.
 uint64_t MappedBytesOf(const std::filesystem::path& file);
-// Returns the same from `smaps`, the text of /proc/self/smaps.
+// Computes MappedBytesOf from `smaps`, the text of /proc/self/smaps.
 uint64_t MappedBytesIn(std::string_view smaps, const std::filesystem::path& file);
 
-// Counters that only rise: what matters is by how much, from one call to the next.
+// Counters that only rise: callers use the difference between two calls.
 struct MemoryPressure {
-  // How often a group met its limit, so that pages had to be taken back: memory.events' high and max (version 2) or
-  // memory.failcnt (version 1), over all groups.
+  // How often a group met its limit, so that pages had to be reclaimed, summed over all groups: `high` and `max` of
+  // memory.events (version 2), or memory.failcnt (version 1).
   uint64_t limit_hits = 0;
-  // How long some thread waited for memory, by the group nearest to the process that tells (memory.pressure, "some"),
-  // else the machine's.
+  // Microseconds in which some thread waited for memory. The value is that of the nearest group that reports it
+  // (memory.pressure, "some"), or else the machine's.
   uint64_t stalled_micros = 0;
   bool operator==(const MemoryPressure&) const = default;
 };
@@ -81,35 +87,33 @@ struct MemoryPressure {
 // Returns zeros if the system does not tell.
 MemoryPressure GetMemoryPressure();
 
-// machine_pressure: the text of /proc/pressure/memory.
+// Computes GetMemoryPressure. `machine_pressure` is the text of /proc/pressure/memory.
 MemoryPressure MemoryPressureOf(std::string_view membership, const std::filesystem::path& root,
                                 std::string_view machine_pressure);
 
-// Memory of this process that is in RAM.
-// Threads: safe anywhere.
-
-// In bytes; 0: the operating system does not tell.
+// Returns the bytes of this process that are in RAM. 0 means that the system does not tell. Threads: safe anywhere.
 uint64_t ResidentBytes();
-// Gives the allocator's free memory back to the system, where it can.
+// Gives the allocator's free memory back to the system, if the allocator can do so. Threads: safe anywhere.
 void ReturnFreeHeap();
 
-// Names the present boot of the machine; empty where the system does not say.
+// Returns an id of the machine's present boot, or an empty string if the system does not tell.
 std::string BootId();
 
-// Room that is kept free on a disk, so that the database goes on where datasets, uploads and checkpoints have to wait.
+// Free space that is reserved on a disk. While datasets, uploads and checkpoints have to wait for space, the database
+// can go on.
 // Threads: all methods are safe anywhere.
 class DiskReserve {
  public:
-  // Keeps nothing.
+  // Reserves nothing.
   DiskReserve() = default;
-  // `bytes` of the file system that `folder` lies on.
+  // Reserves `bytes` of the file system that holds `folder`.
   DiskReserve(std::filesystem::path folder, uint64_t bytes) : folder_(std::move(folder)), bytes_(bytes) {}
 
   uint64_t bytes() const { return bytes_; }
-  // Bytes that are free for this process; nullopt where the file system does not tell.
+  // Returns the bytes that this process may still write. nullopt if the file system does not tell.
   std::optional<uint64_t> Free() const;
-  // ResourceExhausted (transient, reason DISK_NEARLY_FULL, metadata `free` and `reserve`) where less than the reserve
-  // would be free after `wanted` more bytes. Ok where the file system does not tell.
+  // Returns Ok if the reserve would still be free after `wanted` more bytes, or if the file system does not tell.
+  // Errors: ResourceExhausted (transient, reason DISK_NEARLY_FULL, metadata `free` and `reserve`).
   absl::Status Check(uint64_t wanted = 0) const;
 
  private:

@@ -17,12 +17,12 @@ constexpr absl::string_view kReasonUrl = "permafrost/error-reason";
 constexpr absl::string_view kTransientUrl = "permafrost/transient";
 constexpr absl::string_view kDeviceFaultUrl = "permafrost/device-fault";
 
-// Payloads are lists of strings, each as "LENGTH:BYTES", so that any byte may stand in them.
+// A payload is a list of strings, each written as "LENGTH:BYTES", so that a string may hold any byte.
 void AppendPiece(std::string& out, std::string_view piece) {
   absl::StrAppend(&out, piece.size(), ":", AbslView(piece));
 }
 
-// Stops at the first malformed piece: payloads are ours, and a foreign one yields what can be read.
+// Stops at the first malformed piece. Payloads are written here; a foreign one yields the pieces that can be read.
 std::vector<std::string> SplitPieces(std::string_view payload) {
   std::vector<std::string> pieces;
   while (!payload.empty()) {

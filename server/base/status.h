@@ -1,5 +1,5 @@
-// Errors across rooms: absl::Status whose message is one line that names the thing, the value and what would be
-// accepted. The structured part (which fields, which reason) travels as a payload that api/ turns into google.rpc
+// Errors across rooms. An error is an absl::Status whose message is one line that names the thing, the value and what
+// is accepted. The structured part (the fields, the reason) travels as a payload, which api/ turns into google.rpc
 // details. Threads: everything here is pure.
 #pragma once
 
@@ -21,22 +21,22 @@ namespace permafrost {
 // One bad field of a request or a file.
 struct FieldViolation {
   std::string field;        // path in snake_case, e.g. "spec.model.hidden_channels"
-  std::string description;  // value and what would be accepted
+  std::string description;  // the value and what is accepted
   bool operator==(const FieldViolation&) const = default;
 };
 
-// Collects violations so that a caller learns all of them at once. Keeps the first kMax and counts the rest, so that a
-// bad input cannot make an error of its own size.
+// Collects violations so that a caller learns all of them at once. Keeps the first kMax and counts the rest, so that
+// a bad input of any size makes a small error.
 class Violations {
  public:
   static constexpr std::size_t kMax = 64;
 
   void Add(std::string_view field, std::string_view description);
-  // The violations of `status` in fields that have none yet: what is told once is not told again in other words.
+  // Adds the violations of `status` for fields that have none yet, so that no field is reported twice.
   void AddMissing(const absl::Status& status);
   bool empty() const { return list_.empty(); }
-  // Ok when empty; else InvalidArgument, message "field: description; field: description". Beyond kMax the last one has
-  // no field and says "and N more".
+  // Returns Ok if there are no violations. Errors: InvalidArgument with the message "field: description; field:
+  // description". Beyond kMax, the last violation has no field and says "and N more".
   absl::Status ToStatus() const;
 
  private:
@@ -44,40 +44,41 @@ class Violations {
   std::size_t more_ = 0;
 };
 
-// The violations of a status made by Violations, empty for any other.
+// Returns the violations of a status that Violations made, or an empty list for any other status.
 std::vector<FieldViolation> GetViolations(const absl::Status& status);
 
-// google.rpc.ErrorInfo without the wire: a machine-readable reason in UPPER_SNAKE_CASE.
+// A machine-readable reason in UPPER_SNAKE_CASE. It becomes google.rpc.ErrorInfo on the wire.
 struct ErrorReason {
   std::string reason;
   std::map<std::string, std::string> metadata;
   bool operator==(const ErrorReason&) const = default;
 };
 
-// `status` with the reason attached; replaces an earlier one.
+// Returns `status` with the reason attached. It replaces an earlier reason.
 absl::Status WithReason(absl::Status status, std::string_view reason, std::map<std::string, std::string> metadata = {});
-// Empty reason where none is attached.
+// Returns an empty reason if none is attached.
 ErrorReason GetReason(const absl::Status& status);
 
-// `status` marked as one of the machine rather than of the work: a full disk, too many open files, a file that cannot
-// be read just now. The same call may succeed later, so nothing may be given up or set aside because of it.
+// Returns `status` marked as an error of the machine rather than of the work, such as a full disk, too many open
+// files, or a file that cannot be read just now. The same call may succeed later, so callers must not give up or
+// discard anything because of it.
 absl::Status AsTransient(absl::Status status);
 bool IsTransient(const absl::Status& status);
 
-// `status` marked as a fault that leaves the accelerator unusable until the process ends, such as an illegal memory
-// access on CUDA: each later call of the device fails with the same error. It is transient too: the work is not to
-// blame before it has been tried again in another process.
+// Returns `status` marked as a fault that leaves the accelerator unusable until the process ends, such as an illegal
+// memory access on CUDA. Each later call of the device fails with the same error. The fault is also transient,
+// because the work is not to blame until another process has tried it again.
 absl::Status AsDeviceFault(absl::Status status);
 bool IsDeviceFault(const absl::Status& status);
 
-// `error` with the payloads of `from`, for an error that is told with another code or message.
+// Returns `error` with the payloads of `from`. It is for an error that is reported with another code or message.
 absl::Status WithPayloadsOf(absl::Status error, const absl::Status& from);
-// `status` with "context: " before its message; payloads are kept.
+// Returns `status` with "context: " before its message. The payloads stay.
 absl::Status Annotate(const absl::Status& status, std::string_view context);
 
-// Turns exceptions of the standard library, want of memory above all, into a Status.
-// Calls `body`, which returns a Status or a StatusOr. An exception that it throws fails `what` ("batch 3"), not the
-// process: std::bad_alloc is ResourceExhausted, any other std::exception Internal.
+// Calls `body`, which returns a Status or a StatusOr, and turns exceptions of the standard library into a Status. So
+// an exception fails `what` (such as "batch 3") instead of the process. std::bad_alloc becomes ResourceExhausted, and
+// any other std::exception becomes Internal.
 template <class Body>
 auto WithoutThrowing(std::string_view what, const Body& body) -> decltype(body()) {
   try {
@@ -91,7 +92,7 @@ auto WithoutThrowing(std::string_view what, const Body& body) -> decltype(body()
 
 }  // namespace permafrost
 
-// The two control-flow macros that every Abseil user knows; Debian's Abseil (20220623) lacks them.
+// The two usual control-flow macros of Abseil code, which Debian's Abseil (20220623) lacks.
 #define PF_CONCAT_INNER(a, b) a##b
 #define PF_CONCAT(a, b) PF_CONCAT_INNER(a, b)
 #define PF_RETURN_IF_ERROR(expr)                            \

@@ -1,4 +1,4 @@
-// A step has a kind and the shape of its mini-batch, which an executable is compiled for.
+// The kind of a step, and the shape of its mini-batch. An executable is compiled for one kind and shape.
 // Threads: values and pure functions.
 #pragma once
 
@@ -13,25 +13,26 @@
 
 namespace permafrost {
 
-// Training: forward, backward, optimizer. Evaluation: forward only, without dropout and with running statistics.
+// A training step is forward, backward and optimizer. An evaluation step is forward only, without dropout and with
+// running statistics.
 enum class Mode { kTrain, kEval };
 inline constexpr EnumNames<Mode, 2> kModeNames{{{{Mode::kTrain, "train"}, {Mode::kEval, "eval"}}}};
 
-// (N nodes, E directed edges, G graphs).
+// N nodes, E directed edges and G graphs.
 struct BatchShape {
   int64_t nodes = 0;
   int64_t edges = 0;
   int64_t graphs = 0;
   auto operator<=>(const BatchShape&) const = default;
-  // Returns whether a batch of `other` fits, padded up to this.
+  // Returns whether a batch of shape `other` can be padded to this shape.
   bool Holds(const BatchShape& other) const {
     return nodes >= other.nodes && edges >= other.edges && graphs >= other.graphs;
   }
 };
 
-// The things that `graphs` of shapes count: graphs of a set, or seed nodes of one large graph.
+// What `graphs` of a shape counts: the graphs of a set, or the seed nodes of one large graph.
 inline constexpr std::string_view kCountedGraphs = "graphs", kCountedSeeds = "seeds";
-// "(757 nodes, 1630 edges, 33 graphs)"
+// Returns, for example, "(757 nodes, 1630 edges, 33 graphs)".
 inline std::string ToString(const BatchShape& shape, std::string_view counted = kCountedGraphs) {
   return absl::StrCat("(", shape.nodes, " nodes, ", shape.edges, " edges, ", shape.graphs, " ", AbslView(counted), ")");
 }

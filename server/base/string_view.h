@@ -1,4 +1,5 @@
-// Debian's Abseil is built with a string_view of its own, others' is std's: these two convert either way on both.
+// Debian's Abseil has a string_view type of its own; other builds of Abseil use std's. These functions convert in
+// both directions under either build.
 //   absl::StrCat("field: ", AbslView(name))      StdView(status.message())
 #pragma once
 

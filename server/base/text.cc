@@ -19,7 +19,7 @@ std::size_t Utf8SequenceLength(std::string_view text) {
   if (lead < 0x80) return 1;
   if (lead >= 0xC2 && lead <= 0xDF) return tail(1) ? 2 : 0;
   if (lead >= 0xE0 && lead <= 0xEF) {
-    // Refuses overlong forms and surrogates.
+    // The bounds of the second byte exclude overlong forms and surrogates.
     const bool second = tail(1, lead == 0xE0 ? 0xA0 : 0x80, lead == 0xED ? 0x9F : 0xBF);
     return second && tail(2) ? 3 : 0;
   }
@@ -33,7 +33,7 @@ std::size_t Utf8SequenceLength(std::string_view text) {
 std::size_t FindInvalidUtf8(std::string_view text) {
   constexpr uint64_t kHighBits = 0x8080808080808080;
   for (std::size_t at = 0; at < text.size();) {
-    // Eight bytes of ASCII at once.
+    // Skips eight bytes of ASCII at once.
     if (uint64_t word = 0; text.size() - at >= sizeof(word)) {
       std::memcpy(&word, text.data() + at, sizeof(word));
       if ((word & kHighBits) == 0) {

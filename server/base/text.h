@@ -1,4 +1,4 @@
-// Takes text from outside: tells whether it is UTF-8, and shows it in messages.
+// Handles text from outside: checks that it is UTF-8, and formats it for messages.
 // Threads: pure functions.
 #pragma once
 
@@ -8,22 +8,22 @@
 
 namespace permafrost {
 
-// Valid UTF-8 sequences (RFC 3629, section 4). Threads: pure functions.
+// Valid UTF-8 sequences (RFC 3629, section 4).
 
-// Bytes of the valid sequence at the beginning of `text`; 0 if there is none. `text` must not be empty.
+// Returns the length in bytes of the valid sequence at the beginning of `text`, or 0 if there is none. `text` must
+// not be empty.
 std::size_t Utf8SequenceLength(std::string_view text);
-// Place of the first byte that is no part of a valid sequence; npos where all are.
+// Returns the offset of the first byte that is not part of a valid sequence, or npos if all bytes are.
 std::size_t FindInvalidUtf8(std::string_view text);
 
-// Values as messages show them: short, on one line, whatever they hold.
-// Threads: pure functions.
+// Formats values for messages: short and on one line, whatever they contain.
 
-// Puts the value in double quotes, escapes it, and cuts it if it is long.
+// Escapes the value, cuts it if it is long, and puts it in double quotes.
 std::string Quote(std::string_view value);
-// The same without quotes, for what is known to be a number or a name.
+// Same as Quote without the quotes, for text that is known to be a number or a name.
 std::string Shorten(std::string_view value);
-// A message with no more than `max_bytes` (>= 3) of it, the last three of them "..." where it was cut, between
-// characters of UTF-8.
+// Returns at most `max_bytes` (at least 3) of the message. If it was cut, it ends in "...". The cut is between two
+// UTF-8 characters.
 std::string CutMessage(std::string_view message, std::size_t max_bytes);
 
 }  // namespace permafrost

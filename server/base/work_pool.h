@@ -1,4 +1,4 @@
-// A few threads that do what may wait: for a lock that is held while the disk is written, or for the disk itself.
+// A few threads for work that may block, on the disk or on a lock that is held while the disk is written.
 // Threads: all methods are safe anywhere.
 #pragma once
 
@@ -15,14 +15,15 @@ namespace permafrost {
 
 class WorkPool {
  public:
-  // `most_waiting`: pieces of work that wait for a thread at most.
+  // At most `most_waiting` pieces of work can wait for a thread.
   WorkPool(int threads, size_t most_waiting);
-  // Does what still waits, and ends the threads.
+  // Runs the work that still waits, and then ends the threads.
   ~WorkPool();
   WorkPool(const WorkPool&) = delete;
   WorkPool& operator=(const WorkPool&) = delete;
 
-  // In the order in which it comes. False, and nothing is done: too much waits already. `work` must not throw.
+  // Queues `work`; the queue is first in, first out. Returns false, and drops `work`, if too much work is waiting
+  // already. `work` must not throw.
   bool Post(std::function<void()> work);
   size_t most_waiting() const { return most_waiting_; }
 
