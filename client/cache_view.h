@@ -1,4 +1,4 @@
-// Graph caches as people read them.
+// Text about graph caches, for people.
 // Threads: everything here is pure.
 #pragma once
 
@@ -13,17 +13,17 @@
 
 namespace permafrost::client {
 
-// "freeze after 97 training shapes, on a miss: pad". `derived_freeze_at`: what a derived freeze point came to, 0 where
-// that is not known.
+// Returns, for example, "freeze after 97 training shapes, on a miss: pad". `derived_freeze_at` is the value of a
+// derived freeze point, or 0 if it is not known.
 std::string PolicyText(const v1::GraphCachePolicy& policy, int64_t derived_freeze_at = 0);
-// "130 executables, 14.2 MB".
+// Returns, for example, "130 executables, 14.2 MB".
 std::string CacheSizeText(const v1::GraphCache& cache);
 
 CacheSnapshot ToSnapshot(const v1::GraphCache& cache);
 
-// The whole story: policy, freeze, memory, what became of the steps of each mode, graph breaks.
+// Shows everything: policy, freeze, memory, the outcomes of the steps of each mode, and graph breaks.
 std::string RenderCache(const v1::GraphCache& cache, const ViewTime& time, const RenderStyle& style);
-// One row an executable.
+// Makes one row per executable.
 std::string RenderCacheEntries(const std::vector<v1::GraphCacheEntry>& entries, const ViewTime& time,
                                const RenderStyle& style);
 

@@ -1,5 +1,5 @@
-// The program `permafrost`: parses the command line, runs the command, reports what went wrong.
-// Threads: the main thread, before any other.
+// The program `permafrost`: parses the command line, runs the command, and reports errors.
+// Threads: call Main from the main thread, before any other thread runs.
 #pragma once
 
 namespace permafrost::client {

@@ -1,6 +1,6 @@
-// The command groups. Each adds its subcommands to the command line; the one that the user names sets `chosen`, which
-// runs once the line is parsed and the session stands.
-// Threads: one. The command line outlives the run of `chosen`.
+// The command groups. Each Add function adds subcommands to the command line. The subcommand that the user names sets
+// `chosen`, which runs once the line is parsed and the session exists.
+// Threads: one. The command line must outlive the run of `chosen`.
 #pragma once
 
 #include <functional>
@@ -25,11 +25,11 @@ void AddUploadCommands(CLI::App& app, Command& chosen);
 void AddProgramCommands(CLI::App& app, Command& chosen);
 void AddServerCommands(CLI::App& app, Command& chosen);
 void AddQueueCommand(CLI::App& app, Command& chosen);
-// These two need no server.
+// The next two groups need no server.
 void AddContextCommands(CLI::App& app, Command& chosen);
 void AddCompletionCommands(CLI::App& app, Command& chosen);
 
-// Parts of `job`.
+// Subcommands of `job`.
 void AddJobSubmit(CLI::App& job, Command& chosen);
 void AddJobSweep(CLI::App& job, Command& chosen);
 void AddJobWatch(CLI::App& job, Command& chosen);
@@ -41,47 +41,47 @@ void AddJobVerbs(CLI::App& job, Command& chosen);
 void AddJobWait(CLI::App& job, Command& chosen);
 void AddJobCompare(CLI::App& job, Command& chosen);
 void AddJobReport(CLI::App& job, Command& chosen);
-// Draws the job's progress, prints each finished epoch and the result. `id` is with or without `jobs/`.
-// `reconnect`: how long a server that goes away is waited for.
+// Draws the job's progress, and prints each finished epoch and the result. `id` may have the prefix `jobs/`.
+// `reconnect` is how long to wait for a server that goes away.
 ExitCode WatchJob(Session& session, const std::string& id, absl::Duration reconnect);
 
-// Parts of `server`.
+// Subcommands of `server`.
 void AddTokenCommands(CLI::App& server, Command& chosen);
 void AddServerHealthCommand(CLI::App& server, Command& chosen);
 void AddServerBackupCommand(CLI::App& server, Command& chosen);
 void AddServerClockCommand(CLI::App& server, Command& chosen);
 
-// Parts of `dataset`.
+// Subcommands of `dataset`.
 void AddDatasetImport(CLI::App& dataset, Command& chosen);
 void AddDatasetVerify(CLI::App& dataset, Command& chosen);
 void AddDatasetSample(CLI::App& dataset, Command& chosen);
 void AddDatasetPlan(CLI::App& dataset, Command& chosen);
 
-// Parts of `cache`.
+// Subcommands of `cache`.
 void AddCacheCensus(CLI::App& cache, Command& chosen);
 void AddCachePlan(CLI::App& cache, Command& chosen);
 void AddCacheWatch(CLI::App& cache, Command& chosen);
 
-// Checks whose accepted values the help text says already, so that CLI11 does not repeat them.
+// Accepts only these names. The help text lists the accepted values already, so the check adds nothing to it.
 CLI::Validator OneOf(const std::vector<std::string>& names);
-// CLI11 would read -1 as a large unsigned number.
+// Refuses negative numbers, because CLI11 would read -1 as a large unsigned number.
 CLI::Validator NotNegative();
 
-// A flag that is true, or false where it is given as --NAME=false; empty: it is not given.
+// Adds a flag that is true, or false if it is given as --NAME=false. `value` stays empty if the flag is not given.
 void AddSwitch(CLI::App& command, const std::string& flag, std::optional<bool>& value, const std::string& help);
-// A flag that takes the short names of an enum of the contract.
+// Adds a flag that takes the short names of an enum of the API.
 void AddEnumOption(CLI::App& command, const std::string& flag, std::optional<std::string>& value,
                    const google::protobuf::EnumDescriptor& type, const std::string& help);
-// The value of such a flag, whose check has let only known names through.
+// Returns the value of a flag of AddEnumOption. The flag's check has refused unknown names.
 template <class E>
 E EnumOf(const google::protobuf::EnumDescriptor& type, const std::string& name) {
   return static_cast<E>(ParseEnum(type, name).value_or(0));
 }
 
-// --reconnect, for the commands that follow a stream.
+// Adds --reconnect, for the commands that follow a stream.
 void AddReconnectOption(CLI::App& command, double& seconds);
 inline constexpr double kDefaultReconnectSeconds = 30;
-// --on SERVER,..., the names that ServerGroup::Open takes.
+// Adds --on SERVER,..., whose values are the names that ServerGroup::Open takes.
 void AddOnOption(CLI::App& command, std::vector<std::string>& servers, const std::string& help);
 
 }  // namespace permafrost::client

@@ -1,4 +1,4 @@
-// Named servers in the user's configuration, and which server a command is for.
+// Named servers in the user's configuration, and the choice of the server that a command talks to.
 // Threads: one; ResolveServer is pure.
 #pragma once
 
@@ -12,35 +12,37 @@
 namespace permafrost::client {
 
 struct Contexts {
-  std::map<std::string, std::string> servers;  // HOST:PORT by name
-  std::string current;                         // empty: none
-  // Credential files of the contexts that name any, by context. Only paths are kept: no context holds a token itself.
+  std::map<std::string, std::string> servers;  // HOST:PORT by context name
+  std::string current;                         // empty if no context is current
+  // Credential files by context name, for the contexts that name any. Only paths are kept, so no token is stored
+  // here.
   std::map<std::string, CredentialFiles> credentials;
 };
 
-// $XDG_CONFIG_HOME/permafrost/config.json, below $HOME/.config without that variable; empty where neither is set.
+// Returns $XDG_CONFIG_HOME/permafrost/config.json, or the file below $HOME/.config if that variable is unset. Returns
+// an empty path if neither variable is set.
 std::string ContextsPath();
-// None where there is no file. Errors: InvalidArgument that names the file and what is wrong in it; the system's reason
-// where it cannot be read.
+// Returns no contexts if there is no file. Errors: InvalidArgument that names the file and its fault, or the system's
+// reason if the file cannot be read.
 absl::StatusOr<Contexts> ReadContexts(const std::string& path);
-// Replaces the file whole; keys of it that are not known here stay.
+// Replaces the whole file, but keeps keys of the file that this client does not know.
 absl::Status WriteContexts(const std::string& path, const Contexts& contexts);
-// Returns whether a context may be called so: 1..63 letters, digits and ._-, the first no ._-
+// Returns whether `name` may name a context: 1 to 63 letters, digits and ._-, the first a letter or a digit.
 bool IsContextName(const std::string& name);
 
 // Returns "known: a, b", or how to make a context if there is none.
 std::string KnownContexts(const Contexts& contexts);
 
-// The values that name a server on the command line and in the environment; empty: not given.
+// The values that name a server on the command line and in the environment. A value that is not given is empty.
 struct ServerWish {
   std::string server, context, environment;
 };
 
-// Returns the first that is given of --server, --context, PERMAFROST_SERVER and the current context; else `otherwise`.
-// Errors: InvalidArgument for an unknown context.
+// Returns the first of these that is given: --server, --context, PERMAFROST_SERVER, the current context. Returns
+// `otherwise` if none is given. Errors: InvalidArgument for an unknown context.
 absl::StatusOr<std::string> ResolveServer(const ServerWish& wish, const Contexts& contexts,
                                           const std::string& otherwise);
-// Returns the files of the context that ResolveServer takes; none if it takes none.
+// Returns the credential files of the context that ResolveServer uses. All are empty if it uses no context.
 CredentialFiles ResolveCredentials(const ServerWish& wish, const Contexts& contexts);
 
 }  // namespace permafrost::client

@@ -1,5 +1,5 @@
-// Tells how a connection to a server is protected and who its caller is: files that flags, variables and contexts name.
-// Threads: one; all but the environment and the files is pure.
+// The protection of a connection to a server, and the credentials of the caller. Flags, variables and contexts name
+// the files. Threads: one. Everything is pure except for reading the environment and the files.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,13 @@
 
 namespace permafrost::client {
 
-// Paths; empty: not given.
+// Paths of files. A path that is not given is empty.
 struct CredentialFiles {
   std::string token_file;
-  // PEM files: the certificate of whoever signed the server's, and the client's own certificate and key.
+  // PEM files: the certificate of the authority that signed the server's certificate, and the client's own
+  // certificate and key.
   std::string ca_cert, client_cert, client_key;
-  // TLS with the authorities that gRPC knows; the files above imply TLS.
+  // Uses TLS with the authorities that gRPC knows. The certificate files above imply TLS.
   bool tls = false;
   bool operator==(const CredentialFiles&) const = default;
 };
@@ -29,14 +30,16 @@ struct Credentials {
   std::string ca_cert, client_cert, client_key;  // PEM
 };
 
-// Each from the first of `flags`, the environment (PERMAFROST_TOKEN, PERMAFROST_TOKEN_FILE, PERMAFROST_CA_CERT,
-// PERMAFROST_CLIENT_CERT, PERMAFROST_CLIENT_KEY, PERMAFROST_TLS) and `context` that gives it. `server`: whom they are
-// for. Errors: InvalidArgument naming the flag or variable and the file, never what is in it, for a file that cannot be
-// read, a token that is none, a certificate without its key, and a token that would travel in plain text.
+// Takes each credential from the first source that has it: `flags`, then the environment (PERMAFROST_TOKEN,
+// PERMAFROST_TOKEN_FILE, PERMAFROST_CA_CERT, PERMAFROST_CLIENT_CERT, PERMAFROST_CLIENT_KEY, PERMAFROST_TLS), then
+// `context`. `server` is the address that they will be sent to.
+// Errors: InvalidArgument for an unreadable file, an invalid token, a certificate without its key or a key without
+// its certificate, a PERMAFROST_TLS that is not a boolean, and a token that would travel in plain text. The message
+// names the flag or variable and the file, never the contents of the file.
 absl::StatusOr<Credentials> ReadCredentials(const CredentialFiles& flags, const CredentialFiles& context,
                                             const std::string& server);
 
-// Gives the token with each call.
+// Makes a channel that sends the token with each call.
 std::shared_ptr<grpc::Channel> MakeChannelTo(const std::string& server, const Credentials& credentials,
                                              const grpc::ChannelArguments& arguments);
 

@@ -1,4 +1,4 @@
-// Datasets as people read them.
+// Text about datasets, for people.
 // Threads: everything here is pure.
 #pragma once
 
@@ -14,9 +14,9 @@ namespace permafrost::client {
 
 std::string StateName(v1::Dataset::State state);
 
-// One row a dataset.
+// Makes one row per dataset.
 std::string RenderDatasetList(const std::vector<v1::Dataset>& datasets, const ViewTime& time, const RenderStyle& style);
-// Shows what the dataset is made of, and the sizes of its splits where it is READY.
+// Shows the contents of the dataset and, if it is READY, the sizes of its splits.
 std::string RenderDataset(const v1::Dataset& dataset, const ViewTime& time, const RenderStyle& style);
 
 }  // namespace permafrost::client

@@ -1,4 +1,4 @@
-// Why a job's graph cache did what it did, as people read it: causes, audits, and a step's time by operator.
+// Text that explains a job's graph cache: causes of captures and misses, audits, and the time of a step by operator.
 // Threads: everything here is pure.
 #pragma once
 
@@ -9,18 +9,18 @@
 
 namespace permafrost::client {
 
-// "757 nodes, 1,630 edges, 33 graphs"; on one large graph it says "33 seeds".
+// Returns, for example, "757 nodes, 1,630 edges, 33 graphs". With `of_seeds` it ends in "33 seeds".
 std::string ShapeText(const v1::BatchShape& shape, bool of_seeds);
-// "4 steps, all equal".
+// Returns, for example, "4 steps, all equal".
 Cell AuditsCell(const v1::GraphCache& cache);
-// One row a mode and cause; empty where nothing was captured or missed.
+// Makes one row per mode and cause. Returns an empty text if nothing was captured or missed.
 std::string RenderCauses(const v1::GraphCache& cache, const RenderStyle& style);
-// One row a difference; empty where there is none.
+// Makes one row per difference that an audit found. Returns an empty text if there are none.
 std::string RenderAuditFailures(const v1::GraphCache& cache, const RenderStyle& style);
-// One row a graph break; empty where there is none.
+// Makes one row per graph break. Returns an empty text if there are none.
 std::string RenderGraphBreaks(const v1::GraphCache& cache, const RenderStyle& style);
 
-// Graph breaks, captures and misses by cause, audits, and each profile: a row an operator.
+// Shows graph breaks, captures and misses by cause, audits, and each profile with one row per operator.
 std::string RenderExplanation(const v1::ExplainGraphCacheResponse& explanation, const RenderStyle& style);
 
 }  // namespace permafrost::client

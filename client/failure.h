@@ -1,5 +1,5 @@
-// Describes what went wrong, as an exit code and ready to be printed: one line for people, one JSON object for
-// programs. Threads: everything here is pure.
+// Failures as an exit code and as text to print: one line for people, or one JSON object for programs. Threads:
+// everything here is pure.
 #pragma once
 
 #include <map>
@@ -13,22 +13,22 @@
 
 namespace permafrost::client {
 
-// The meanings of the exit code of `permafrost`; scripts depend on it.
+// The exit codes of `permafrost`. Scripts depend on their meanings.
 enum class ExitCode : int {
   kOk = 0,
-  // The job or import that was watched ended FAILED or CANCELLED; the server whose health was asked does not serve.
+  // The watched job or import ended FAILED or CANCELLED, or a health check found that the server does not serve.
   kEndedBadly = 1,
-  // Bad flags, or a bad file given by a flag.
+  // The flags, or a file that a flag names, are bad.
   kUsage = 2,
-  // No server at the address, or it did not answer in time.
+  // There is no server at the address, or it did not answer in time.
   kUnreachable = 3,
   // The server answered with an error.
   kRefused = 4,
   // A local file could not be read, written or verified.
   kLocalFile = 5,
-  // The time that a wait was given is over.
+  // The time limit of a wait is over.
   kTimedOut = 6,
-  // Ctrl-C. The work on the server goes on.
+  // The user pressed Ctrl-C. The work on the server goes on.
   kInterrupted = 130,
 };
 
@@ -45,27 +45,27 @@ inline constexpr char kExitCodeHelp[] =
 
 struct Failure {
   ExitCode exit = ExitCode::kRefused;
-  // The gRPC code's name, or USAGE, LOCAL_FILE, UNREACHABLE, INTERRUPTED, ENDED_BADLY, TIMED_OUT for what no server
-  // said.
+  // The name of the gRPC code. For failures that no server reported: USAGE, LOCAL_FILE, UNREACHABLE, INTERRUPTED,
+  // ENDED_BADLY or TIMED_OUT.
   std::string code;
-  // True: a server's answer is what failed; only then does a person need the code.
+  // Whether the failure is a server's answer. Only then does a person need the code.
   bool from_server = false;
-  // The name in --on of the server that answered; empty without --on.
+  // The name in --on of the server that answered. Empty without --on.
   std::string server;
   std::string message;
-  // The reason of google.rpc.ErrorInfo; empty where the server gave none.
+  // The reason of google.rpc.ErrorInfo. Empty if the server gave none.
   std::string reason;
   std::map<std::string, std::string> metadata;
   // The violations of google.rpc.BadRequest.
   std::vector<FieldViolation> violations;
 };
 
-// Whom a call was made to, for messages about its failure.
+// The server that a call was made to, for messages about the failure of the call.
 struct CallContext {
   std::string address;
-  // False: there never was a connection.
+  // False if there never was a connection.
   bool connected = true;
-  // Time that the call had.
+  // The time limit of the call.
   absl::Duration timeout;
   bool tls = false;
   // The server's name in --on; empty without --on.
@@ -73,20 +73,21 @@ struct CallContext {
 };
 
 Failure RpcFailure(const grpc::Status& status, const CallContext& call);
-// `tls`: it was spoken to in TLS, where a certificate may be what is wrong. `name`: as in CallContext.
+// `tls` says whether the client tried TLS, so that a certificate may be at fault. `name` is as in CallContext.
 Failure UnreachableFailure(std::string_view address, bool tls = false, std::string_view name = "");
 Failure UsageFailure(std::string_view message);
 Failure LocalFileFailure(std::string_view message);
-// The failure where the watched job or import ended FAILED or CANCELLED.
+// Makes the failure for a watched job or import that ended FAILED or CANCELLED.
 Failure EndedBadlyFailure(std::string_view message);
 Failure TimedOutFailure(std::string_view message);
-// The failure of a local file or of its content: bad content is bad usage, anything else a local file error.
+// Makes the failure for a local file or its content. Bad content is bad usage; anything else is a local file error.
 Failure FileFailure(const absl::Status& status);
 
-// "permafrost: NOT_FOUND: ..." and, where more than one field is bad, an indented line for each. Ends with a newline.
+// Returns "permafrost: NOT_FOUND: ..." and, if several fields are bad, an indented line for each. Ends with a
+// newline.
 std::string RenderText(const Failure& failure);
-// {"error":{"code":...,"message":...,"exitCode":...}} with reason, metadata and violations where there are any. Ends
-// with a newline.
+// Returns {"error":{"code":...,"message":...,"exitCode":...}}, with reason, metadata and violations if there are any.
+// Ends with a newline.
 std::string RenderJson(const Failure& failure);
 
 }  // namespace permafrost::client

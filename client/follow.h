@@ -1,5 +1,5 @@
-// Follows a server stream to its end across restarts of the server.
-// Threads: the caller's.
+// Follows a server stream to its end, across restarts of the server.
+// Threads: those of the caller.
 #pragma once
 
 #include <functional>
@@ -19,36 +19,37 @@ enum class FollowEnd { kDone, kInterrupted, kFailed };
 
 struct FollowResult {
   FollowEnd end = FollowEnd::kDone;
-  // Set when kFailed.
+  // Set only if `end` is kFailed.
   Failure failure;
 };
 
-// Decides what a stream's end means and waits between attempts.
+// Decides what the end of a stream means, and waits between attempts to reconnect.
 class Reconnect {
  public:
-  // `window`: how long a server that went away is waited for.
+  // `window` is how long to wait for a server that went away.
   Reconnect(Session& session, absl::Duration window) : session_(session), window_(window) {}
 
-  // A message came.
+  // Call it when a message has arrived.
   void Alive();
-  // The stream ended with `status` before its task was done. Empty: try once more (the wait is over); else the outcome.
+  // Call it when the stream ended with `status` before its task was done. Waits, and then returns nullopt if the
+  // caller should try once more. Otherwise returns the outcome.
   std::optional<FollowResult> Ended(const grpc::Status& status);
 
  private:
   Session& session_;
   const absl::Duration window_;
-  // Since the server was lost; empty while it is there.
+  // Measures the time since the server was lost. Empty while the connection stands.
   std::optional<Stopwatch> lost_;
   absl::Duration backoff_;
 };
 
-// One line on stderr, but not beside JSON, where the server passed over changes, since this client took them more
-// slowly than they came.
+// Prints one line on stderr if the server dropped changes because this client read them too slowly. Prints nothing in
+// JSON mode.
 void TellPassedOver(Session& session, const grpc::ClientContext& ended);
 
-// Reads the stream that `open` begins (anew after each loss) and hands each message to `on_message`, which returns true
-// when the last one has come. `ok_is_end`: a stream that ends with OK is done, too. A server that was never there is
-// not waited for.
+// Reads the stream that `open` begins, and reopens it after each loss. Hands each message to `on_message`, which
+// returns true after the last one. `ok_is_end` says whether a stream that ends with OK is done too. Fails at once if
+// the server was unreachable from the start.
 template <class Message>
 FollowResult Follow(Session& session, absl::Duration window,
                     const std::function<std::unique_ptr<grpc::ClientReader<Message>>(grpc::ClientContext*)>& open,

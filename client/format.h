@@ -1,5 +1,5 @@
-// Numbers, sizes, times and identifiers as people read them; durations and times as people write them, and protobuf's
-// as absl's. Threads: everything here is pure.
+// Formats numbers, sizes, times and names for people, parses durations and times that people write, and converts
+// between protobuf's and Abseil's times. Threads: everything here is pure.
 #pragma once
 
 #include <cstdint>
@@ -14,53 +14,56 @@
 
 namespace permafrost::client {
 
-// "0.52 s", "12.3 s", "1m 52s", "2h 05m", "3d 04h". Negative: as zero.
+// Returns, for example, "0.52 s", "12.3 s", "1m 52s", "2h 05m" or "3d 04h". Negative durations count as zero.
 std::string DurationText(absl::Duration d);
-// The same in whole seconds, for what changes while it is read: "9s", "1m 52s".
+// Returns whole seconds, for text that changes while it is read: "9s", "1m 52s".
 std::string EtaText(absl::Duration d);
-// "just now", "12s ago", "3m ago", "5h ago", "3d ago"; older than a week: the local date.
+// Returns, for example, "just now", "12s ago", "3m ago", "5h ago" or "3d ago". Times more than a week ago give the
+// local date.
 std::string AgeText(absl::Time t, absl::Time now, absl::TimeZone zone);
-// "2026-01-31 13:22:10".
+// Returns, for example, "2026-01-31 13:22:10".
 std::string ClockText(absl::Time t, absl::TimeZone zone);
-// Powers of 1000, three significant digits: "812 B", "1.23 kB", "45.6 MB".
+// Returns three significant digits with powers of 1000: "812 B", "1.23 kB", "45.6 MB".
 std::string BytesText(int64_t bytes);
-// "103,425".
+// Returns, for example, "103,425".
 std::string CountText(int64_t n);
-// Three significant digits: "950", "21.4k", "1.23M".
+// Returns three significant digits: "950", "21.4k", "1.23M".
 std::string ShortText(double value);
-// A loss or error: "0.3121", "12.346", "1.20e-05"; "nan" and "inf" as they are.
+// Formats a loss or a metric: "0.3121", "12.346", "1.20e-05", "nan", "inf".
 std::string MetricText(double value);
-// The shortest decimal that reads back as `value`: "0.001".
+// Returns the shortest decimal that reads back as `value`, such as "0.001".
 std::string ExactText(double value);
 
-// Part of a whole: "0.0 %", "9.1 %", "100 %". Only none is zero and only all is 100: else "<0.1 %" and ">99.9 %".
+// Returns a percentage: "0.0 %", "9.1 %", "100 %". Only an empty part gives "0.0 %", and only the whole gives "100
+// %". Values too close to them give "<0.1 %" and ">99.9 %".
 std::string ShareText(int64_t part, int64_t whole);
 
-// Stands in a table where a value is missing.
+// Text in a table for a missing value.
 inline constexpr char kNothing[] = "-";
 
-// `text` without control characters: what a server sent may not move the cursor. Each one becomes a space.
+// Replaces each control character of `text` by a space, so that text from a server cannot move the cursor.
 std::string OneLine(std::string_view text);
-// Columns that `text` takes on a terminal: its code points.
+// Returns the number of columns that `text` takes on a terminal: the number of its code points.
 int DisplayWidth(std::string_view text);
-// "jobs/x" -> "x" for collection "jobs"; other names as they are.
+// Turns "jobs/x" into "x" for the collection "jobs". Leaves other names as they are.
 std::string_view StripCollection(std::string_view collection, std::string_view name);
-// "x" -> "jobs/x" for collection "jobs"; names that have the prefix as they are.
+// Turns "x" into "jobs/x" for the collection "jobs". Leaves a name that has the prefix as it is.
 std::string WithCollection(std::string_view collection, std::string_view name);
-// "x", "jobs/x" or "jobs/x/graphCache" -> "jobs/x/graphCache", and the "x" of it.
+// CacheName turns "x", "jobs/x" or "jobs/x/graphCache" into "jobs/x/graphCache". CacheJob turns any of them into "x".
 std::string CacheName(std::string_view name);
 std::string_view CacheJob(std::string_view name);
 
 using WireLabels = google::protobuf::Map<std::string, std::string>;
-// "stage=test, team=gnn", by key.
+// Returns, for example, "stage=test, team=gnn", in the order of the keys.
 std::string LabelsText(const WireLabels& labels);
 
 inline constexpr char kAcceptedDuration[] = "a duration, such as 90s, 45m, 1h30m or 2d";
 inline constexpr char kAcceptedTime[] = "a time, such as 2026-01-31T13:00:00Z, or how far ahead it is, such as 12h";
 
-// "90s", "1h30m", "1.5h", "2d". nullopt: it is none, or not finite.
+// Parses durations such as "90s", "1h30m", "1.5h" or "2d". Returns nullopt if `text` is not a duration, or not a
+// finite one.
 std::optional<absl::Duration> ParseDurationText(const std::string& text);
-// RFC 3339, or a duration from `now` on.
+// Parses a time in RFC 3339, or a duration that is counted from `now`.
 std::optional<absl::Time> ParseTimeText(const std::string& text, absl::Time now);
 
 inline absl::Time ToTime(const google::protobuf::Timestamp& wire) {

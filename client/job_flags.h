@@ -1,4 +1,4 @@
-// The flags that describe a job: those of `job submit`, which `job sweep`, `cache plan` and `cache census` take too.
+// The flags of `job submit` that describe a job. `job sweep`, `cache plan` and `cache census` take them too.
 // Threads: one.
 #pragma once
 
@@ -16,29 +16,29 @@ namespace permafrost::client {
 
 struct JobFlags {
   std::string file;
-  SpecFlags spec{JobRows()};  // they override the file
+  SpecFlags spec{JobRows()};  // override the file
 };
 
 void AddJobFlags(CLI::App& command, JobFlags& flags);
 
-// Gives names of resources their collection: the dataset "zinc" becomes "datasets/zinc".
+// Adds the collection to names of resources: the dataset "zinc" becomes "datasets/zinc".
 void CompleteNames(v1::JobSpec& spec);
 
-// Tells whether the file and the flags must name the dataset, or it comes later.
+// Says whether the file and the flags must name the dataset (kHere), or it is set later (kLater).
 enum class DatasetNeed { kHere, kLater };
 
-// The job that the file and the flags describe. Returns false after it printed the reason; `exit` is then the program's
-// exit code.
+// Reads the job that the file and the flags describe. On failure it prints the reason, sets `exit` to the program's
+// exit code, and returns false.
 bool ReadJob(const JobFlags& flags, Session& session, v1::CreateJobRequest& request, ExitCode& exit,
              DatasetNeed dataset = DatasetNeed::kHere);
 
-// "zinc, batches of 32": what a plan is of.
+// Names the subject of a plan, such as "zinc, batches of 32".
 std::string SubjectOf(const v1::JobSpec& spec);
 
-// --label KEY=VALUE, several times.
+// Adds --label KEY=VALUE, which may be given several times.
 void AddLabelOption(CLI::App& command, std::vector<std::string>& labels, const std::string& help);
-// Adds what the option was given. Errors: InvalidArgument for what is not KEY=VALUE and for a key that stands twice;
-// what a key or value may be is the server's to say.
+// Adds the values of the option to `labels`. Errors: InvalidArgument for a text that is not KEY=VALUE, and for a key
+// that is given twice. The server checks the keys and values themselves.
 absl::Status ReadLabels(const std::vector<std::string>& texts, WireLabels& labels);
 
 }  // namespace permafrost::client

@@ -1,4 +1,4 @@
-// Jobs as people read them.
+// Text about jobs, for people.
 // Threads: everything here is pure.
 #pragma once
 
@@ -20,38 +20,39 @@ struct ViewTime {
   absl::TimeZone zone;
 };
 
-// "2026-01-31 13:22:10 (3m ago)".
+// Returns, for example, "2026-01-31 13:22:10 (3m ago)".
 std::string WhenText(const google::protobuf::Timestamp& wire, const ViewTime& time);
 
 bool IsTerminal(v1::Job::State state);
 bool IsOnDevice(v1::Job::State state);
-// Why it failed, as programs know it: "OUT_OF_MEMORY". Empty: it did not fail, or the server does not say.
+// Returns the machine-readable reason of the job's failure, such as "OUT_OF_MEMORY". Empty if the job did not fail,
+// or the server gives no reason.
 std::string ErrorReason(const v1::Job& job);
-// "running".
+// Returns, for example, "running".
 std::string StateName(v1::Job::State state);
 Cell StateCell(v1::Job::State state);
-// "3/20"; "-/20" before the first epoch.
+// Returns, for example, "3/20", or "-/20" before the first epoch.
 std::string EpochText(const v1::Job& job);
 
-// Returns what its evaluation reports: "MAE", "accuracy", "ROC-AUC".
+// Returns the name of the metric that the job's evaluation reports: "MAE", "accuracy", "ROC-AUC".
 std::string MetricName(const v1::Job& job);
 std::string MetricName(v1::Metric metric);
-// Returns whether it trains on the nodes of one large graph.
+// Returns whether the job trains on the nodes of one large graph.
 bool IsNodeLevel(const v1::Job& job);
 
-// `valid_metric`: of the last finished epoch, which a watched job's later messages do not repeat.
+// `valid_metric` is that of the last finished epoch, because the later messages of a watched job do not repeat it.
 JobSnapshot ToSnapshot(const v1::Job& job, std::optional<double> valid_metric);
 EpochTable EpochTableOf(const v1::Job& job);
 EpochRow ToEpochRow(const v1::EpochMetrics& epoch);
 
-// One row a job.
+// Makes one row per job.
 std::string RenderJobList(const std::vector<v1::Job>& jobs, const ViewTime& time, const RenderStyle& style);
-// Everything about one job, its epochs and result included.
+// Shows everything about one job, including its epochs and result.
 std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyle& style);
-// One row a checkpoint.
+// Makes one row per checkpoint.
 std::string RenderCheckpoints(const std::vector<v1::Checkpoint>& checkpoints, const ViewTime& time,
                               const RenderStyle& style);
-// The table that a successful job ends with.
+// Makes the table at the end of a successful job.
 std::string RenderResult(const v1::Job& job, const RenderStyle& style);
 
 }  // namespace permafrost::client

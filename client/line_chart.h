@@ -1,4 +1,4 @@
-// Line charts as SVG that stands in a page and takes its colours from the page's style.
+// Line charts as SVG, to be embedded in a page. They take their colours from the page's style.
 // Threads: pure functions.
 #pragma once
 
@@ -8,30 +8,31 @@
 
 namespace permafrost::client {
 
-// `text` within HTML or SVG: what has a meaning there is escaped, control characters become spaces.
+// Makes `text` safe within HTML or SVG: escapes special characters, and turns control characters into spaces.
 std::string EscapeHtml(const std::string& text);
 
 struct Series {
   std::string name;
-  // By rising x. A y that is not finite is a gap.
+  // Points in the order of rising x. A y that is not finite makes a gap in the line.
   std::vector<std::pair<double, double>> points;
-  bool steps = false;  // y holds until the next x
+  bool steps = false;  // each y holds until the next x
 };
 
 struct Chart {
   std::string title, x_name;
   std::vector<Series> series;
-  bool from_zero = false;  // the axis of y begins at 0
-  bool counts = false;     // y has whole numbers only
+  bool from_zero = false;  // the y axis begins at 0
+  bool counts = false;     // all values of y are whole numbers
 };
 
-// Round numbers that lie within [low, high], about `wanted` of them. Both finite, low < high.
+// Returns about `wanted` round numbers within [low, high]. Both bounds must be finite, with low < high.
 std::vector<double> TicksOf(double low, double high, int wanted);
 
-// At most this many points of a series are drawn. If there are more, the smallest and the largest of each stretch are.
+// At most this many points of a series are drawn. A longer series is cut into stretches, and the smallest and the
+// largest point of each stretch are drawn.
 inline constexpr size_t kMaxDrawnPoints = 800;
 
-// Its lines have the classes s0, s1, ...; empty where no series has a point.
+// Draws the chart. The lines have the CSS classes s0, s1, ... Returns an empty text if no series has a point.
 std::string DrawChart(const Chart& chart);
 
 }  // namespace permafrost::client

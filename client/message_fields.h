@@ -1,6 +1,6 @@
-// Messages and their fields as text, by the contract's own description of itself, so that a new field of the contract
-// needs no line here: every field apart, JSON for programs, and fields of a job's description set from what people
-// write. Threads: pure functions.
+// Converts messages to and from text: single fields, JSON for programs, and fields of a job's description from what
+// people write. It uses the descriptors of the messages, so that a new field needs no code here. Threads: pure
+// functions.
 #pragma once
 
 #include <string>
@@ -14,46 +14,47 @@
 
 namespace permafrost::client {
 
-// "optimizer.learning_rate" and "0.001", in the contract's order: what is no message, of the messages in it that are
-// set. A field with presence that is not set is left out; a list is one text, "10,5".
+// Returns each plain field's path and value, such as "optimizer.learning_rate" and "0.001", in the order of the
+// .proto file. It descends into messages that are set, and leaves out unset fields with presence and lists of
+// messages. A list is one text, such as "10,5".
 std::vector<std::pair<std::string, std::string>> MessageFields(const google::protobuf::Message& message);
 
-// Protobuf's JSON mapping, one object a line: lowerCamelCase names; fields at their default are written too, so that a
-// reader finds every plain field. No newline.
+// Returns protobuf's JSON mapping as one line without a newline, with names in lowerCamelCase. Plain fields at their
+// default are written too, so that a reader finds each of them.
 std::string ToJson(const google::protobuf::Message& message);
 
-// Returns whether it is a message that stands for one value: a Duration or a Timestamp.
+// Returns whether the field is a message that stands for one value: a Duration or a Timestamp.
 bool IsTimeField(const google::protobuf::FieldDescriptor& field);
-// Returns whether it is a message of fields.
+// Returns whether the field is a message with fields of its own.
 bool IsMessageField(const google::protobuf::FieldDescriptor& field);
-// Describes the values of the field's type, for messages.
+// Describes the values of the field's type, for error messages.
 std::string AcceptedBy(const google::protobuf::FieldDescriptor& field);
-// Sets a field that is no list, and no message but a time, or adds to a list. False if `text` is no value of the
-// field's type.
+// SetScalar sets a singular field, which may be a Duration or a Timestamp but no other message. AddScalar adds to a
+// list. Both return false if `text` is not a value of the field's type.
 bool SetScalar(const google::protobuf::FieldDescriptor& field, const std::string& text,
                google::protobuf::Message& message);
 bool AddScalar(const google::protobuf::FieldDescriptor& field, const std::string& text,
                google::protobuf::Message& message);
 
-// Leads from a message down to a field.
+// The fields that lead from a message down to a nested field.
 using SpecPath = std::vector<const google::protobuf::FieldDescriptor*>;
 
-// "model.hidden_channels".
+// Returns, for example, "model.hidden_channels".
 std::string PathName(const SpecPath& path);
 
-// The flag --negatives sets the first; in a job of node2vec it sets the second.
+// The flag --negatives sets the first field, but the second one in a job of node2vec.
 inline constexpr std::string_view kLinkNegatives = "link_prediction.negatives",
                                   kWalkNegatives = "node2vec.num_negative_samples";
 bool Walks(const v1::JobSpec& spec);
 
-// Returns "" if a flag takes `text` for the field, or for an item of its list; else "'x'; accepted: ...". Flags take
-// what AcceptedBy says, and also: "all" neighbours, a "derived" freeze point, a job by its ID, a file by its path from
-// here. `between`: stands between the items of a list.
+// Returns "" if a flag accepts `text` as the field's value, or as an item of the field's list. Otherwise returns
+// "'x'; accepted: ...". Beyond the values of AcceptedBy, flags accept "all" neighbours, a "derived" freeze point, a
+// job by its ID, and a file by its path relative to the working directory. `between` is the separator of list items.
 std::string RefusalOf(const google::protobuf::FieldDescriptor& field, const std::string& text, char between);
-// Makes the messages above the field, and sets it to `values`: one, or the items of a list. RefusalOf takes each of
-// them.
+// Makes the messages above the field, and sets the field to `values`: one value, or the items of a list. RefusalOf
+// must accept each of them.
 void SetSpecField(const SpecPath& path, const std::vector<std::string>& values, google::protobuf::Message& root);
-// Clears the field, where the messages above it are there.
+// Clears the field, unless a message above it is unset already.
 void ClearSpecField(const SpecPath& path, google::protobuf::Message& root);
 
 }  // namespace permafrost::client

@@ -1,4 +1,4 @@
-// Plans and censuses of graph caches as people read them.
+// Text about plans and censuses of graph caches, for people.
 // Threads: everything here is pure.
 #pragma once
 
@@ -11,30 +11,31 @@
 
 namespace permafrost::client {
 
-// "random: 1,000 batches in 10 epochs, ..."
+// Returns, for example, "random: 1,000 batches in 10 epochs, ...".
 std::string BatchScheduleText(const v1::BatchSchedule& schedule);
-// "freeze at 97, transient", "always".
+// Returns, for example, "freeze at 97, transient" or "always".
 std::string CachePolicyText(const v1::GraphCachePolicy& policy, v1::GraphCachePolicy::Shapes shapes, int64_t freeze_at);
-// "exact", "ladder of 8", "dynamic".
+// Returns, for example, "exact", "ladder of 8" or "dynamic".
 std::string CacheShapesText(const v1::GraphCachePolicy& policy, v1::GraphCachePolicy::Shapes shapes,
                             int64_t executables);
 
-// The same for a row of a plan.
+// CachePolicyText and CacheShapesText for a row of a plan.
 std::string PlanPolicyText(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
 std::string PlanShapesText(const v1::GraphCachePlanRow& row);
 
-// Returns whether a row says again what the plan's first one says, which shows the policy that the job asks for.
+// Returns whether a row only repeats the plan's first row, which shows the policy that the job asks for.
 bool SaysTheSame(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
 
-// The schedule, one row a policy, and the recommendation. `subject`: what is planned, as "zinc, batches of 32".
+// Shows the schedule, one row per policy, and the recommendation. `subject` names what is planned, such as "zinc,
+// batches of 32".
 std::string RenderPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject, const RenderStyle& style);
 
-// A drawing of the same rows as SVG: predicted time of the training steps and of captures; where nothing was measured,
-// rows added by padding.
+// Draws the same rows as SVG. The bars are the predicted times of the training steps and of the captures. Without
+// measured times, they are the rows that padding adds.
 std::string DrawPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject);
 
-// A census of the graph cache of MPS: the schedule, and for each lowering the entries by operator and by policy.
-// `subject`: what was counted, as "zinc, batches of 32".
+// Shows a census of the graph cache of MPS: the schedule, and for each lowering the entries by operator and by
+// policy. `subject` names the job that was counted, such as "zinc, batches of 32".
 std::string RenderCensus(const v1::CensusGraphCacheResponse& census, const std::string& subject,
                          const RenderStyle& style);
 

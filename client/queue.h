@@ -1,4 +1,4 @@
-// The jobs that have not ended on several servers, as text and JSON.
+// The unfinished jobs of several servers, as text and as JSON.
 // Threads: pure functions.
 #pragma once
 
@@ -15,16 +15,16 @@ namespace permafrost::client {
 struct ServerQueue {
   std::string name;  // as the user names the server
   v1::ServerInfo info;
-  std::vector<v1::Job> jobs;  // that have not ended; SortQueue gives their order
+  std::vector<v1::Job> jobs;  // the unfinished jobs, in the order of SortQueue
 };
 
-// Jobs on the device first, then queued ones by priority and age, then paused ones.
+// Sorts jobs on the device first, then the others that are not paused by priority and age, and then paused jobs.
 void SortQueue(std::vector<v1::Job>& jobs);
 
-// A row for each server, then a row for each job in the order of its server's queue.
+// Makes a row for each server, and then a row for each job, server by server in the order of the queue.
 std::string RenderQueues(const std::vector<ServerQueue>& queues, const ViewTime& time, const RenderStyle& style);
-// The same as one line of JSON: {"servers":[{"server":...,"info":...}],"jobs":[{"server":...,"place":...,"job":...}]},
-// with ServerInfo and Job in protobuf's mapping. place: from 1; null unless the job is queued.
+// Returns one line of JSON: {"servers":[{"server":...,"info":...}],"jobs":[{"server":...,"place":...,"job":...}]},
+// with ServerInfo and Job in protobuf's mapping. `place` counts from 1, and is null for a job that is not queued.
 std::string QueuesToJson(const std::vector<ServerQueue>& queues);
 
 }  // namespace permafrost::client

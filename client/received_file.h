@@ -1,5 +1,5 @@
-// Files that a command writes: where they go, and one that arrives in pieces and appears whole, verified, or not at
-// all.
+// The files that a command writes: where they go, and files that arrive in pieces. A received file appears whole and
+// verified, or not at all.
 // Threads: one.
 #pragma once
 
@@ -15,22 +15,23 @@
 
 namespace permafrost::client {
 
-// The target of a command's file: a file that is replaced whole, or a pipe, a device or standard output, which take
-// bytes as they come and are never replaced.
+// The target of a command's output: a file that is replaced as a whole, or a pipe, a device or standard output. The
+// latter take bytes as they come and are never replaced.
 // Threads: one.
 class OutputTarget {
  public:
-  // "-" is standard output, and so is a path that leads to it, as /dev/stdout does. Waits until someone reads a named
-  // pipe. Creates no file. Errors: the system's reason; FailedPrecondition for a directory, a socket or a disk.
+  // "-" is standard output, and so is a path that leads to it, such as /dev/stdout. Opening a named pipe waits until
+  // someone reads it. Creates no file. Errors: the system's reason, or FailedPrecondition for a directory, a socket
+  // or a block device.
   static absl::StatusOr<OutputTarget> Open(const std::string& path);
 
-  // The path as it was given, or "standard output".
+  // Returns the path as it was given, or "standard output".
   const std::string& name() const { return name_; }
   bool is_stdout() const { return is_stdout_; }
-  // A person reads what is written.
+  // Returns whether the target is a terminal, so that a person reads what is written.
   bool is_terminal() const;
   bool is_file() const { return !stream_.valid(); }
-  // That is replaced, where is_file().
+  // Returns the file that will be replaced, if is_file() holds.
   const std::filesystem::path& file() const { return file_; }
   // Writes all of `data` to a stream. Errors: the system's reason.
   absl::Status Write(std::string_view data) const;
@@ -44,33 +45,33 @@ class OutputTarget {
   bool is_stdout_;
 };
 
-// Writes all of a text: a file appears whole or not at all.
+// Writes the whole text. If the target is a file, it appears whole or not at all.
 absl::Status WriteOutput(const OutputTarget& target, std::string_view text);
 
-// A file that arrives in pieces and appears whole, verified, or not at all.
-// Invariant: the target is untouched until Commit(); nothing else is left behind.
-// Owns the temporary file: beside the file that it replaces, or, of a stream, one without a name.
+// A file that arrives in pieces and appears whole and verified, or not at all.
+// Invariant: the target is untouched until Commit(), and no other file is left behind.
+// Memory: owns the temporary file. It lies beside the file that it will replace. For a stream it has no name.
 class ReceivedFile {
  public:
   static absl::StatusOr<ReceivedFile> Create(OutputTarget target);
   ReceivedFile(ReceivedFile&& other) noexcept;
   ReceivedFile& operator=(ReceivedFile&&) = delete;
-  // Removes what was not committed.
+  // Removes the temporary file if it was not committed.
   ~ReceivedFile();
 
   const OutputTarget& target() const { return target_; }
   absl::Status Append(std::string_view data);
-  // Errors: DataLoss if size or XXH3-64 (16 hex digits) are not those that the sender names; the system's reason where
-  // the file cannot be written.
+  // Verifies the bytes and moves them to the target. Errors: DataLoss if size or XXH3-64 (16 hex digits) differ from
+  // those that the sender names, or the system's reason if the target cannot be written.
   absl::Status Commit(int64_t total_bytes, std::string_view xxh3);
 
  private:
   ReceivedFile(OutputTarget target, std::string temporary, Descriptor file);
-  // Copies the temporary file into the stream.
+  // Copies the temporary file to the stream.
   absl::Status Copy() const;
 
   OutputTarget target_;
-  std::string temporary_;  // empty: it has no name any more
+  std::string temporary_;  // empty if the file has no name, or not any more
   Descriptor file_;
   int64_t size_ = 0;
   StreamHash hash_;

@@ -1,4 +1,4 @@
-// A job's report: one HTML file that needs nothing else.
+// A job's report: one self-contained HTML file.
 // Threads: pure functions.
 #pragma once
 
@@ -15,22 +15,22 @@
 namespace permafrost::client {
 
 struct ReportData {
-  v1::Job job;  // with its epochs
+  v1::Job job;  // including its epochs
   std::optional<v1::GraphCache> cache;
   std::vector<v1::GraphCacheEntry> entries;
   std::optional<v1::PlanGraphCacheResponse> plan;
   std::vector<v1::Checkpoint> checkpoints;
 };
 
-// Names and texts of the server are escaped; the page forbids itself scripts and every load. Light or dark as the
-// reader has it.
+// Renders the page. Names and texts from the server are escaped. The page's own security policy forbids scripts and
+// all loads. The colours follow the reader's light or dark setting.
 std::string RenderReport(const ReportData& data, const ViewTime& time);
 
-// Charts of what a job's graph cache did, from what the job's epochs tell. They show for each epoch the parts of its
-// training steps that were replayed, the rows that padding added to its batches, and the bytes that the cache held at
-// its end. An epoch that an older daemon ran tells nothing of this: it has no points, and neither has the one after it,
-// whose own share of the counters is not known. Where no epoch tells it, or there is none, the charts have no points,
-// so that DrawChart draws nothing.
+// Makes charts of the job's graph cache from the job's epochs. They show, for each epoch, the share of training steps
+// that were replayed, the rows that padding added to the batches, and the bytes of the cache at the end of the epoch.
+// Epochs that an older daemon ran lack these counters, and have no points. The epoch after such an epoch has only the
+// point for bytes, because its own share of the counters is not known. If no epoch has the counters, all charts are
+// empty, and DrawChart draws nothing.
 std::vector<Chart> CacheHistory(const v1::Job& job);
 
 }  // namespace permafrost::client

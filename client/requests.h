@@ -1,5 +1,5 @@
-// Sends requests that change something. A retry after a lost answer is safe, and a request too large for the server is
-// refused here. Threads: the caller's.
+// Sends requests that change something. A retry after a lost answer is safe. A request that is too large for the
+// server is refused here. Threads: those of the caller.
 #pragma once
 
 #include <functional>
@@ -13,26 +13,26 @@
 
 namespace permafrost::client {
 
-// A random (version 4) UUID.
+// Returns a random (version 4) UUID.
 std::string MakeUuid();
 
-// A request ID for a job of this spec, the same each time: a command that is given again finds the job of the first
-// one. `what` tells jobs of equal specs apart.
+// Returns a request ID that is always the same for a job of this spec, so that a repeated command finds the job of
+// the first one. `what` distinguishes jobs with equal specs.
 std::string RepeatableRequestId(std::string_view what, v1::JobSpec spec);
 
-// `call` again while the server is not there just now, within the session's timeout. Only for calls that carry a
-// request_id, or change nothing.
+// Makes the call, and repeats it while the server is temporarily unreachable, within the session's timeout. Use it
+// only for calls that carry a request_id or change nothing.
 grpc::Status CallPatiently(Session& session, const std::function<grpc::Status(grpc::ClientContext*)>& call);
 
-// The request ID makes a second attempt safe even where the first one's answer was lost.
+// Creates the job. The request ID makes a retry safe even if the first answer was lost.
 grpc::Status CreateJob(Session& session, const v1::CreateJobRequest& request, v1::Job& job);
 
-// Bytes of a request, as the server takes it.
+// The largest request that the server accepts, in bytes.
 inline constexpr size_t kMaxRequestBytes = size_t{1} << 20;
 
-// Ok for a request that a server takes; else RESOURCE_EXHAUSTED with the field that takes the most of it:
-// "spec.labels: 2000004 bytes, and a request has room for 1048576 in all". A server alone cannot tell the field: it
-// refuses such a message unread.
+// Returns OK for a request that is small enough. Errors: RESOURCE_EXHAUSTED that names the largest field of the
+// request: "spec.labels: 2000004 bytes, and a request has room for 1048576 in all". The server alone could not name
+// the field, because it refuses such a message unread.
 grpc::Status CheckRequestSize(const google::protobuf::Message& request);
 
 }  // namespace permafrost::client

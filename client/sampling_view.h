@@ -1,4 +1,4 @@
-// Samples of a large graph, and plans of what an epoch reads of a dataset, as people read them.
+// Text about samples of a large graph, and about plans of an epoch's reads from a dataset, for people.
 // Threads: everything here is pure.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace permafrost::client {
 std::string RenderDatasetPlan(const v1::PlanDatasetResponse& plan, const std::string& dataset,
                               const RenderStyle& style);
 
-// Counts a hop, then edges or walks: a screenful at most, with a line that says how many more there are.
+// Shows counts per hop, and then edges or walks. It shows at most one screenful, and says how many more there are.
 std::string RenderSample(const v1::SampleDatasetResponse& sample, const RenderStyle& style);
 
 }  // namespace permafrost::client

@@ -1,4 +1,4 @@
-// The server as text.
+// Text about the server.
 // Threads: pure functions.
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace permafrost::client {
 
-// Makes a row for each thing that the server tells. About its device it shows what the device tells.
+// Makes a row for each thing that the server reports. The rows about the device depend on what the device reports.
 std::string RenderServer(const v1::ServerInfo& info, const ViewTime& time, const RenderStyle& style);
-// One line: its work and its device's memory.
+// Shows the server's work and the memory of its device in one line.
 std::string RenderServerLine(const v1::ServerInfo& info, const RenderStyle& style);
 
-// "400 days ahead of the time that it saw pass", "2h behind the time that it saw pass".
+// Returns "400 days ahead of the time that it saw pass" or "2h behind the time that it saw pass".
 std::string ClockJumpText(const google::protobuf::Duration& jump);
 
 }  // namespace permafrost::client

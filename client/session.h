@@ -1,5 +1,5 @@
-// One run of the program: its global options, the connection, and where output goes.
-// Threads: one, beside Interrupt's.
+// One run of the program: its global options, the connection, and the destination of output.
+// Threads: one, besides the thread of Interrupt.
 #pragma once
 
 #include <functional>
@@ -27,41 +27,41 @@ inline constexpr char kDefaultServer[] = "127.0.0.1:7433";
 
 struct GlobalOptions {
   std::string server = kDefaultServer;
-  // The value of --context; empty: not given.
+  // The value of --context, or empty if it is not given.
   std::string context;
-  // The server that is meant where no flag names one.
+  // The server that is used if no flag names one.
   std::string implied_server = kDefaultServer;
-  // As the flags name them, and what is in them and in what the environment and the context name.
+  // The files that the flags name, and the credentials that ReadCredentials made of flags, environment and context.
   CredentialFiles credential_files;
   Credentials credentials;
   // "table" or "json".
   std::string output = "table";
   bool no_color = false;
-  // Seconds for an RPC that answers once, and for each attempt to connect.
+  // The time limit in seconds for an RPC that answers once, and for each attempt to connect.
   double timeout_seconds = 10;
 
   bool json() const { return output == "json"; }
   absl::Duration timeout() const { return absl::Seconds(timeout_seconds); }
 };
 
-// Ctrl-C: ends the program with 130, or, while something that can be cancelled in good order is under way, cancels it.
-// A second Ctrl-C always ends the program.
-// Threads: one waits for the signal; everything here is safe from any thread.
+// Handles Ctrl-C. It ends the program with exit code 130, or, while a Scope lives, cancels the work of the Scope. A
+// second Ctrl-C always ends the program.
+// Threads: one thread waits for the signal. All methods are safe anywhere.
 class Interrupt {
  public:
-  // Blocks SIGINT in the calling thread and those it starts, so that only the waiting thread sees it: construct before
-  // any other thread runs.
+  // Blocks SIGINT in the calling thread and in the threads that it starts, so that only the waiting thread sees it.
+  // Construct it before any other thread runs.
   Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
   ~Interrupt();
 
   bool requested() const;
-  // Returns early, and true, on Ctrl-C.
+  // Waits for `duration`. Returns true early on Ctrl-C.
   bool WaitFor(absl::Duration duration) const;
 
-  // While one lives, Ctrl-C does not end the program: it cancels `context` (null: nothing) and requested() turns true.
-  // Borrows the context, which outlives the scope.
+  // While a Scope lives, Ctrl-C does not end the program. Instead it cancels `context`, unless that is null, and
+  // makes requested() true. Borrows the context, which must outlive the Scope.
   class Scope {
    public:
     Scope(Interrupt& interrupt, grpc::ClientContext* context);
@@ -88,40 +88,41 @@ class Interrupt {
 class Session {
  public:
   explicit Session(GlobalOptions options);
-  // Connects to another server, and shares the terminal and the Ctrl-C of `first`. `name` stands in the errors that the
-  // server returns and, without TLS, where it is unreachable.
+  // Connects to another server, and shares the terminal and the Ctrl-C handling of `first`. `name` appears in errors
+  // that the server returns. Without TLS, it also appears in the error for an unreachable server.
   Session(const Session& first, std::string name, std::string server, Credentials credentials);
 
   const GlobalOptions& options() const { return options_; }
   bool json() const { return options_.json(); }
-  // Returns the server's name in --on; empty without --on.
+  // Returns the server's name in --on, or an empty text without --on.
   const std::string& name() const { return name_; }
   Terminal& terminal() { return *terminal_; }
   Interrupt& interrupt() { return *interrupt_; }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
-  // Waits for a connection, at most the timeout, unless there was one before. False: refused, too late, or Ctrl-C.
+  // Waits for a connection, at most for the timeout. Returns true at once if there was a connection before. Returns
+  // false if the connection was refused or took too long, or on Ctrl-C.
   bool Connect();
 
-  // Makes one RPC that answers once, within the timeout of the options or within `timeout`. `call` is Stub::Method with
-  // everything but the context bound.
+  // Makes one RPC that answers once, within `timeout` or, without it, within the options' timeout. `call` is a stub's
+  // method with all arguments but the context bound.
   grpc::Status Unary(const std::function<grpc::Status(grpc::ClientContext*)>& call);
   grpc::Status Unary(absl::Duration timeout, const std::function<grpc::Status(grpc::ClientContext*)>& call);
-  // Prints why an RPC failed, whose `timeout` was the options' or another.
+  // Prints why an RPC failed. Its time limit was `timeout` or, without it, the options' timeout.
   ExitCode Fail(const grpc::Status& status);
   ExitCode Fail(const grpc::Status& status, absl::Duration timeout);
   ExitCode Fail(const Failure& failure);
-  // Prints that Ctrl-C ended the command. `come_back`: what goes on at the server and how to see it again; empty:
-  // nothing does.
+  // Prints that Ctrl-C ended the command. `come_back` says what goes on at the server and how to return to it. It is
+  // empty if nothing goes on.
   ExitCode Interrupted(std::string_view come_back);
 
-  // The message as one line of JSON.
+  // Prints the message as one line of JSON.
   void PrintJson(const google::protobuf::Message& message);
-  // Text as it is, its newlines included.
+  // Prints the text as it is, including its newlines.
   void Print(std::string_view text);
-  // Prints what is said beside a file: on stderr where standard output is the file's.
+  // Prints a remark about an output file: on stderr if the file is standard output, else on standard output.
   void PrintBeside(const OutputTarget& target, std::string_view text);
 
-  // "permafrost job watch x", with --server or --context where that flag names another server than is implied.
+  // Returns, for example, "permafrost job watch x". Adds --server or --context if the server is not the implied one.
   std::string CommandLine(std::string_view command) const;
 
  private:

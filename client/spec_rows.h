@@ -1,6 +1,6 @@
-// Fields of jobs, imports and policies, from the rows behind the server's options (server/spec): how a field is called
-// in the contract and on the command line, what its help says and what it calls a value. A new row needs no line here.
-// Threads: pure functions, where nothing else is said.
+// Fields of jobs, imports and policies, made from the option tables of server/spec. A row gives the field's path in
+// the API, its flag, its help text, and the help's word for a value. A new option needs no code here. Threads: pure
+// functions, unless stated otherwise.
 #pragma once
 
 #include <optional>
@@ -16,72 +16,73 @@
 namespace permafrost::client {
 
 struct SpecRow {
-  // Leads from the message of the rows to the field. It ends in a message for a flag that only creates it:
-  // --link-prediction.
+  // Leads from the message of the rows to the field. For a flag that only creates a message (--link-prediction), it
+  // ends in that message.
   SpecPath path;
-  std::string flag;   // "--model,--architecture", "--strict,!--no-strict"; empty: the field has none
-  std::string help;   // with the default
-  std::string value;  // what the help calls a value: "N", "l1|mse"; empty for a switch
+  std::string flag;   // "--model,--architecture", "--strict,!--no-strict"; empty if there is no flag
+  std::string help;   // including the default
+  std::string value;  // the help's word for a value: "N", "l1|mse"; empty for a switch
 };
 
-// The rows for v1::JobSpec, in the order of the options.
+// Returns the rows for v1::JobSpec, in the order of the options.
 const std::vector<SpecRow>& JobRows();
-// The rows for v1::GraphCachePolicy, for a policy that changes: what is not given stays as it is.
+// Returns the rows for v1::GraphCachePolicy when a policy is changed: a field that is not given stays as it is.
 std::vector<SpecRow> PolicyRows();
-// The rows for v1::SampleDatasetRequest::Neighbors: the fan-outs, and how neighbours are drawn.
+// Returns the rows for v1::SampleDatasetRequest::Neighbors: the fan-outs, and how neighbours are drawn.
 std::vector<SpecRow> DrawRows();
-// The rows for v1::SampleDatasetRequest::Walk.
+// Returns the rows for v1::SampleDatasetRequest::Walk.
 std::vector<SpecRow> WalkRows();
 // Returns the rows for v1::ImportOptions, and a row for the older name of `--inverse-edges keep`.
 std::vector<SpecRow> ImportRows();
 
-// The names of a row's flag, without those that say the opposite: "--model", "--architecture".
+// Returns the names of a row's flag without the negated ones: "--model", "--architecture".
 std::vector<std::string> FlagNames(const SpecRow& row);
 
-// The field that `name` means: a flag of `job submit` without its dashes ("lr"); "model.hidden_channels"; or the last
-// part of that alone, where it is the only one of its depth or lies less deep than all others of that name. Hyphens
-// count as underscores. Errors: InvalidArgument naming what is accepted, or what it may mean.
+// Finds the field that `name` means. It may be a flag of `job submit` without its dashes ("lr"), a path
+// ("model.hidden_channels"), or the last part of a path. The last part alone is accepted if one field of that name is
+// less deeply nested than all the others. Hyphens count as underscores. Errors: InvalidArgument that says what is
+// accepted, or which fields `name` may mean.
 absl::StatusOr<SpecPath> FindSpecField(std::string_view name);
 
-// The words of help texts about the server's defaults:
-// "default 4; on one large graph 2; of node2vec 1", without what says nothing new. `set`, `graph`, `walks`: of a job on
-// a set of graphs, on one large graph, and of node2vec, which say no more than their dataset and model.
+// Makes the help text about a default, such as "default 4; on one large graph 2; of node2vec 1". Leaves out parts
+// that repeat the one before. `set`, `graph` and `walks` are the defaults of jobs on a set of graphs, on one large
+// graph, and of node2vec, where only dataset and model are given.
 std::string DefaultText(const std::string& set, const std::string& graph, const std::string& walks);
 
-// A default by its name in the domain's table: "gine".
+// Returns a default's name in the table of its enum, such as "gine".
 template <class Names, class E>
 std::string NameOf(const Names& names, E value) {
   return std::string(names.Name(value));
 }
 
-// A field that a flag sets.
+// A field and the value that a flag gives it.
 struct SpecSetting {
   SpecPath path;
-  std::vector<std::string> values;  // one, or the items of a list; of a switch "true" or "false"
+  std::vector<std::string> values;  // one value, or the items of a list; "true" or "false" for a switch
 
-  // Makes the messages above the field, and sets it. A switch given as false clears the field where false means the
-  // same as no value.
+  // Makes the messages above the field, and sets the field. A switch that is given as false clears the field if false
+  // means the same as no value.
   void Apply(google::protobuf::Message& message) const;
 };
 
-// Flags of the command line that say fields of a message of the contract, one for each row. Threads: one.
+// The command-line flags for the fields of one message, one flag per row. Threads: one.
 class SpecFlags {
  public:
   explicit SpecFlags(const std::vector<SpecRow>& rows);
-  // The command line writes into it.
+  // Not copyable, because the command line writes into the object.
   SpecFlags(const SpecFlags&) = delete;
   SpecFlags& operator=(const SpecFlags&) = delete;
 
-  // Adds an option for each row that has a flag. It refuses what the field cannot hold; ranges are the server's to
-  // know. The command line must not outlive the flags.
+  // Adds an option for each row that has a flag. The option refuses values that the field cannot hold; the server
+  // checks ranges. The flags must outlive the command line.
   void AddTo(CLI::App& command);
-  // Returns what was given, in the order of the rows.
+  // Returns the settings that were given, in the order of the rows.
   std::vector<SpecSetting> Given() const;
-  // "--policy", "--freeze-at": the first name of each flag.
+  // Returns the first name of each flag, such as "--policy", "--freeze-at".
   std::vector<std::string> Names() const;
 
  private:
-  // At most one of the three is given.
+  // At most one of `on`, `text` and `items` is given.
   struct Flag {
     SpecRow row;
     std::optional<bool> on;

@@ -1,5 +1,5 @@
-// How text looks: colours, and tables whose columns are as wide as their widest cell, two spaces apart, without
-// trailing spaces. Threads: everything here is pure.
+// The look of text: colours, and tables. The columns of a table are as wide as their widest cell and two spaces
+// apart. Lines have no trailing spaces. Threads: everything here is pure.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace permafrost::client {
 
-// Decides how text may look where it goes.
+// How text may look at its destination.
 struct RenderStyle {
-  // Columns of the terminal.
+  // The width of the terminal in columns.
   int width = 80;
-  // ANSI colours.
+  // Whether ANSI colours are used.
   bool color = false;
-  // Block characters in bars; otherwise ASCII.
+  // Whether bars have block characters instead of ASCII.
   bool unicode = false;
 };
 
 enum class Tone { kPlain, kBold, kDim, kGood, kWarn, kBad };
 
-// `text` in the tone's colour where the style has colours.
+// Returns `text` in the tone's colour, or unchanged if the style has no colours.
 std::string Paint(std::string_view text, Tone tone, const RenderStyle& style);
 
 struct Cell {
@@ -38,7 +38,8 @@ struct Column {
   Align align = Align::kLeft;
 };
 
-// Every row has a cell for each column. The header line first; each line ends with a newline.
+// Makes a header line and one line per row. Every row must have a cell for each column. Each line ends with a
+// newline.
 std::string RenderTable(const std::vector<Column>& columns, const std::vector<std::vector<Cell>>& rows,
                         const RenderStyle& style);
 
@@ -47,7 +48,7 @@ struct Field {
   Cell value;
 };
 
-// "  name     value" lines, the values aligned.
+// Makes lines of the form "  name     value", with the values aligned.
 std::string RenderFields(const std::vector<Field>& fields, const RenderStyle& style);
 
 }  // namespace permafrost::client

@@ -1,4 +1,4 @@
-// The jobs of a sweep, which are one description and the fields that differ, and what came of them.
+// The jobs of a sweep (one description with some fields varied) and their results.
 // Threads: pure functions.
 #pragma once
 
@@ -21,49 +21,51 @@ struct SweepAxis {
 };
 
 struct SweepJob {
-  std::vector<std::string> values;  // of each axis
+  std::vector<std::string> values;  // one value per axis
   v1::JobSpec spec;
 };
 
-// Reads what "NAME=VALUE,VALUE,..." means for jobs of `base`; a value "2..5" stands for 2, 3, 4, 5. Errors:
-// InvalidArgument for no field, no or equal values, values that the field cannot hold, more than 10,000.
+// Parses "NAME=VALUE,VALUE,..." for jobs of `base`. The value "2..5" stands for 2, 3, 4, 5. Errors: InvalidArgument
+// for an unknown field, missing or equal values, values that the field cannot hold, and more than 10,000 values.
 absl::StatusOr<SweepAxis> ParseAxis(const std::string& text, const v1::JobSpec& base = v1::JobSpec());
 
-// Every combination of the axes' values, the last axis changing first; side_by_side: the first values of all, then the
-// second ones. Errors: InvalidArgument for more than `most` jobs, an axis that stands twice, axes of different lengths
-// side by side, and `negatives` where it would be one field to some of the models and another one to others.
+// Makes a job for every combination of the axes' values; the last axis changes fastest. With `side_by_side`, the
+// first job has the first value of every axis, the second job has the second values, and so on. Errors:
+// InvalidArgument for more than `most` jobs, an axis that is given twice, axes of different lengths side by side, and
+// an axis `negatives` that would mean different fields for different models.
 absl::StatusOr<std::vector<SweepJob>> PlanSweep(const v1::JobSpec& base, const std::vector<SweepAxis>& axes,
                                                 bool side_by_side, int64_t most);
 
-// Returns whether jobs that differ in this field alone are repetitions of one: their results are averaged.
+// Returns whether jobs that differ only in this field repeat one experiment, so that their results are averaged.
 bool IsRepetition(const SpecPath& path);
 
-// Over the jobs that have a value: the mean and the population standard deviation.
+// The mean and the population standard deviation over the jobs that have a value.
 struct Spread {
   int64_t jobs = 0;
   double mean = 0, deviation = 0;
 };
 Spread SpreadOf(const std::vector<double>& values);
 
-// Jobs that differ in folds and seeds alone (IsRepetition).
+// Jobs that differ only in folds and seeds (IsRepetition).
 struct SweepGroup {
-  std::vector<std::string> values;  // of the other axes
-  int64_t jobs = 0;                 // of it; those that succeeded are in the spreads
-  // Spreads of each metric, in the job's order, in the best epoch: on the validation and on the test split.
+  std::vector<std::string> values;  // one value for each of the other axes
+  int64_t jobs = 0;                 // all jobs of the group; the spreads cover those with a result
+  // The spread of each metric in the best epoch, on the validation and the test split. The metrics are in the job's
+  // order.
   std::vector<Spread> valid, test;
 };
 
-// In the order of their first jobs. jobs: as PlanSweep gave their values.
+// Returns the groups in the order of their first jobs. `jobs` must be in the order of `plan`.
 std::vector<SweepGroup> GroupsOf(const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
                                  const std::vector<v1::Job>& jobs);
 
-// One row for each job, and below, where some repeat others, one for each group. servers: each job's server; empty
-// without --on.
+// Makes one row per job. If some jobs repeat others, a second table has one row per group. `servers` has each job's
+// server, and is empty without --on.
 std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
                         const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers,
                         const RenderStyle& style);
 
-// The same as one line of JSON, with what the user was warned of.
+// Returns the same results as one line of JSON, including the warnings that the user got.
 std::string SweepToJson(const std::string& id, const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
                         const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers,
                         const std::vector<std::string>& warnings);

@@ -1,6 +1,6 @@
-// Standard output: permanent lines, and on a terminal one live line below them that is redrawn in place.
+// Standard output: permanent lines and, on a terminal, one live line below them that is redrawn in place.
 // Threads: one.
-// Invariant: where stdout is not a terminal, not a single control character but newline is written.
+// Invariant: if stdout is not a terminal, newline is the only control character that is written.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class Terminal {
   explicit Terminal(bool allow_color);
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
-  // Leaves no live line behind.
+  // Removes the live line.
   ~Terminal();
 
   // Returns whether a live line can be drawn.
@@ -24,16 +24,16 @@ class Terminal {
   // Returns the style with the terminal's present width.
   RenderStyle style() const;
 
-  // Bytes as they are.
+  // Writes the bytes as they are.
   void Write(std::string_view text);
-  // A permanent line above the live one.
+  // Prints a permanent line above the live one.
   void Line(std::string_view line);
-  // A permanent line on stderr: a remark beside the result. Uncoloured.
+  // Prints a permanent, uncoloured line on stderr: a remark beside the result.
   void Note(std::string_view line);
-  // Replaces the live line; nothing where there can be none.
+  // Replaces the live line. A no-op if there can be no live line.
   void Live(std::string_view line);
   void ClearLive();
-  // False when something could not be written (a full disk, say), with the reason in errno.
+  // Returns false if something could not be written, for example on a full disk. errno has the reason.
   bool Flush();
 
  private:
