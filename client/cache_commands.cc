@@ -41,7 +41,7 @@ ExitCode ShowCache(Session& session, const std::string& job) {
 
 struct EntryFlags {
   std::string job;
-  // 0: all.
+  // 0 lists all entries.
   int64_t limit = 0;
 };
 
@@ -71,7 +71,8 @@ ExitCode Entries(Session& session, const EntryFlags& flags) {
   return ExitCode::kOk;
 }
 
-// Tells what a command did, from its answer and from whether the job waits: it is then on record only.
+// Makes the text about a command's effect. `queued` says whether the job waits for the device: the command is then
+// only on record.
 using Outcome = std::string (*)(const v1::GraphCache& cache, bool queued);
 
 std::string LaterText(const char* what, const v1::GraphCache& cache) {
@@ -94,12 +95,12 @@ std::string ClearOutcome(const v1::GraphCache& cache, bool queued) {
 }
 
 std::string PolicyOutcome(const v1::GraphCache& cache, bool queued) {
-  // A queued job's freeze point is still that of the policy before.
+  // The freeze point of a queued job is still that of its old policy.
   return absl::StrCat("from step ", CountText(cache.command_step()),
                       " on: ", PolicyText(cache.policy(), queued ? 0 : cache.freeze_at()));
 }
 
-// Returns whether the job waits for the device; false where that is not known.
+// Returns whether the job waits for the device, or false if that is not known.
 bool IsQueued(Session& session, const std::string& job) {
   const auto stub = v1::JobService::NewStub(session.channel());
   v1::GetJobRequest request;
@@ -110,7 +111,7 @@ bool IsQueued(Session& session, const std::string& job) {
   return status.ok() && answer.state() == v1::Job::STATE_QUEUED;
 }
 
-// `send` is the stub's method with everything but context and answer bound.
+// `send` is a method of the stub with all arguments but the context and the answer bound.
 ExitCode SendCommand(Session& session, const std::string& job, Outcome outcome,
                      const std::function<grpc::Status(Stub&, grpc::ClientContext*, v1::GraphCache*)>& send) {
   const auto stub = v1::GraphCacheService::NewStub(session.channel());
@@ -119,7 +120,7 @@ ExitCode SendCommand(Session& session, const std::string& job, Outcome outcome,
       CallPatiently(session, [&](grpc::ClientContext* context) { return send(*stub, context, &cache); });
   const std::string short_name = OneLine(CacheJob(job));
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    // The job's step takes longer than this client waited; the command may well be on record.
+    // The job's step takes longer than the client's time limit. The command may still be on record.
     Failure failure = RpcFailure(status, {session.options().server, /*connected=*/true, session.options().timeout()});
     absl::StrAppend(&failure.message, "; the command may take effect yet, see: ",
                     session.CommandLine(absl::StrCat("cache show ", short_name)));
@@ -238,7 +239,7 @@ void AddCacheCommands(CLI::App& app, Command& chosen) {
 
 namespace {
 
-// Keeps what has come over the stream so far.
+// Keeps the last message of the stream, to print what changes.
 class CacheWatch {
  public:
   explicit CacheWatch(Session& session) : session_(session) {}
@@ -253,10 +254,10 @@ class CacheWatch {
     last_ = cache;
   }
 
-  // The job has ended.
+  // Call it when the job has ended.
   void Finish() {
     session_.terminal().ClearLive();
-    // In JSON the stream's last message said it already.
+    // In JSON mode the stream's last message has shown this already.
     if (session_.json() || !last_) return;
     const ViewTime now = ViewTime::Now();
     session_.Print(absl::StrCat(has_printed_ ? "\n" : "", RenderCache(*last_, now, session_.terminal().style())));

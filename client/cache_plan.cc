@@ -1,4 +1,4 @@
-// `permafrost cache plan` and `cache census`: what a job that is not made would need.
+// `permafrost cache plan` and `cache census`: the needs of a job that does not exist yet.
 
 #include <algorithm>
 #include <memory>
@@ -16,7 +16,7 @@
 namespace permafrost::client {
 namespace {
 
-// A plan walks a long schedule and measures large steps.
+// Making a plan takes long, because the server walks a long schedule and measures large steps.
 constexpr absl::Duration kLeastTimeout = absl::Minutes(2);
 
 struct PlanFlags {
@@ -68,7 +68,7 @@ void AddCachePlan(CLI::App& cache, Command& chosen) {
 
 namespace {
 
-// A census walks a long schedule and runs a few steps.
+// Taking a census takes long, because the server walks a long schedule and runs a few steps.
 constexpr absl::Duration kLeastCensusTimeout = absl::Minutes(2);
 
 struct CensusFlags {

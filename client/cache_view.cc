@@ -28,7 +28,7 @@ std::string Plural(int64_t count, std::string_view noun) {
 
 int64_t Steps(const Statistics& s) { return s.hits() + s.padded_hits() + s.misses(); }
 
-// Steps that captured an executable and kept it.
+// Returns the number of steps that captured an executable and kept it.
 int64_t KeptSteps(const Statistics& s) {
   return std::max<int64_t>(0, s.misses() - s.eager_steps() - s.transient_steps());
 }
@@ -49,7 +49,7 @@ int64_t KeptTrainingShapes(const v1::GraphCache& cache) {
   return 0;
 }
 
-// Returns whether all that training needs is captured before a step.
+// Returns whether everything that training needs is captured before the first step.
 bool IsPlanned(const v1::GraphCache& cache) {
   return std::ranges::any_of(cache.statistics(), [](const Statistics& s) {
     return s.mode() == v1::GRAPH_CACHE_MODE_TRAIN && (s.dynamic() || s.rungs() > 0);
@@ -132,7 +132,7 @@ std::string CapacityText(const Statistics& s) {
                            : absl::StrCat(CountText(s.entries()), " of ", CountText(s.capacity()));
 }
 
-// A column of values and one of shares for each mode.
+// A table that has, for each mode, one column of values and one of shares.
 class ModeTable {
  public:
   explicit ModeTable(const v1::GraphCache& cache) : cache_(cache), columns_{{""}} {
@@ -148,7 +148,7 @@ class ModeTable {
       rows_.back().emplace_back("");
     }
   }
-  // Adds a line about the mode's steps.
+  // Adds a line that counts steps of each mode and gives their share of all steps.
   void AddSteps(const char* name, int64_t (*count)(const Statistics&)) {
     rows_.push_back({name});
     for (const Statistics& s : cache_.statistics()) {

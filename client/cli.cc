@@ -24,7 +24,8 @@ namespace {
 
 constexpr char kDescription[] = "Trains graph neural networks on a Permafrost server.";
 
-// CLI11 keeps the options that one excludes by their addresses: in help they stand by name, the same in each run.
+// CLI11 orders the options that an option excludes by their addresses. This formatter orders them by name in the
+// help, so that it is the same in each run.
 class SortedExcludes final : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -38,7 +39,7 @@ class SortedExcludes final : public CLI::Formatter {
   }
 };
 
-// Returns whether the error of a command line that could not be parsed is printed as JSON.
+// Returns whether the command line asks for JSON. It is used when the line cannot be parsed.
 bool AsksForJson(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
@@ -48,20 +49,20 @@ bool AsksForJson(int argc, char** argv) {
   return false;
 }
 
-// The command as far as it was understood: "permafrost job submit".
+// Returns the command as far as it was understood, such as "permafrost job submit".
 std::string CommandName(const CLI::App& app) {
   std::string name = app.get_name();
   for (const CLI::App* part : app.get_subcommands()) return absl::StrCat(name, " ", CommandName(*part));
   return name;
 }
 
-// The part of the command line that was understood last.
+// Returns the last part of the command line that was understood.
 const CLI::App& LastCommand(const CLI::App& app) {
   const std::vector<CLI::App*> parts = app.get_subcommands();
   return parts.empty() ? app : LastCommand(*parts.back());
 }
 
-// An option of the command or, as global ones, of one above it; null: none.
+// Finds an option of the command or of a command above it (a global option). Returns null if there is none.
 const CLI::Option* FindOption(const CLI::App* app, const std::string& name) {
   for (; app != nullptr; app = app->get_parent()) {
     if (const CLI::Option* option = app->get_option_no_throw(name); option != nullptr) return option;
@@ -69,7 +70,7 @@ const CLI::Option* FindOption(const CLI::App* app, const std::string& name) {
   return nullptr;
 }
 
-// Returns what the option takes, for messages; empty: its type says nothing.
+// Returns what the option accepts, for messages, or an empty text if the option's type does not tell.
 std::string AcceptedValues(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return "true, false";
   std::string type = option.get_type_name();
@@ -83,7 +84,7 @@ std::string AcceptedValues(const CLI::Option& option) {
   return type;
 }
 
-// Returns what CLI11 says of a value that is none of its option's type, and adds what would be one.
+// Returns CLI11's message about a value of the wrong type, with what is accepted added to it.
 std::string ConversionText(const CLI::App& app, const std::string& what) {
   constexpr std::string_view kBegin = "Could not convert: ", kMiddle = " = ";
   const size_t middle = what.find(kMiddle);
@@ -104,7 +105,8 @@ bool IsFlagValue(const std::string& text) {
   }
 }
 
-// CLI11 converts the values of some flags by std::stoll, and what that throws names no flag.
+// Names the flag with a bad value. CLI11 converts the values of some flags by std::stoll, whose exceptions name no
+// flag.
 CLI::ConversionError BadFlagValue(const CLI::App& app, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -119,7 +121,7 @@ CLI::ConversionError BadFlagValue(const CLI::App& app, int argc, char** argv) {
 }
 
 int ReportUsage(CLI::App& app, const CLI::ParseError& error, bool json) {
-  // CLI11 misses the command first and speaks of the word that is none only after that.
+  // CLI11 reports a missing command before an unknown word. The unknown word is the better message.
   const std::vector<std::string> strange = app.remaining(/*recurse=*/true);
   const std::string what =
       strange.empty() ? ConversionText(app, error.what()) : absl::StrCat("'", strange[0], "' is not known here");
@@ -130,7 +132,7 @@ int ReportUsage(CLI::App& app, const CLI::ParseError& error, bool json) {
 }
 
 void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
-  // Global options may stand after the command, too.
+  // Global options may also stand after the command.
   app.fallthrough();
   CLI::Option* server =
       app.add_option("--server", options.server,
@@ -164,7 +166,7 @@ void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
   app.set_version_flag("--version", "permafrost " PERMAFROST_VERSION, "Print the version");
 }
 
-// Finds which server is meant. False: none, and `why` says why.
+// Finds the server to talk to and its credentials. On failure it returns false, and `why` has the reason.
 bool FindServer(const CLI::App& app, GlobalOptions& options, std::string& why) {
   const char* environment = std::getenv("PERMAFROST_SERVER");
   ServerWish wish{.server = "", .context = "", .environment = environment == nullptr ? "" : environment};
@@ -199,11 +201,11 @@ bool FindServer(const CLI::App& app, GlobalOptions& options, std::string& why) {
 }  // namespace
 
 int Main(int argc, char** argv) {
-  // gRPC prints what it thinks of a certificate; the program says it in a line. A user who sets the variable may read
-  // that page.
+  // gRPC prints long texts about a bad certificate, while this program prints one line. Users who want gRPC's text
+  // can set the variable.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   CLI::App app(kDescription, "permafrost");
-  app.formatter(std::make_shared<SortedExcludes>());  // before the commands, which take it over
+  app.formatter(std::make_shared<SortedExcludes>());  // before the commands, which inherit it
   app.footer(kExitCodeHelp);
   app.require_subcommand(1);
   GlobalOptions options;

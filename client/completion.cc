@@ -1,4 +1,4 @@
-// Shell completions, made of the command line's own tree: what it has, they have.
+// Shell completions, generated from the tree of the command line.
 
 #include <algorithm>
 #include <map>
@@ -21,14 +21,14 @@ struct CompletionOption {
   std::string help;
   bool takes_value = false, takes_file = false;
   std::vector<std::string> choices;
-  std::string group;  // "job", "dataset", "program" or "context", whose `list` names its values; else empty
+  std::string group;  // "job", "dataset", "program" or "context", whose `list` command names the values; else empty
 };
 
 struct CompletionCommand {
-  std::string path;                                        // "job submit"; empty: the program
+  std::string path;                                        // "job submit"; empty for the program itself
   std::vector<std::pair<std::string, std::string>> below;  // name and help of subcommands
-  std::vector<CompletionOption> options;                   // its own
-  std::string group;                                       // as above, of its arguments without a flag
+  std::vector<CompletionOption> options;                   // options of this command
+  std::string group;                                       // as above, for the command's arguments without a flag
 };
 
 std::vector<std::string> ChoicesOf(const CLI::Option& option) {
@@ -53,11 +53,11 @@ CompletionOption OptionOf(const CLI::Option& option) {
   return out;
 }
 
-// Returns the group of an argument without a flag.
+// Returns the completion group of an argument without a flag.
 std::string GroupOf(const CLI::Option& option, const std::string& path) {
   const std::string& name = option.get_single_name();
   if (name == "ID" || name == "JOB") return "job";
-  // The name that `context set` gives may be a new one, and an import's is.
+  // The name in `context set` may be new, and that of an import is new. So they are not completed.
   if (name == "NAME" && (path == "context use" || path == "context remove")) return "context";
   if (name != "NAME" || path.ends_with(" import")) return "";
   return path.starts_with("dataset ") ? "dataset" : path.starts_with("program ") ? "program" : "";
@@ -78,7 +78,7 @@ void AddCompletions(const CLI::App& app, const std::string& path, std::vector<Co
   }
 }
 
-// Each with the global options, which may stand after every command, behind its own.
+// Returns each command with its own options first, and then the global options, which may follow every command.
 std::vector<CompletionCommand> CompletionsOf(const CLI::App& app) {
   std::vector<CompletionCommand> commands;
   AddCompletions(app, "", commands);
@@ -93,15 +93,15 @@ std::vector<CompletionCommand> CompletionsOf(const CLI::App& app) {
   return commands;
 }
 
-// Within single quotes of a POSIX shell.
+// Puts a text in single quotes for a POSIX shell.
 std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
-// The tables that bash and zsh share: `case` works alike in both.
+// Tables that bash and zsh share, since `case` works the same in both.
 struct CaseTables {
   std::string steps;    // "PATH:WORD" patterns that lead to a subcommand
-  std::string valued;   // "PATH:OPTION" patterns of options that a value follows
+  std::string valued;   // "PATH:OPTION" patterns of options that take a value
   std::string choices;  // "PATH:OPTION") offers='...';;
   std::string words;    // "PATH") offers='...';;
 };
@@ -134,19 +134,19 @@ CaseTables TablesOf(const CLI::App& app) {
   return tables;
 }
 
-// The command that asks the server, by its JSON, for the names of $group, behind the program's name and the words that
-// name the server. A second is all that it gets, and no server is silence. bash expands what it offers, commands within
-// it too: a text that is not written as an ID (server/base/id.h) counts as no name.
+// A shell command that asks the server for the names of $group in JSON. Before it stand the program's name and the
+// words that name the server. It takes at most a second, and is silent if there is no server. bash expands the names
+// that it offers, including commands within them, so a text that is not a valid ID (server/base/id.h) is dropped.
 constexpr char kAskNames[] =
     " --timeout 1 --output json $group list 2>/dev/null </dev/null |\n"
     "      grep -o \"\\\"name\\\":\\\"${group}s/[a-z][a-z0-9-]*\\\"\" | sed 's/.*\\///; s/\"$//')\"\n";
 
-// The same for contexts, whose names (IsContextName) are keys of the JSON: no server knows them.
+// The shell command that lists contexts. Their names (IsContextName) are keys of the JSON. It asks no server.
 constexpr char kAskContexts[] =
     " --output json context list 2>/dev/null </dev/null |\n"
     "      sed 's/^.*\"contexts\":{//' | grep -o '\"[A-Za-z0-9][A-Za-z0-9._-]*\":\"' | sed 's/^\"//; s/\":\"$//')\"\n";
 
-// For bash and zsh: sets the array `server` from the words before the present one, "$@".
+// Shell code for bash and zsh that sets the array `server` from "$@", the words before the present one.
 constexpr char kFindServer[] =
     "    for word in \"$@\"; do\n"
     "      case $before in --server|--context) server=(\"$before\" \"$word\");; esac\n"
@@ -154,8 +154,8 @@ constexpr char kFindServer[] =
     "      before=$word\n"
     "    done\n";
 
-// For bash and zsh: adds the names of jobs, datasets, programs or contexts to `offers` where they may stand. `program`:
-// what was typed first.
+// Returns shell code for bash and zsh that adds the names of jobs, datasets, programs or contexts to `offers` if they
+// may stand at this place. `program` is the program as the user typed it.
 std::string NamesBody(const CLI::App& app, const std::string& program) {
   std::map<std::string, std::vector<std::string>> options, commands;
   for (const CompletionCommand& command : CompletionsOf(app)) {
@@ -191,7 +191,7 @@ std::string NamesBody(const CLI::App& app, const std::string& program) {
       program, "\" ${server[@]+\"${server[@]}\"}", kAskNames, "  fi\n");
 }
 
-// Told its group as an argument.
+// The fish function that lists names. Its argument is the group.
 constexpr char kNamesInFish[] =
     "function __permafrost_names\n"
     "  set -l words (commandline -opc)\n"
@@ -218,9 +218,9 @@ constexpr char kNamesInFish[] =
     "    string match -arg \"\\\"name\\\":\\\"$argv[1]s/([a-z][a-z0-9-]*)\\\"\"\n"
     "end\n";
 
-// For bash and zsh, the beginning of a function that is told the present word and those before it, without the
-// program's name. Finds the command that they make (`at`; zsh keeps `path` for itself), then what may stand here:
-// `offers`, or files.
+// Returns the beginning of a function for bash and zsh. The function gets the present word and the words before it,
+// without the program's name. It finds the command in these words (`at`, since zsh reserves `path`), and then what
+// may stand here: `offers`, or files.
 std::string CaseBody(const CaseTables& tables) {
   return absl::StrCat(
       "_permafrost_offer() {\n"
@@ -250,7 +250,7 @@ std::string CaseBody(const CaseTables& tables) {
       "  fi\n");
 }
 
-// Scripts that a shell reads, made of the whole program.
+// Returns the script that bash reads. It covers the whole program.
 std::string BashCompletion(const CLI::App& app) {
   return absl::StrCat(
       "# bash completion of permafrost. Try it with: source <(permafrost completion bash)\n"
@@ -258,7 +258,8 @@ std::string BashCompletion(const CLI::App& app) {
       "  local cur=${COMP_WORDS[COMP_CWORD]} word joined= i=0\n"
       "  local -a words\n"
       "  words=(\"${COMP_WORDS[0]}\")\n"
-      // bash parts words at = and at colons, too. A present word that is parted so is the value of its flag, if of any.
+      // bash also splits words at = and at colons. A present word that bash has split can only be the value of its
+      // flag.
       "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD}\"; do\n"
       "    case $word in\n"
       "      ''|*[!=:]*) if [ -n \"$joined\" ]; then words[i]+=$word; else words[++i]=$word; fi; joined=;;\n"
@@ -275,7 +276,7 @@ std::string BashCompletion(const CLI::App& app) {
       "  _permafrost_offer \"$cur\" \"${words[@]:1:i-1}\"\n"
       "}\n",
       CaseBody(TablesOf(app)), NamesBody(app, "${COMP_WORDS[0]}"),
-      // No mapfile: macOS has bash 3.2.
+      // macOS has bash 3.2, which lacks mapfile.
       "  if [ -n \"$files\" ]; then\n"
       "    local IFS=$'\\n'\n"
       "    COMPREPLY=($(compgen -f -- \"$cur\"))\n"
@@ -326,7 +327,7 @@ std::string FishCompletion(const CLI::App& app) {
       "  test \"$at\" = \"$argv[1]\"\n"
       "end\n",
       kNamesInFish, "complete -c permafrost -f\n");
-  // Quotes a text for fish, in single quotes.
+  // Puts a text in single quotes for fish.
   const auto quoted = [](const std::string& text) {
     return absl::StrCat("'", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}, {"\n", " "}}), "'");
   };

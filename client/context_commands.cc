@@ -1,4 +1,4 @@
-// `permafrost context`: no server is spoken to.
+// `permafrost context`. It talks to no server.
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -34,7 +34,7 @@ void PrintContexts(Session& session, const Contexts& contexts) {
   session.Print(RenderTable({{"CURRENT"}, {"CONTEXT"}, {"SERVER"}}, rows, session.terminal().style()));
 }
 
-// `change` says why it refuses; empty: it has been done.
+// `change` changes the contexts and returns an empty text, or returns the reason why it refuses.
 ExitCode ChangeContexts(Session& session, const std::function<std::string(Contexts&)>& change) {
   const std::string path = ContextsPath();
   absl::StatusOr<Contexts> contexts = ReadContexts(path);
@@ -59,7 +59,7 @@ std::string UnknownContext(const std::string& name) { return absl::StrCat("'", O
 struct ContextFlags {
   std::string name, server;
   bool use = false;
-  CredentialFiles files;  // of the global flags
+  CredentialFiles files;  // from the global flags
 };
 
 std::string SetContext(const ContextFlags& flags, Contexts& contexts) {
@@ -91,7 +91,7 @@ std::string RemoveContext(const ContextFlags& flags, Contexts& contexts) {
   return "";
 }
 
-// The context is used from other directories too.
+// Makes the paths absolute, because the context is also used from other directories.
 CredentialFiles WholePaths(CredentialFiles files) {
   for (std::string* path : {&files.token_file, &files.ca_cert, &files.client_cert, &files.client_key}) {
     if (!path->empty()) *path = std::filesystem::absolute(*path).lexically_normal().string();

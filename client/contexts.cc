@@ -30,7 +30,7 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// An empty object where there is no file.
+// Returns an empty object if there is no file.
 absl::StatusOr<json> ReadConfig(const std::string& path) {
   if (path.empty()) return json::object();
   absl::StatusOr<std::string> text = ReadFile(path);
@@ -109,7 +109,7 @@ absl::Status WriteContexts(const std::string& path, const Contexts& contexts) {
   }
   config["current_context"] = contexts.current;
   PF_RETURN_IF_ERROR(CreateDirectories(std::filesystem::path(path).parent_path()));
-  // A user who keeps settings elsewhere has a link here, which must stay.
+  // The path may be a link of a user who keeps settings elsewhere. The link must stay.
   PF_ASSIGN_OR_RETURN(const std::filesystem::path file, FileToReplace(path));
   return WriteFileAtomic(file, absl::StrCat(config.dump(2, ' ', false, json::error_handler_t::replace), "\n"));
 }

@@ -27,7 +27,7 @@ std::string EnvironmentOf(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// A file, and what named it.
+// A file, and the flag or variable that named it.
 struct NamedFile {
   std::string by, path;
 };
@@ -47,14 +47,14 @@ absl::StatusOr<std::string> ContentOf(const NamedFile& file) {
 
 absl::StatusOr<std::string> TokenOf(const std::string& text, const std::string& from) {
   std::string token(absl::StripAsciiWhitespace(text));
-  // The error repeats no part of the token.
+  // The error must not repeat any part of the token.
   if (token.empty() || !std::ranges::all_of(token, [](unsigned char c) { return absl::ascii_isgraph(c); })) {
     return absl::InvalidArgumentError(absl::StrCat(from, ": holds no token: accepted: one line, as pft_..."));
   }
   return token;
 }
 
-// Returns whether what is sent there stays on this machine.
+// Returns whether data for the server stays on this machine.
 bool StaysHere(const std::string& server) {
   if (absl::StartsWith(server, "unix:")) return true;
   const absl::StatusOr<HostPort> address = ParseHostPort(server);
@@ -72,7 +72,7 @@ class TokenGiver final : public Interceptor {
   }
 
  private:
-  const std::string& authorization_;  // the factory's, which the channel owns
+  const std::string& authorization_;  // owned by the factory, which the channel owns
 };
 
 class TokenGivers final : public grpc::experimental::ClientInterceptorFactoryInterface {

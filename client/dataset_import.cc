@@ -19,8 +19,8 @@ namespace {
 
 struct ImportFlags {
   std::string name;
-  std::string path;    // empty with an upload: all of it
-  std::string upload;  // empty: the server sees the path
+  std::string path;    // empty if all of an upload is imported
+  std::string upload;  // empty if the server itself sees the path
   bool validate_only = false;
   SpecFlags options{ImportRows()};
   bool watch = true;
@@ -30,15 +30,15 @@ struct ImportFlags {
 v1::ImportOptions OptionsOf(const ImportFlags& flags) {
   v1::ImportOptions options;
   for (const SpecSetting& setting : flags.options.Given()) setting.Apply(options);
-  // Older servers know this name for it alone.
+  // Older servers know only this name for it.
   if (options.inverse_edges() == v1::ImportOptions::INVERSE_EDGES_KEEP) options.set_no_inverse_edges(true);
   return options;
 }
 
-// Draws the import until it ends. The last message is left in `last`.
+// Draws the import's progress until it ends. `last` receives the last message.
 FollowResult WatchImport(Session& session, v1::DatasetService::Stub& stub, const ImportFlags& flags,
                          v1::Dataset& last) {
-  std::string told;  // the last error that was
+  std::string told;  // the last error that was printed
   v1::WatchDatasetRequest request;
   request.set_name(WithCollection("datasets", flags.name));
   const Stopwatch watch;
@@ -108,7 +108,7 @@ ExitCode Import(Session& session, const ImportFlags& flags) {
   session.terminal().ClearLive();
   if (dataset.state() == v1::Dataset::STATE_FAILED)
     return session.Fail(EndedBadlyFailure(absl::StrCat("the import of ", flags.name, " failed: ", dataset.error())));
-  // In JSON the stream's last message said it already.
+  // In JSON mode the stream's last message has shown this already.
   if (!session.json()) {
     const ViewTime now = ViewTime::Now();
     session.Print(RenderDataset(dataset, now, session.terminal().style()));

@@ -1,4 +1,4 @@
-// `permafrost dataset sample` and `dataset plan`: what jobs would read of a dataset.
+// `permafrost dataset sample` and `dataset plan`: what jobs would read from a dataset.
 
 #include <cstdint>
 #include <memory>

@@ -53,7 +53,7 @@ std::string ProgressText(const v1::ImportProgress& progress) {
                       progress.current_file());
 }
 
-// The values that a row of the list needs of either kind.
+// The values of a row of the list. Each kind of dataset fills those that it has.
 struct Sizes {
   std::string kind = kNothing, graphs = kNothing, nodes = kNothing, edges = kNothing, targets = kNothing,
               bytes = kNothing;
@@ -81,7 +81,7 @@ Sizes SizesOf(const v1::Dataset& dataset) {
   return {};
 }
 
-// Tells which directions of the edges are there, and why.
+// Says which directions of the edges exist, and why.
 std::string DirectionsText(v1::EdgeDirections directions, bool inverse_edges_added) {
   switch (directions) {
     case v1::EDGE_DIRECTIONS_ADDED:
@@ -120,7 +120,7 @@ std::string NodesText(const v1::GraphSummary& summary) {
   return text;
 }
 
-// Labels are float32: more digits than give them back say nothing.
+// Labels are float32. Digits beyond those that read back as the same float are noise.
 std::string LabelText(double label) {
   std::array<char, 32> digits;
   char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), static_cast<float>(label)).ptr;
@@ -155,7 +155,7 @@ std::string GivenLinksText(const v1::GivenLinks& links) {
                       CountText(links.num_test()), NegativesText(links.test_negatives(), links.test_negative_pairs()));
 }
 
-// Adds a field that tells what the categories stand for in the source: "label 1: 3 values, 0, 1, 2".
+// Adds a field with the source's values of each category, such as "label 1: 3 values, 0, 1, 2".
 void AddCategories(const char* name, const v1::FeatureSummary& features, std::vector<Field>& fields) {
   constexpr int kColumns = 4;
   std::string text;

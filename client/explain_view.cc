@@ -18,7 +18,7 @@ std::string OpName(const std::string& op) { return op.empty() ? kNothing : OneLi
 
 std::string MillisecondsText(double seconds) { return absl::StrFormat("%.3f ms", 1e3 * seconds); }
 
-// Shares of a thousandth at least, which is as much as is told of seconds.
+// Returns the share in tenths of a percent, which is as precise as the seconds.
 std::string SecondsShare(double part, double whole) {
   return whole > 0 ? absl::StrFormat("%.1f %%", 100 * part / whole) : kNothing;
 }

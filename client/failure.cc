@@ -13,7 +13,7 @@
 namespace permafrost::client {
 namespace {
 
-// gRPC's numbers are those of absl, whose names are the canonical ones.
+// The numbers of gRPC's codes equal Abseil's, whose names are the canonical ones.
 std::string CodeName(grpc::StatusCode code) {
   return absl::StatusCodeToString(static_cast<absl::StatusCode>(static_cast<int>(code)));
 }
@@ -45,7 +45,7 @@ Failure Local(ExitCode exit, std::string_view code, std::string_view message) {
 
 Failure RpcFailure(const grpc::Status& status, const CallContext& call) {
   if (!call.connected) return UnreachableFailure(call.address, call.tls, call.name);
-  // Only the server attaches details: without them a code of the transport is the transport's.
+  // Only the server attaches details. Without them, a code that the transport can produce comes from the transport.
   const bool answered = !status.error_details().empty();
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !answered) {
     return Local(ExitCode::kUnreachable, "UNREACHABLE",
@@ -101,7 +101,8 @@ std::string RenderText(const Failure& failure) {
   const auto& violations = failure.violations;
   std::string message = OneLine(failure.message);
   if (violations.size() < 2) return absl::StrCat(begin, message, "\n");
-  // The server's one-line message strings the violations together; with a line for each they need not be there twice.
+  // The server's one-line message joins the violations. If each gets its own line, they need not be in the message
+  // too.
   if (std::all_of(violations.begin(), violations.end(),
                   [&](const FieldViolation& v) { return absl::StrContains(failure.message, v.description); })) {
     message = absl::StrCat(violations.size(), " fields are not valid");
@@ -120,7 +121,7 @@ std::string RenderJson(const Failure& failure) {
   if (!failure.metadata.empty()) error["metadata"] = failure.metadata;
   for (const FieldViolation& v : failure.violations)
     error["fieldViolations"].push_back({{"field", v.field}, {"description", v.description}});
-  // A server may send bytes that are not UTF-8; they must not make this throw.
+  // The text of a server may not be UTF-8. It must not make dump() throw.
   return nlohmann::ordered_json{{"error", error}}.dump(-1, ' ', false,
                                                        nlohmann::ordered_json::error_handler_t::replace) +
          "\n";

@@ -14,8 +14,8 @@ namespace {
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
-// Returns whether the server, rather than the request, is what failed. A daemon that shuts down cancels its streams,
-// one that drains may end them as if all were well, and one whose client was stopped for minutes aborts its stream.
+// Returns whether the server failed, rather than the request. A daemon that shuts down cancels its streams. A daemon
+// that drains may end them with OK. A daemon whose client was stopped for minutes aborts the client's stream.
 bool ServerWentAway(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::OK:
@@ -54,7 +54,7 @@ std::optional<FollowResult> Reconnect::Ended(const grpc::Status& status) {
   }
   const absl::Duration left = window_ - lost_->Elapsed();
   if (left <= absl::ZeroDuration()) {
-    // An answer of a server that is there says more than that none is.
+    // The answer of a server that is still there says more than "unreachable".
     const bool ended_by_server = status.error_code() == grpc::StatusCode::ABORTED;
     return FollowResult{FollowEnd::kFailed,
                         ended_by_server ? RpcFailure(status, {address, /*connected=*/true, absl::ZeroDuration()})

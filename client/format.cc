@@ -19,21 +19,22 @@ namespace {
 
 constexpr std::string_view kGraphCache = "/graphCache";
 
-// From a minute on; seconds are whole.
+// Formats durations of a minute or more.
 std::string LongDuration(int64_t seconds) {
   if (seconds < 3600) return absl::StrFormat("%dm %02ds", seconds / 60, seconds % 60);
   if (seconds < 86400) return absl::StrFormat("%dh %02dm", seconds / 3600, seconds % 3600 / 60);
   return absl::StrFormat("%dd %02dh", seconds / 86400, seconds % 86400 / 3600);
 }
 
-// `value` >= 0 with three significant digits, and the index of the power of 1000 that it was divided by.
+// `value` must not be negative. Returns three significant digits, and the power of 1000 that the value was divided
+// by.
 struct Scaled {
   std::string digits;
   size_t power;
 };
 Scaled ScaleBy1000(double value, size_t max_power) {
   size_t power = 0;
-  // 999.5 would print as 1000 of this unit.
+  // 999.5 or more would print as 1000 of this unit.
   while (value >= 999.5 && power < max_power) {
     value /= 1000;
     ++power;
@@ -125,7 +126,7 @@ std::string OneLine(std::string_view text) {
 }
 
 int DisplayWidth(std::string_view text) {
-  // Every byte but UTF-8's continuation bytes begins a code point.
+  // Every byte begins a code point, except for UTF-8's continuation bytes.
   return static_cast<int>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
@@ -159,13 +160,13 @@ std::optional<absl::Duration> ParseDurationText(const std::string& text) {
   absl::Duration duration;
   absl::string_view days(text);
   double count = 0;
-  // Abseil knows no days.
+  // Abseil does not parse days.
   if (!days.empty() && days.back() == 'd' && absl::SimpleAtod(days.substr(0, days.size() - 1), &count)) {
     duration = count * absl::Hours(24);
   } else if (!absl::ParseDuration(text, &duration)) {
     return std::nullopt;
   }
-  // Protobuf's durations hold no more.
+  // Protobuf's durations have about this limit.
   const absl::Duration most = absl::Hours(24 * 365 * 10'000);
   if (duration > most || duration < -most) return std::nullopt;
   return duration;

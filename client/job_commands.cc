@@ -23,7 +23,7 @@ constexpr int64_t kMaxJobsInPage = 1000;
 struct ListFlags {
   std::vector<std::string> states;
   std::string filter;
-  // 0: all.
+  // 0 lists all jobs.
   int64_t limit = 0;
 };
 
@@ -211,7 +211,7 @@ ExitCode Logs(Session& session, const LogFlags& flags) {
           session.Print(piece.data());
         }
         session.terminal().Flush();
-        // The place to go on from, should the server go away.
+        // The offset to continue from if the server goes away.
         request.set_offset(piece.next_offset());
         return false;
       },

@@ -1,4 +1,4 @@
-// `permafrost job compare`. Here and not in the server: all that it shows is in the jobs as GetJob gives them.
+// `permafrost job compare`. The client can compare, because the jobs of GetJob contain all that it shows.
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@
 namespace permafrost::client {
 namespace {
 
-// A value of each job, in the jobs' order; nullopt: a job has none.
+// A field with its value in each job, in the order of the jobs. nullopt means that the job has no value.
 struct DifferingField {
   std::string name;  // "optimizer.learning_rate"
   std::vector<std::optional<std::string>> values;
@@ -76,7 +76,7 @@ NumberOf OfMetric(const MetricValues& (v1::JobResult::*values)() const, v1::Metr
   };
 }
 
-// The metrics that any job reports, in the order in which they come up.
+// Returns the metrics that any of the jobs reports, in the order of their first appearance.
 std::vector<v1::Metric> MetricsOf(const std::vector<v1::Job>& jobs) {
   std::vector<v1::Metric> metrics;
   const auto add = [&metrics](const MetricValues& values) {
@@ -91,7 +91,7 @@ std::vector<v1::Metric> MetricsOf(const std::vector<v1::Job>& jobs) {
   return metrics;
 }
 
-// Returns the differing fields of the specs and labels ("labels.team"), in the contract's order.
+// Returns the fields of specs and labels ("labels.team") that differ, in the order of the .proto file.
 std::vector<DifferingField> DifferencesOf(const std::vector<v1::Job>& jobs) {
   std::vector<NamedTexts> all;
   all.reserve(jobs.size());
@@ -148,7 +148,7 @@ std::vector<ComparedNumber> NumbersOf(const std::vector<v1::Job>& jobs) {
   return numbers;
 }
 
-// Makes one table with a column for each job. Its rows are states, differences, and numbers.
+// Makes one table with a column for each job, and rows for states, differing fields and numbers.
 std::string RenderComparison(const std::vector<v1::Job>& jobs, const RenderStyle& style) {
   std::vector<Column> columns{{"JOB"}};
   std::vector<Cell> states{"state"};
@@ -173,7 +173,7 @@ std::string RenderComparison(const std::vector<v1::Job>& jobs, const RenderStyle
   return RenderTable(columns, rows, style);
 }
 
-// The same as one line of JSON.
+// Returns the comparison as one line of JSON.
 std::string ComparisonToJson(const std::vector<v1::Job>& jobs) {
   using Json = nlohmann::ordered_json;
   Json out{{"jobs", Json::array()}};
@@ -186,7 +186,7 @@ std::string ComparisonToJson(const std::vector<v1::Job>& jobs) {
   out["numbers"] = Json::object();
   for (const ComparedNumber& number : NumbersOf(jobs)) {
     auto& values = out["numbers"][number.name] = Json::array();
-    // JSON has no NaN.
+    // JSON lacks NaN, so such a number is written as null.
     for (const auto& value : number.values) values.push_back(value && std::isfinite(*value) ? Json(*value) : Json());
   }
   return absl::StrCat(out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), "\n");

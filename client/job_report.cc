@@ -15,7 +15,7 @@
 namespace permafrost::client {
 namespace {
 
-// A plan walks a long schedule.
+// Making a plan takes long, because the server walks a long schedule.
 constexpr absl::Duration kLeastPlanTimeout = absl::Minutes(2);
 
 struct ReportFlags {
@@ -24,8 +24,7 @@ struct ReportFlags {
   bool without_plan = false;
 };
 
-// Adds what makes the report better, and what it does without: the daemon may have none of it any more, or be too old
-// to tell.
+// Adds optional parts of the report. The daemon may no longer have them, or may be too old to provide them.
 void AddExtras(Session& session, const std::string& id, bool with_plan, ReportData& data) {
   const auto caches = v1::GraphCacheService::NewStub(session.channel());
   v1::GetGraphCacheRequest get;
@@ -59,7 +58,7 @@ void AddExtras(Session& session, const std::string& id, bool with_plan, ReportDa
   const auto plans = v1::PlanService::NewStub(session.channel());
   v1::PlanGraphCacheRequest request;
   *request.mutable_spec() = data.job.spec();
-  // The device may be busy with this very job.
+  // Without costs, since the device may be busy with this very job.
   request.set_without_costs(true);
   v1::PlanGraphCacheResponse plan;
   const auto make = [&](grpc::ClientContext* context) { return plans->PlanGraphCache(context, request, &plan); };

@@ -1,4 +1,4 @@
-// `permafrost job export`, which gets a job's files, and `job evaluate` and `job predict`: one pass of its weights over
+// `permafrost job export` fetches a job's files. `job evaluate` and `job predict` run the job's weights once over
 // rows of a dataset.
 
 #include <memory>
@@ -44,7 +44,7 @@ ExitCode Export(Session& session, const ExportFlags& flags) {
     return session.Fail(UsageFailure(
         absl::StrCat("--to ", OneLine(path), " is a terminal, and weights are no text; accepted: a file, or a pipe")));
   }
-  // The whole of it is kept from an abrupt end, so that Ctrl-C leaves no partial file.
+  // The whole command handles Ctrl-C itself, so that no partial file is left behind.
   Interrupt::Scope keep_running(session.interrupt(), nullptr);
   auto file = ReceivedFile::Create(*std::move(target));
   if (!file.ok()) return session.Fail(FileFailure(file.status()));
@@ -52,7 +52,7 @@ ExitCode Export(Session& session, const ExportFlags& flags) {
   absl::Status written;
   int64_t total_bytes = 0;
   std::string xxh3;
-  // A server that goes away half-way is not waited for: the file may be another by then.
+  // If the server goes away half-way, the client does not wait for it, because the file may have changed by then.
   const FollowResult result = Follow<v1::ExportJobResponse>(
       session, absl::ZeroDuration(), [&](grpc::ClientContext* context) { return stub->ExportJob(context, request); },
       [&](const v1::ExportJobResponse& piece) {
@@ -106,7 +106,7 @@ struct EvaluateFlags {
   std::optional<int64_t> checkpoint;
   std::vector<std::string> metrics;
   bool allow_unknown_categories = false;
-  std::string to;  // of predict
+  std::string to;  // for `job predict`
 };
 
 v1::EvaluateJobRequest RequestOf(const EvaluateFlags& flags, bool predictions) {
@@ -145,7 +145,8 @@ std::string RenderEvaluation(const v1::JobEvaluation& evaluation, const RenderSt
   return RenderFields(fields, style);
 }
 
-// `file`: where predictions go; nullptr: nowhere. A server that goes away is not waited for: the pass would begin anew.
+// `file` receives the predictions, unless it is null. If the server goes away, the client does not wait for it,
+// because the pass would start from the beginning.
 FollowResult RunEvaluation(Session& session, const v1::EvaluateJobRequest& request, ReceivedFile* file,
                            v1::JobEvaluation& evaluation, absl::Status& written) {
   const auto stub = v1::JobService::NewStub(session.channel());
@@ -193,7 +194,7 @@ ExitCode PredictWithJob(Session& session, const EvaluateFlags& flags) {
       flags.to.empty() ? absl::StrCat(std::string(StripCollection("jobs", flags.id)), "-predictions.csv") : flags.to;
   auto target = OutputTarget::Open(path);
   if (!target.ok()) return session.Fail(FileFailure(target.status()));
-  // The whole of it is kept from an abrupt end, so that Ctrl-C leaves no partial file.
+  // The whole command handles Ctrl-C itself, so that no partial file is left behind.
   Interrupt::Scope keep_running(session.interrupt(), nullptr);
   auto file = ReceivedFile::Create(*std::move(target));
   if (!file.ok()) return session.Fail(FileFailure(file.status()));

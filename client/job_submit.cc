@@ -32,7 +32,7 @@ struct SubmitFlags {
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
 
-// One run of the command.
+// One run of `job submit`.
 class Submission {
  public:
   Submission(Session& session, ServerGroup servers, const SubmitFlags& flags, v1::CreateJobRequest request)
@@ -50,14 +50,14 @@ class Submission {
     v1::Job job;
     const grpc::Status status = CreateJob(at, request_, job);
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !flags_.validate_only) {
-      // Its answer may have been lost, or have come too late.
+      // The answer may have been lost or late, and the job may exist.
       Failure failure = RpcFailure(status, {at.options().server, /*connected=*/true, at.options().timeout()});
       absl::StrAppend(&failure.message, "; the job may be there all the same, see: ", at.CommandLine("job list"));
       return at.Fail(failure);
     }
     if (!status.ok()) return at.Fail(status);
     if (comes_back) WarnOfTwins();
-    // JSON has them as a field.
+    // In JSON the notes are a field of the job.
     if (!session_.json()) {
       for (const std::string& note : job.notes()) session_.terminal().Note(absl::StrCat("warning: ", OneLine(note)));
     }
@@ -81,8 +81,8 @@ class Submission {
   }
 
  private:
-  // Chooses the server: the one on which an earlier command made the job of this ID, or else the one that begins it
-  // first. Returns an exit code only on failure.
+  // Chooses the server: the one where an earlier command made the job of this ID, or else the one that will begin the
+  // job first. Returns an exit code only on failure.
   std::optional<ExitCode> Place() {
     if (request_.spec().has_init_from()) return session_.Fail(UsageFailure(kInitFromOnServers));
     if (const auto refusal = FindMade()) {
@@ -114,14 +114,16 @@ class Submission {
     return std::nullopt;
   }
 
-  // Fills made_ with the servers that have the job of this ID. An ID that no job may have would break the filter.
+  // Fills made_ with the servers that have the job of this ID. An invalid ID would break the filter, and no job has
+  // it.
   std::optional<ServerGroup::Refusal> FindMade() {
     made_.clear();
     if (!CheckIdSyntax("job_id", request_.job_id()).ok()) return std::nullopt;
     return servers_.FindJobs(absl::StrCat("name = \"", request_.job_id(), "\""), made_);
   }
 
-  // A server may have accepted an earlier command's job only after this command had looked for it there.
+  // Warns if several servers have the job. A server may have accepted an earlier command's job only after this
+  // command had looked for it there.
   void WarnOfTwins() {
     if (FindMade()) return;
     for (const auto& [name, members] : made_) {
@@ -134,7 +136,7 @@ class Submission {
     if (!session_.json()) session_.terminal().Note(absl::StrCat("warning: ", text));
   }
 
-  // Returns " on lab-2 (it is idle)"; empty without --on.
+  // Returns, for example, " on lab-2 (it is idle)", or an empty text without --on.
   std::string Where() const {
     if (!servers_.is_spread()) return "";
     return absl::StrCat(" on ", OneLine(servers_.name(place_.member)), " (", why_, ")");

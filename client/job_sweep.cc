@@ -39,7 +39,7 @@ struct SweepFlags {
 };
 
 // Returns whether a server sent this status. The transport can produce these codes too, but only a server attaches
-// details to them.
+// details.
 bool IsAnswer(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
@@ -51,7 +51,7 @@ bool IsAnswer(const grpc::Status& status) {
   }
 }
 
-// One run of the command.
+// One run of `job sweep`.
 class Sweep {
  public:
   Sweep(Session& session, ServerGroup servers, const SweepFlags& flags)
@@ -78,7 +78,7 @@ class Sweep {
 
   ExitCode Run() {
     places_.assign(plan_.size(), 0);
-    // Nothing is created unless all can be.
+    // All jobs are validated before the first is created.
     if (servers_.is_spread()) {
       Interrupt::Scope keep_running(session_.interrupt(), nullptr);
       if (const std::optional<ExitCode> failed = Place()) return *failed;
@@ -94,7 +94,7 @@ class Sweep {
         return NotMade(j, status, /*validate_only=*/false);
       }
       jobs_.push_back(created_);
-      // Most jobs of a sweep have the same ones.
+      // Most jobs of a sweep have the same notes, so each note is printed once.
       for (const std::string& note : created_.notes()) {
         if (!session_.json() && notes_.insert(note).second) {
           session_.terminal().Note(absl::StrCat("warning: ", OneLine(note)));
@@ -137,15 +137,16 @@ class Sweep {
 
   std::string JobId(size_t j) const { return absl::StrCat(id_, "-", j); }
 
-  // Fills made_ with the servers that have jobs of this sweep. An ID that no job may have would break the filter.
+  // Fills made_ with the servers that have jobs of this sweep. An invalid ID would break the filter, and no job has
+  // it.
   std::optional<ServerGroup::Refusal> FindMade() {
     made_.clear();
     if (!CheckIdSyntax("job_id", JobId(0)).ok()) return std::nullopt;
     return servers_.FindJobs(absl::StrCat("labels.sweep = \"", id_, "\""), made_);
   }
 
-  // Puts each job on the server where an earlier command made it, or else on the one that begins it first. Returns an
-  // exit code only on failure.
+  // Chooses a server for each job: the one where an earlier command made the job, or else the one that will begin it
+  // first. Returns an exit code only on failure.
   std::optional<ExitCode> Place() {
     std::set<std::string> datasets, programs;
     for (const SweepJob& job : plan_) {
@@ -185,17 +186,18 @@ class Sweep {
     return std::nullopt;
   }
 
-  // A server may have accepted an earlier command's job only after this command had looked for it there.
+  // Warns if several servers have the same job. A server may have accepted an earlier command's job only after this
+  // command had looked for it there.
   void WarnOfTwins() {
     if (!servers_.is_spread() || !comes_back_) return;
-    // If a server cannot be asked now, there is no warning; Watch reports it if it has jobs of this sweep.
+    // If a server cannot be reached now, there is no warning. Watch reports the server if it has jobs of this sweep.
     if (was_made_.size() < plan_.size() && FindMade()) return;
     for (const auto& [name, members] : made_) {
       if (const std::string twins = servers_.TwinsText(name, members); !twins.empty()) Warn(twins);
     }
   }
 
-  // Returns " (3 on lab-1, 2 on lab-2)"; empty without --on.
+  // Returns, for example, " (3 on lab-1, 2 on lab-2)", or an empty text without --on.
   std::string Shares() const {
     if (!servers_.is_spread()) return "";
     std::vector<std::string> shares;
@@ -204,7 +206,7 @@ class Sweep {
     return absl::StrCat(" (", absl::StrJoin(shares, ", "), ")");
   }
 
-  // Returns the server of each job; empty without --on.
+  // Returns the server of each job, or an empty list without --on.
   std::vector<std::string> ServersOfJobs() const {
     std::vector<std::string> names;
     if (!servers_.is_spread()) return names;
@@ -239,7 +241,7 @@ class Sweep {
     Session& at = servers_.session(places_[j]);
     if (session_.json()) return at.Fail(status);
     const bool refused = IsAnswer(status) && !session_.interrupt().requested();
-    // The job may have been made, and only its answer lost.
+    // The job may exist although its answer was lost.
     const bool none = validate_only || (refused && jobs_.empty());
     session_.terminal().Note(absl::StrCat(
         "permafrost: job ", j + 1, " of ", plan_.size(), " (", NameOfJob(j), ") ",
@@ -304,7 +306,7 @@ class Sweep {
   ServerGroup servers_;
   std::vector<size_t> places_;                       // the server of each job
   std::set<size_t> was_made_;                        // jobs that an earlier command made
-  std::map<std::string, std::vector<size_t>> made_;  // the servers that have each job of this ID, by resource name
+  std::map<std::string, std::vector<size_t>> made_;  // the servers that have each job of this sweep, by job name
   std::vector<std::string> warnings_;
   const absl::Duration reconnect_;
   const bool comes_back_;  // an earlier command may have made jobs
@@ -312,7 +314,7 @@ class Sweep {
   WireLabels labels_;
   std::vector<SweepAxis> axes_;
   std::vector<SweepJob> plan_;
-  std::set<std::string> notes_;  // that were told
+  std::set<std::string> notes_;  // the notes that were printed
   v1::Job created_;
   std::vector<v1::Job> jobs_;
 };

@@ -1,4 +1,4 @@
-// `permafrost job pause`, `resume`, `retry`, `update` and `checkpoints`: calls that answer once.
+// `permafrost job pause`, `resume`, `retry`, `update` and `checkpoints`: commands that make one short call.
 
 #include <memory>
 #include <optional>
@@ -19,7 +19,7 @@
 namespace permafrost::client {
 namespace {
 
-// The flags of `job update` that bound how long a job may take. "none" takes a limit away.
+// Flags of `job update` that limit how long a job may take. "none" removes a limit.
 struct LimitFlags {
   std::optional<std::string> max_runtime, deadline;
 };
@@ -54,7 +54,7 @@ void AddLimitFlags(CLI::App& command, LimitFlags& flags) {
            "When the job is to have ended, as 2026-01-31T13:00:00Z, or as 12h from now; none: never", "TIME");
 }
 
-// Sets the limits in the request, and their fields in its mask.
+// Sets the given limits in the request, and adds their fields to the update mask.
 void ApplyLimits(const LimitFlags& flags, v1::UpdateJobRequest& request) {
   ApplyLimit(v1::JobSpec::kMaxRuntimeFieldNumber, flags.max_runtime, request);
   ApplyLimit(v1::JobSpec::kDeadlineFieldNumber, flags.deadline, request);
@@ -63,7 +63,7 @@ void ApplyLimits(const LimitFlags& flags, v1::UpdateJobRequest& request) {
 template <class Request>
 using StubMethod = grpc::Status (v1::JobService::Stub::*)(grpc::ClientContext*, const Request&, v1::Job*);
 
-// Returns whether a resume or a retry finds nothing to do.
+// Returns whether a resume or a retry would be a no-op.
 bool GoesOn(const v1::Job& job) {
   switch (job.state()) {
     case v1::Job::STATE_QUEUED:
@@ -77,7 +77,8 @@ bool GoesOn(const v1::Job& job) {
   }
 }
 
-// Returns the job before a verb is called; empty if that cannot be learned, which the verb's own call will then report.
+// Returns the job before a verb is called, or an empty job on an error. The verb's own call will then report the
+// error.
 v1::Job JobBefore(Session& session, v1::JobService::Stub& stub, const std::string& name) {
   v1::GetJobRequest request;
   request.set_name(name);
@@ -87,7 +88,7 @@ v1::Job JobBefore(Session& session, v1::JobService::Stub& stub, const std::strin
   return status.ok() ? job : v1::Job();
 }
 
-// `said`: what is told of the job as it was and as it is now.
+// `said` makes the text to print from the job before and after the call.
 template <class Request>
 ExitCode RunVerb(Session& session, const std::string& id, StubMethod<Request> method,
                  std::string (*said)(const v1::Job& before, const v1::Job& now)) {
@@ -160,7 +161,7 @@ ExitCode UpdateJob(Session& session, const JobUpdateFlags& flags) {
   if (const absl::Status read = ReadLabels(flags.labels, *job.mutable_labels()); !read.ok()) {
     return session.Fail(UsageFailure(std::string(read.message())));
   }
-  // Each label has a path of its own, since others may change other labels meanwhile.
+  // Each label has its own path, because another client may change other labels meanwhile.
   for (const auto& label : job.labels()) request.mutable_update_mask()->add_paths(absl::StrCat("labels.", label.first));
   for (const std::string& key : flags.remove_labels) {
     if (job.labels().contains(key)) {

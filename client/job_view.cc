@@ -16,7 +16,7 @@
 namespace permafrost::client {
 namespace {
 
-// The row of the value of an enum on the wire; the first one where this version knows none.
+// Returns the row for the value of an API enum, or the first row if this version does not know the value.
 template <class Rows>
 const auto& TraitsOfWire(const Rows& rows, const google::protobuf::EnumDescriptor& type, int value) {
   const auto found = std::ranges::find_if(rows, [&](const auto& row) { return ParseEnum(type, row.name) == value; });
@@ -39,14 +39,14 @@ std::string BestValidText(const v1::Job& job) {
   return absl::StrCat(MetricName(job), " ", MetricText(job.result().best_valid_metric()));
 }
 
-// Returns what a job counts as graphs: on one large graph its seed nodes, or its links.
+// Returns the unit that the job counts as graphs: on one large graph "nodes" (seed nodes) or "links".
 std::string Unit(const v1::Job& job) {
   if (job.spec().has_link_prediction()) return "links";
   return IsNodeLevel(job) ? "nodes" : "graphs";
 }
 
-// The things that a job counts as nodes and edges: for node2vec the places of its walks, and the pairs that their
-// windows make.
+// The units that a job counts as nodes and edges. For node2vec they are the entries of walks, and the pairs that the
+// walks' windows make.
 struct RowUnits {
   std::string nodes = "nodes", edges = "edges";
 };
@@ -54,7 +54,7 @@ RowUnits RowUnitsOf(const v1::Job& job) {
   return job.spec().has_node2vec() ? RowUnits{.nodes = "entries of walks", .edges = "pairs"} : RowUnits();
 }
 
-// The sampler that runs ahead, and whether memory and disk keep up with it.
+// Shows the state of the sampler that runs ahead, and whether memory and disk keep up with it.
 void AddLookAhead(const v1::Progress& progress, std::vector<Field>& fields) {
   const v1::LookAhead& ahead = progress.look_ahead();
   fields.push_back(
@@ -92,7 +92,7 @@ void AddLimits(const v1::JobSpec& spec, const ViewTime& time, std::vector<Field>
   if (spec.max_retries() > 0) fields.push_back({"max retries", CountText(spec.max_retries())});
 }
 
-// Shows how long the job was in each state, and why it came there.
+// Shows how long the job was in each state, and why it entered the state.
 std::string RenderStateChanges(const v1::Job& job, const ViewTime& time, const RenderStyle& style) {
   std::vector<std::vector<Cell>> rows;
   rows.reserve(static_cast<size_t>(job.state_changes_size()));
@@ -111,7 +111,7 @@ std::string RenderStateChanges(const v1::Job& job, const ViewTime& time, const R
   return out;
 }
 
-// Since the first start, until the end or now.
+// Returns the time from the first start until the end or, for an unfinished job, until now.
 std::string RunTimeText(const v1::Job& job, absl::Time now) {
   if (!job.has_start_time()) return kNothing;
   return DurationText((job.has_end_time() ? ToTime(job.end_time()) : now) - ToTime(job.start_time()));
@@ -160,7 +160,7 @@ std::string BatchSizeText(const v1::JobSpec& spec) {
   return HasOnlyBudget(spec) ? "as many graphs as the budget holds" : CountText(spec.batch_size());
 }
 
-// The first one chooses the best epoch.
+// Lists the metrics. The first one chooses the best epoch.
 std::string MetricsText(const v1::Job& job) {
   if (job.spec().metrics().empty()) return MetricName(job);
   return absl::StrJoin(job.spec().metrics(), ", ", [](std::string* out, int metric) {
@@ -237,7 +237,7 @@ std::string MetricName(const v1::Job& job) {
   return std::string(spec::TraitsOf(loss.metric).title);
 }
 
-// The daemon describes sampling for node-level jobs only.
+// The daemon describes neighbour sampling for node-level jobs only.
 bool IsNodeLevel(const v1::Job& job) { return job.spec().has_neighbor_sampling(); }
 
 EpochTable EpochTableOf(const v1::Job& job) {

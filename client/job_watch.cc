@@ -1,4 +1,4 @@
-// `permafrost job watch`, and `job wait`, whose exit code tells how jobs ended.
+// `permafrost job watch`, and `job wait`, whose exit code says how jobs ended.
 
 #include <memory>
 #include <optional>
@@ -19,12 +19,12 @@
 namespace permafrost::client {
 namespace {
 
-// Keeps what the stream has sent so far. Each epoch comes once; after a reconnection all come again.
+// Keeps the state of the stream so far. The stream sends each epoch once, and all of them again after a reconnection.
 class JobWatch {
  public:
   explicit JobWatch(Session& session) : session_(session) {}
 
-  // Returns whether the job has ended.
+  // Shows the message. Returns whether the job has ended.
   bool OnJob(const v1::Job& job) {
     if (session_.json()) {
       session_.PrintJson(job);
@@ -62,7 +62,7 @@ class JobWatch {
     }
   }
 
-  // Prints what befell the job, beside the course that every job takes.
+  // Prints the state changes that do not belong to the usual course of a job.
   void PrintChanges(const v1::Job& job) {
     const int64_t dropped = job.dropped_state_changes();
     for (int i = 0; i < job.state_changes_size(); ++i) {
@@ -70,7 +70,7 @@ class JobWatch {
       if (dropped + i < seen_changes_) continue;
       const bool tells = change.state() == v1::Job::STATE_RECOVERING || change.state() == v1::Job::STATE_PAUSED ||
                          (change.state() == v1::Job::STATE_QUEUED && change.reason() != "SUBMITTED");
-      // Changes before the watch began are in `job show`.
+      // `job show` lists the changes before the watch began.
       if (!tells || !watching_) continue;
       session_.terminal().Line(absl::StrCat(StateName(change.state()), " (", OneLine(change.reason()), ")",
                                             change.message().empty() ? "" : ": ", OneLine(change.message())));
@@ -131,7 +131,7 @@ namespace {
 
 struct WaitFlags {
   std::vector<std::string> ids;
-  // If it is not set, waits for ever.
+  // If it is not set, there is no time limit.
   std::optional<double> seconds;
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
@@ -167,7 +167,7 @@ class Wait {
   absl::Duration Left() const { return most_ - since_.Elapsed(); }
   static std::string Short(const std::string& id) { return OneLine(StripCollection("jobs", id)); }
 
-  // Until the job has ended; `job` is it as it was seen last.
+  // Follows the job until it has ended or the time is over. `job` receives its last seen state, without epochs.
   FollowResult Watch(const std::string& id, v1::Job& job) {
     const auto stub = v1::JobService::NewStub(session_.channel());
     v1::WatchJobRequest request;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kChartWidth = 640, kChartHeight = 270, kPlotLeft = 64, kPlotRight = 16, kPlotTop = 48,
                  kPlotBottom = 40;
-// With more dots than this they run together.
+// A line with more points than this has no dots, because they would run together.
 constexpr size_t kMaxDots = 60;
 
 using Points = std::vector<std::pair<double, double>>;
@@ -26,14 +26,14 @@ struct Range {
     high = std::max(high, value);
   }
   bool empty() const { return low > high; }
-  // A line through one value lies in the middle.
+  // Widens a range of a single value, so that the value lies in the middle.
   void Widen() {
     if (low < high) return;
     const double by = low == 0 ? 1 : std::abs(low) * 0.1;
     low -= by;
     high += by;
   }
-  // Keeps lines off the frame.
+  // Adds a margin, so that lines do not touch the frame.
   void Pad(bool below) {
     const double by = (high - low) * 0.05;
     if (below) low -= by;
@@ -57,7 +57,7 @@ Points Thinned(const Points& points) {
   return thinned;
 }
 
-// Returns the text of a tick on an axis with these ticks.
+// Returns the text for a tick, with the precision that these ticks need.
 std::string TickText(double value, const std::vector<double>& ticks) {
   const double apart = ticks.size() < 2 ? 1 : ticks[1] - ticks[0];
   if (std::abs(value) < apart * 1e-6) value = 0;
@@ -68,7 +68,7 @@ std::string TickText(double value, const std::vector<double>& ticks) {
 
 bool IsWhole(double value) { return std::abs(value - std::round(value)) < 1e-9; }
 
-// `whole`: those that are whole numbers only.
+// With `whole`, returns only ticks that are whole numbers.
 std::vector<double> AxisTicks(const Range& range, int wanted, bool whole) {
   std::vector<double> ticks = TicksOf(range.low, range.high, wanted);
   if (whole) std::erase_if(ticks, [](double tick) { return !IsWhole(tick); });
@@ -168,7 +168,7 @@ std::vector<double> TicksOf(double low, double high, int wanted) {
   }
   std::vector<double> ticks;
   const double first = std::ceil(low / apart - 1e-9);
-  // Counts the ticks, since sums of a number that is no binary fraction would drift.
+  // Counts the ticks instead of summing their distance, because rounding errors of a sum would accumulate.
   for (double n = first; n * apart <= high + apart * 1e-9 && ticks.size() < 100; ++n) ticks.push_back(n * apart);
   return ticks;
 }

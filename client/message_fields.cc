@@ -21,7 +21,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// Words that flags take for a number, or for a character that a shell would not let pass.
+// Words that flags accept instead of a number, or instead of a character that is awkward in a shell.
 constexpr struct {
   const char *field, *word, *value;
 } kWords[] = {{"fan_outs", "all", "-1"},  {"eval_fan_outs", "all", "-1"}, {"freeze_at", "derived", "0"},
@@ -29,7 +29,7 @@ constexpr struct {
               {"comment", "tab", "\t"},   {"comment", "space", " "},      {"comment", "none", ""},
               {"quote", "tab", "\t"},     {"quote", "space", " "},        {"quote", "none", ""}};
 
-// Returns what a flag's value says in the contract.
+// Returns the API's value for a flag's text.
 std::string ValueOf(const FieldDescriptor& field, const std::string& text) {
   for (const auto& [name, word, value] : kWords) {
     if (field.name() == name && text == word) return value;
@@ -41,7 +41,7 @@ std::string ValueOf(const FieldDescriptor& field, const std::string& text) {
   return text;
 }
 
-// `message`: a Duration or a Timestamp.
+// `message` must be a Duration or a Timestamp.
 bool SetTimeText(const std::string& text, Message& message) {
   if (message.GetDescriptor() == google::protobuf::Duration::descriptor()) {
     const auto duration = ParseDurationText(text);
@@ -201,7 +201,7 @@ void ClearSpecField(const SpecPath& path, Message& root) {
 
 namespace {
 
-// Writes a Duration or a Timestamp as flags and files take it.
+// Formats a Duration or a Timestamp as flags and files accept it.
 std::string TimeFieldText(const Message& message) {
   if (message.GetDescriptor() == google::protobuf::Duration::descriptor()) {
     google::protobuf::Duration duration;
@@ -213,7 +213,7 @@ std::string TimeFieldText(const Message& message) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", ToTime(time), absl::UTCTimeZone());
 }
 
-// `index`: of a list; -1: the field is none.
+// `index` is the position in a repeated field, or -1 for a singular field.
 std::string ValueText(const Message& message, const FieldDescriptor& field, int index) {
   const Reflection& of = *message.GetReflection();
   const bool list = index >= 0;
@@ -280,7 +280,7 @@ std::string ToJson(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
   options.always_print_primitive_fields = true;
   std::string out;
-  // Fails only for malformed Any, Timestamp or Duration values; what was written until then is of no use.
+  // This fails only for malformed Any, Timestamp or Duration values. The partial output is then useless.
   if (!google::protobuf::util::MessageToJsonString(message, &out, options).ok()) return "{}";
   return out;
 }

@@ -23,7 +23,7 @@ using Policy = v1::GraphCachePolicy;
 using Plan = v1::PlanGraphCacheResponse;
 using Row = v1::GraphCachePlanRow;
 
-// A server may be newer than this client, or name a schedule that is none.
+// Returns the schedule of a row, or an empty one if the row's index is out of range, as a newer server might send.
 const v1::BatchSchedule& ScheduleOf(const Row& row, const Plan& plan) {
   const bool known = row.schedule() >= 0 && row.schedule() < plan.schedules_size();
   return known ? plan.schedules(row.schedule()) : v1::BatchSchedule::default_instance();
@@ -46,7 +46,7 @@ std::string CostsText(const Plan& plan) {
   return text;
 }
 
-// Training steps of the run.
+// Returns the number of training steps of the run.
 int64_t Steps(const Row& row, const Plan& plan) { return ScheduleOf(row, plan).batches(); }
 
 }  // namespace
@@ -171,7 +171,7 @@ std::string Escaped(std::string_view text) {
   return absl::StrReplaceAll(AbslView(text), {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}});
 }
 
-// One bar: its parts, and what stands after it.
+// One bar: the lengths of its parts, and the text after it.
 struct Bar {
   double steps = 0, captures = 0;
   std::string value;
@@ -192,7 +192,7 @@ Bar BarOf(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& pl
 
 std::string DrawPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject) {
   const bool costs = plan.has_costs();
-  std::vector<std::pair<int, Bar>> bars;  // with the index of its row
+  std::vector<std::pair<int, Bar>> bars;  // by the index of the plan's row
   double most = 1e-12;
   for (int i = 0; i < plan.rows_size(); ++i) {
     if (i > 0 && i != plan.recommended_row() && SaysTheSame(plan.rows(i), plan)) continue;
@@ -264,7 +264,7 @@ std::string OperatorTable(const v1::LoweringCensus& lowering, const RenderStyle&
       rows, style);
 }
 
-// The cells of a row in the table; two policies that come to the same are told once.
+// Returns the cells of a table row. A row whose cells equal the first row's is not shown again.
 std::vector<std::string> PolicyTexts(const v1::GraphCacheCensusRow& row, const Census& census) {
   return {CachePolicyText(row.policy(), row.shapes(), census.freeze_at()),
           CacheShapesText(row.policy(), row.shapes(), row.train_shapes()),

@@ -1,4 +1,4 @@
-// `permafrost program`: modules of the user's own, exported by torch.export.
+// `permafrost program`: users' own modules, exported by torch.export.
 
 #include <algorithm>
 #include <cstdint>
@@ -51,7 +51,7 @@ bool AreEqual(const Values& a, const Values& b) {
   });
 }
 
-// Told once where all forms have the same.
+// Makes one table if all forms have the same values, or else one row set per form.
 std::string RenderValues(const v1::Program& program, const char* header,
                          const Values& (v1::Program::Form::*values)() const, const RenderStyle& style) {
   const bool same = std::ranges::all_of(program.forms(), [&](const v1::Program::Form& form) {
@@ -78,7 +78,7 @@ std::string RenderTensors(const v1::Program& program, const RenderStyle& style) 
   return absl::StrCat("\n", RenderTable({{"TENSOR"}, {"KIND"}, {"TYPE"}, {"TRAINED"}, {"SAVED"}}, rows, style));
 }
 
-// The operators of all forms, in lines no wider than the terminal.
+// Lists the operators of all forms, in lines that fit the terminal.
 std::string RenderOperators(const v1::Program& program, const RenderStyle& style) {
   std::set<std::string> operators;
   for (const v1::Program::Form& form : program.forms()) {
@@ -110,7 +110,7 @@ std::string RenderProgramList(const std::vector<v1::Program>& programs, const Vi
       rows, style);
 }
 
-// It shows what the program takes and returns, its tensors with their types, and its operators.
+// Shows what the program takes and returns, its tensors with their types, and its operators.
 std::string RenderProgram(const v1::Program& program, const ViewTime& time, const RenderStyle& style) {
   const std::vector<Field> fields{{"forms", FormsText(program)},
                                   {"parameters", CountText(program.num_parameters())},
@@ -132,7 +132,7 @@ struct ImportFlags {
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
 
-// Reads the file once, for its size and checksum.
+// Reads the whole file for its size and checksum.
 absl::StatusOr<v1::ProgramStart> StartOf(const ImportFlags& flags) {
   v1::ProgramStart start;
   StreamHash hash;
@@ -150,7 +150,8 @@ absl::StatusOr<v1::ProgramStart> StartOf(const ImportFlags& flags) {
   return start;
 }
 
-// One call: the start and the whole file. `program` is then what the server answered, where the status is OK.
+// Makes one call that sends the start and the whole file. If the status is OK, `program` has the server's answer.
+// `local` has an error of reading the file.
 grpc::Status SendOnce(Session& session, v1::ProgramService::Stub& stub, const v1::ProgramStart& start,
                       const std::string& path, v1::Program& program, absl::Status& local) {
   grpc::ClientContext context;
@@ -158,7 +159,7 @@ grpc::Status SendOnce(Session& session, v1::ProgramService::Stub& stub, const v1
   const auto writer = stub.UploadProgram(&context, &program);
   v1::UploadProgramRequest request;
   *request.mutable_start() = start;
-  // False where the server has answered: it has the archive, or refuses it.
+  // False if the server has answered already: it has the archive, or refuses it.
   bool goes_on = writer->Write(request);
   const Stopwatch watch;
   int64_t sent = 0;

@@ -16,7 +16,7 @@ constexpr int kMinBar = 10;
 constexpr int kMaxBar = 40;
 constexpr int kGap = 2;
 
-// One part of the line. Rank 0 stays as long as anything does; the highest rank goes first.
+// One part of the line. Parts with the highest rank are dropped first. Parts of rank 0 are never dropped.
 struct Part {
   std::string text;
   int rank = 0;
@@ -45,7 +45,7 @@ std::string Truncate(std::string text, int width) {
   return text;
 }
 
-// Drops the least important part. False: only what stays is left.
+// Drops the least important part. Returns false if only parts of rank 0 are left.
 bool DropLeast(std::vector<Part>& parts) {
   const auto least =
       std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.rank < b.rank; });
@@ -54,7 +54,7 @@ bool DropLeast(std::vector<Part>& parts) {
   return true;
 }
 
-// head, bar, then the other parts, in `style.width - 1` columns.
+// Makes a line of head, bar and the other parts that fits into `style.width - 1` columns.
 std::string Compose(std::string head, double fraction, std::vector<Part> parts, const RenderStyle& style) {
   const int width = std::max(1, style.width - 1);
   parts.insert(parts.begin(), {absl::StrFormat("%3d%%", static_cast<int>(std::floor(fraction * 100))), 0});
@@ -71,7 +71,7 @@ std::string Compose(std::string head, double fraction, std::vector<Part> parts, 
   return has_bar ? line : Truncate(std::move(line), width);
 }
 
-// The parts alone, the least important dropped where they do not fit.
+// Makes a line of the parts alone. If they do not fit, the least important ones are dropped.
 std::string ComposeWithoutBar(std::vector<Part> parts, const RenderStyle& style) {
   const int width = std::max(1, style.width - 1);
   while (TotalWidth(parts) > width && DropLeast(parts)) {

@@ -19,7 +19,7 @@
 namespace permafrost::client {
 namespace {
 
-// "18.2 GB of 139 GB"; on a CPU, whose memory is the machine's, that of the process.
+// Returns, for example, "18.2 GB of 139 GB". A CPU reports no memory of its own, so the text is the process's memory.
 std::string MemoryInUse(const v1::DeviceMemory& memory) {
   if (!memory.has_driver_bytes()) return memory.has_resident_bytes() ? BytesText(memory.resident_bytes()) : kNothing;
   return absl::StrCat(
@@ -32,14 +32,14 @@ std::string ModelName(const v1::ModelSpec& model) {
   return EnumShortName(*v1::ModelSpec::Architecture_descriptor(), model.architecture());
 }
 
-// How long the job has been in its state.
+// Returns how long the job has been in its state.
 std::string SinceText(const v1::Job& job, absl::Time now) {
   if (job.state_changes().empty()) return kNothing;
   return EtaText(now - ToTime(job.state_changes().rbegin()->time()));
 }
 
-// Why the job is where it is, and what keeps it there: "TOO_FEW_PEERS: ...; again in 4s". A job that merely waits for
-// its turn has nothing to tell, and neither has one that runs.
+// Returns why the job is in its state and what keeps it there, such as "TOO_FEW_PEERS: ...; again in 4s". Returns "-"
+// for a job that just waits for its turn or runs.
 std::string WhyText(const v1::Job& job, absl::Time now) {
   if (job.pausing()) return "pauses at its next step";
   const bool waits = !IsOnDevice(job.state());
@@ -56,7 +56,7 @@ std::string WhyText(const v1::Job& job, absl::Time now) {
   return text.empty() ? kNothing : OneLine(text);
 }
 
-// Returns each job's place in the queue, from 1; 0 for a job that is not queued. The jobs are sorted.
+// Returns each job's place in the queue, from 1, or 0 for a job that is not queued. `jobs` must be sorted.
 std::vector<int> PlacesOf(const std::vector<v1::Job>& jobs) {
   std::vector<int> places;
   places.reserve(jobs.size());
@@ -131,7 +131,7 @@ std::string QueuesToJson(const std::vector<ServerQueue>& queues) {
 
 namespace {
 
-// A server that cannot be asked is told in a line, and the others are shown.
+// Prints one line for a server that cannot be reached, and shows the others.
 ExitCode ShowQueues(Session& session, const std::vector<std::string>& names) {
   absl::StatusOr<ServerGroup> servers = ServerGroup::Open(session, names);
   if (!servers.ok()) return session.Fail(FileFailure(servers.status()));

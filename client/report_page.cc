@@ -18,7 +18,7 @@
 namespace permafrost::client {
 namespace {
 
-// The table shows at most this many epochs, the last ones.
+// The table of epochs shows at most this many, the last ones.
 constexpr int kMaxEpochRows = 1000;
 
 constexpr char kStyle[] = R"css(
@@ -58,7 +58,7 @@ summary { cursor: pointer; color: var(--muted); }
 
 using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
-// Name and value side by side; both are plain text.
+// Makes a table of names and values. Both are plain text.
 std::string FieldTable(const NamedTexts& fields) {
   std::string out = "<table>\n";
   for (const auto& [name, value] : fields) {
@@ -67,7 +67,7 @@ std::string FieldTable(const NamedTexts& fields) {
   return out + "</table>\n";
 }
 
-// Numbers in columns under plain headers.
+// Makes a table of numbers under plain-text headers.
 std::string NumberTable(const std::vector<std::string>& headers, const std::vector<std::vector<std::string>>& rows) {
   std::string out = "<div class=\"wide\"><table>\n<tr>";
   for (const std::string& header : headers) absl::StrAppend(&out, "<th class=\"n\">", EscapeHtml(header), "</th>");
@@ -188,7 +188,7 @@ std::string TrainingCharts(const v1::Job& job) {
                        : absl::StrCat("<div class=\"charts\">\n", drawn, "</div>\n");
 }
 
-// Executables held, by the step that captured each first.
+// Charts the number of executables held. Each executable counts from the step that captured it.
 Chart CacheGrowth(const ReportData& data) {
   Chart chart{.title = "Executables held, by the step that captured them",
               .x_name = "step",
@@ -285,7 +285,7 @@ std::string PlanSection(const ReportData& data) {
   if (!data.plan) return "";
   const std::string subject = std::string(StripCollection("datasets", data.job.spec().dataset()));
   const std::string text = RenderPlan(*data.plan, subject, RenderStyle());
-  // Line by line: escaped text has no line's end.
+  // Escapes line by line, because escaping removes line breaks.
   std::string out = "<pre>";
   size_t begin = 0;
   while (begin < text.size()) {
@@ -346,7 +346,7 @@ std::vector<Chart> CacheHistory(const v1::Job& job) {
       .from_zero = true,
   };
   const v1::EpochMetrics nothing;
-  // The counters are sums since the job's first step: an epoch's own are what it adds to those of the epoch before.
+  // The counters are sums since the job's first step. An epoch's own share is the difference from the epoch before.
   const v1::EpochMetrics* before = &nothing;
   for (const v1::EpochMetrics& epoch : job.epochs()) {
     const bool follows = epoch.epoch() == before->epoch() + 1 && (before == &nothing || before->steps() > 0);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr absl::Duration kFirstSubmitBackoff = absl::Milliseconds(100);
 
-// The UUID (of version 4's form) of 128 bits.
+// Turns 128 bits into a UUID of version 4.
 std::string UuidOf(uint64_t high, uint64_t low) {
   high = (high & ~0xf000ULL) | 0x4000ULL;
   low = (low & ~(3ULL << 62)) | (2ULL << 62);
@@ -35,7 +35,7 @@ std::string MakeUuid() {
 }
 
 std::string RepeatableRequestId(std::string_view what, v1::JobSpec spec) {
-  // The deadline of `--deadline 12h` is another one each time, and the server compares none of these.
+  // `--deadline 12h` gives another deadline each time. The server ignores these fields when it compares requests.
   spec.clear_deadline();
   spec.clear_max_runtime();
   spec.clear_priority();
@@ -50,11 +50,11 @@ grpc::Status CallPatiently(Session& session, const std::function<grpc::Status(gr
   absl::Duration backoff = kFirstSubmitBackoff;
   while (true) {
     const grpc::Status status = session.Unary(left(), call);
-    // A server that dies may cancel what it was doing; so does Ctrl-C.
+    // A dying server may cancel its calls. Ctrl-C cancels them too.
     const bool away =
         status.error_code() == grpc::StatusCode::UNAVAILABLE || status.error_code() == grpc::StatusCode::CANCELLED;
     if (!away || session.interrupt().requested()) return status;
-    // A server that was never there gets no second chance: its user waits for nothing but the news.
+    // Does not retry if the server was unreachable from the start, so that the user hears of it at once.
     if (!session.Connect() || backoff >= left()) return status;
     session.interrupt().WaitFor(backoff);
     backoff *= 2;
@@ -72,7 +72,7 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// About as many as the field takes of its message.
+// Returns roughly how many bytes the field adds to its message.
 size_t BytesOf(const Message& message, const FieldDescriptor& field) {
   const auto& reflection = *message.GetReflection();
   if (!field.is_repeated()) {

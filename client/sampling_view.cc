@@ -29,7 +29,7 @@ std::string CaseText(Reading::Case what) {
       return "as bfloat16";
     case Reading::CASE_BFLOAT16_TWICE_THE_MEMORY:
       return "both";
-    default:  // a server may be newer than this client
+    default:  // a newer server may send other values
       return EnumShortName(*Reading::Case_descriptor(), what);
   }
 }
@@ -110,7 +110,7 @@ std::string RenderDatasetPlan(const ReadPlan& plan, const std::string& dataset, 
 
 namespace {
 
-// Rows of edges or walks.
+// The most rows of edges or of walks that are shown.
 constexpr int64_t kMostRows = 20;
 
 std::string More(int64_t more, const char* one, const char* many) {
@@ -118,7 +118,7 @@ std::string More(int64_t more, const char* one, const char* many) {
                       "; all of them with --output json\n");
 }
 
-// Names a row: by the source's name for it, where the graph has names.
+// Returns the source's name for a row if the graph has names, or else the row's number.
 std::string RowText(const v1::SampleDatasetResponse& sample, uint32_t row) {
   const auto name = std::ranges::lower_bound(sample.names(), row, {}, &v1::SampleDatasetResponse::Name::row);
   return name != sample.names().end() && name->row() == row ? OneLine(name->name()) : absl::StrCat(row);
@@ -127,7 +127,7 @@ std::string RowText(const v1::SampleDatasetResponse& sample, uint32_t row) {
 std::string RenderHops(const v1::SampleDatasetResponse& sample, const RenderStyle& style) {
   std::vector<int64_t> edges(static_cast<size_t>(sample.nodes_of_hop_size()));
   for (const auto& edge : sample.edges()) {
-    // A server may be newer than this client.
+    // A newer server may send other values.
     if (edge.hop() >= 0 && edge.hop() < sample.nodes_of_hop_size()) ++edges[static_cast<size_t>(edge.hop())];
   }
   std::vector<std::vector<Cell>> rows;
@@ -146,7 +146,8 @@ std::string RenderEdges(const v1::SampleDatasetResponse& sample, const RenderSty
   if (weighted) columns.push_back({"WEIGHT", Align::kRight});
   const bool timed = std::ranges::any_of(sample.edges(), [](const auto& edge) { return edge.timestamp() != 0; });
   if (timed) columns.push_back({"TIME", Align::kRight});
-  // Row 0 alone may be a seed.
+  // If a sample is not disjoint, each edge has seed 0. So does each edge if the only seed is row 0; the column is
+  // then left out too.
   const bool disjoint = std::ranges::any_of(sample.edges(), [](const auto& edge) { return edge.seed() != 0; });
   if (disjoint) columns.push_back({"SEED", Align::kRight});
   std::vector<std::vector<Cell>> rows;
@@ -163,13 +164,14 @@ std::string RenderEdges(const v1::SampleDatasetResponse& sample, const RenderSty
   return out;
 }
 
-// One walk in the terminal's width; what does not fit is counted.
+// Returns one walk in a line of the terminal's width. If the walk does not fit, the line ends with the number of
+// missing nodes.
 std::string WalkLine(const v1::SampleDatasetResponse& sample, int64_t begin, int64_t length, const RenderStyle& style) {
   const std::string arrow = style.unicode ? " → " : " > ";
   const auto node = [&](int64_t i) { return RowText(sample, sample.walks(static_cast<int>(begin + i))); };
   const int width = style.width - 1;
   std::string line = node(0);
-  // The longest beginning that leaves room to say how much is missing.
+  // `cut` is the longest beginning of the walk that leaves room for that number.
   std::string cut = line;
   for (int64_t i = 1; i < length; ++i) {
     const std::string rest = absl::StrCat(arrow, "... ", length - i, " more");

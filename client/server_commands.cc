@@ -31,7 +31,8 @@ ExitCode Info(Session& session) {
   return ExitCode::kOk;
 }
 
-// Each message as a JSON line; else one live line, and where there can be none a line each.
+// Prints each message as a line of JSON in JSON mode. Otherwise updates one live line or, without a terminal, prints
+// a line for each message.
 ExitCode Watch(Session& session, double reconnect_seconds) {
   const auto stub = v1::ServerService::NewStub(session.channel());
   const FollowResult result = Follow<v1::ServerInfo>(
@@ -59,7 +60,7 @@ ExitCode Drain(Session& session) {
   v1::DrainRequest request;
   request.set_request_id(MakeUuid());
   v1::DrainResponse response;
-  // Not again by itself: the server that it stops does not come back, as far as anyone knows.
+  // Makes the call only once: a server that stops because of it may never come back.
   const grpc::Status status =
       session.Unary([&](grpc::ClientContext* context) { return stub->Drain(context, request, &response); });
   if (!status.ok()) return session.Fail(status);
@@ -131,7 +132,8 @@ void AddServerClockCommand(CLI::App& server, Command& chosen) {
 
 namespace {
 
-// The method of grpc.health.v1, whose two messages have one field each; not every gRPC comes with their generated code.
+// The method of grpc.health.v1. Some gRPC packages lack its generated code, so its two messages of one field are
+// coded here.
 constexpr char kHealthMethod[] = "/grpc.health.v1.Health/Check";
 constexpr char kServiceField = 0x0a;    // field 1, a string
 constexpr uint8_t kStatusField = 0x08;  // field 1, a varint
@@ -139,7 +141,7 @@ constexpr uint8_t kIsServing = 1;
 
 std::string HealthRequest(const std::string& service) {
   if (service.empty()) return {};
-  // Names of services are shorter than a varint of one byte counts.
+  // A service's name is short enough for a length of one byte.
   return absl::StrCat(std::string(1, kServiceField), std::string(1, static_cast<char>(service.size())), service);
 }
 
@@ -236,7 +238,7 @@ ExitCode Backup(Session& session, const BackupFlags& flags) {
   request.set_request_id(MakeUuid());
   v1::BackupResponse last;
   const Stopwatch watch;
-  // A server that is back tells what came of it, or makes it anew.
+  // If the server comes back, it reports the backup's result, or makes the backup again.
   const FollowResult result = Follow<v1::BackupResponse>(
       session, session.options().timeout(),
       [&](grpc::ClientContext* context) { return stub->Backup(context, request); },

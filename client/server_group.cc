@@ -23,10 +23,10 @@
 namespace permafrost::client {
 namespace {
 
-// A context's name has no colon, and an address has one.
+// An address contains a colon, and the name of a context does not.
 bool IsAddress(const std::string& name) { return absl::StrContains(name, ':'); }
 
-// Returns whether both answers came from one daemon.
+// Returns whether both answers come from the same daemon.
 bool IsSame(const v1::ServerInfo& a, const v1::ServerInfo& b) {
   return a.process_id() == b.process_id() && a.state_dir() == b.state_dir() &&
          a.start_time().seconds() == b.start_time().seconds() && a.start_time().nanos() == b.start_time().nanos();
@@ -38,7 +38,8 @@ std::string OneServer(const std::string& name, const std::string& other) {
                                       " are the same server; name each server once");
 }
 
-// An older server gives no checksum, and neither does one whose store cannot be opened: equality cannot be checked.
+// Refuses an empty checksum, because equality cannot be checked. Older servers give none, and neither do servers that
+// cannot open the store.
 grpc::Status RequireChecksum(const std::string& name, const std::string& checksum) {
   if (!checksum.empty()) return grpc::Status::OK;
   return {grpc::StatusCode::FAILED_PRECONDITION,
@@ -104,7 +105,7 @@ absl::StatusOr<ServerGroup> ServerGroup::Open(Session& first, const std::vector<
   absl::StatusOr<Contexts> contexts = ReadContexts(ContextsPath());
   if (reads_contexts) PF_RETURN_IF_ERROR(contexts.status());
   if (!contexts.ok()) contexts = Contexts();
-  std::map<std::string, std::string> seen;  // the name that stands for an address
+  std::map<std::string, std::string> seen;  // the name that was given for an address
   for (const std::string& name : names) {
     std::string server = name;
     CredentialFiles files;

@@ -16,12 +16,12 @@ std::string JobsText(const v1::ServerInfo& info) {
   return text;
 }
 
-// "by token, over TLS".
+// Returns, for example, "by token, over TLS".
 std::string AuthText(const v1::ServerInfo& info) {
   return absl::StrCat(info.auth() == "token" ? "by token" : "anyone, as an admin", info.tls() ? ", over TLS" : "");
 }
 
-// "5.34 MB allocated, 240 MB resident".
+// Returns, for example, "5.34 MB allocated, 240 MB resident".
 std::string MemoryText(const v1::DeviceMemory& memory) {
   std::vector<std::string> parts;
   const auto add = [&parts](bool told, int64_t bytes, const char* kind) {
@@ -40,7 +40,7 @@ std::string GraphsText(const v1::DeviceState& device) {
   return absl::StrCat("unavailable: ", OneLine(device.no_graph_entries_reason()));
 }
 
-// "3 times (never 2, job 1)"; empty: never.
+// Returns, for example, "3 times (never 2, job 1)", or an empty text if the caches were never emptied.
 std::string EmptiedText(const v1::DeviceState& device) {
   int64_t times = 0;
   std::vector<std::string> reasons;

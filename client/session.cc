@@ -18,24 +18,24 @@
 namespace permafrost::client {
 namespace {
 
-// The delay until Ctrl-C is seen while a connection is waited for; gRPC has no way to wake that wait.
+// How soon Ctrl-C is noticed while the client waits for a connection. gRPC offers no way to wake that wait.
 constexpr absl::Duration kInterruptPoll = absl::Milliseconds(100);
 
-// For gRPC: so long from now, whatever the wall clock is set to meanwhile.
+// Returns a deadline for gRPC as elapsed time, so that changes of the wall clock do not matter.
 gpr_timespec After(absl::Duration duration) {
   return gpr_time_from_nanos(absl::ToInt64Nanoseconds(duration), GPR_TIMESPAN);
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(const GlobalOptions& options) {
   grpc::ChannelArguments arguments;
-  // A job of a million epochs has a history beyond gRPC's default of 4 MiB.
+  // A job of a million epochs has a history larger than gRPC's default limit of 4 MiB.
   arguments.SetMaxReceiveMessageSize(-1);
-  // The daemon is near; a proxy set for the web would only stand in the way.
+  // The daemon is on a near network, and a proxy for the web would only be in the way.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // After a restart of the daemon a watcher is back within a second; gRPC would wait up to two minutes.
+  // A watcher reconnects within a second after a restart of the daemon. gRPC's default would wait up to two minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  // The time that an attempt to connect may take; streams have no other limit.
+  // The time limit of one attempt to connect. Streams have no other limit.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(options.timeout())));
   return MakeChannelTo(options.server, options.credentials, arguments);
 }
@@ -125,7 +125,7 @@ std::string Session::CommandLine(std::string_view command) const {
 
 namespace {
 
-// SIGUSR1 only wakes the waiting thread when the program ends by itself.
+// Returns the signals that the thread waits for. SIGUSR1 only wakes it when the program ends by itself.
 sigset_t Awaited() {
   sigset_t set;
   sigemptyset(&set);
@@ -138,7 +138,8 @@ sigset_t Awaited() {
 
 Interrupt::Interrupt() {
   const sigset_t set = Awaited();
-  // An ignored signal would never wake sigwait; SIGINT stays ignored where the parent (nohup) wished so.
+  // sigwait never sees an ignored signal, so SIGUSR1 must not be ignored. SIGINT stays ignored if the parent process
+  // (nohup) ignored it.
   signal(SIGUSR1, SIG_DFL);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   thread_ = std::thread([this] { Wait(); });

@@ -25,11 +25,10 @@ using google::protobuf::Message;
 constexpr char kJobIdKey[] = "job_id";
 constexpr char kJobIdJsonKey[] = "jobId";
 constexpr char kLabelsKey[] = "labels";
-// For the lists of accepted keys.
+// The further keys, for error messages that list the accepted keys.
 constexpr char kKeysBesideSpec[] = "job_id, labels";
 
-// Fills messages from the parsed tree, guided by their descriptors, so that a new field of the contract needs no line
-// here.
+// Fills messages from the parsed tree by their descriptors, so that a new field needs no code here.
 class Filler {
  public:
   explicit Filler(std::string_view file) : file_(file) {}
@@ -59,7 +58,7 @@ class Filler {
 
  private:
   absl::Status Error(const YAML::Node& where, std::string_view path, std::string_view what) const {
-    // A node that an empty document gives has no mark.
+    // A node of an empty document has no position.
     const int line = std::max(0, where.Mark().line) + 1;
     const std::string at = absl::StrCat(AbslView(file_), ":", line, ": ");
     return absl::InvalidArgumentError(path.empty() ? absl::StrCat(at, AbslView(what))
@@ -96,7 +95,8 @@ class Filler {
     return absl::OkStatus();
   }
 
-  // `prefix`: path of the message, with its dot. `extra_key`: a key beside the message's fields, for the error's list.
+  // `prefix` is the path of the message, with a dot at the end. `extra_key` is a key that is accepted beside the
+  // message's fields; the error lists it.
   absl::Status FillField(const YAML::Node& key_node, const YAML::Node& value, const std::string& prefix,
                          std::string_view extra_key, std::set<std::string>& seen, Message& message) const {
     const Descriptor& type = *message.GetDescriptor();
@@ -109,7 +109,7 @@ class Filler {
     const std::string path = absl::StrCat(prefix, key);
     if (field == nullptr) return Error(key_node, path, absl::StrCat("unknown key; accepted: ", Keys(type, extra_key)));
     if (!seen.insert(field->name()).second) return Error(key_node, path, "is given twice");
-    // As in protobuf's JSON mapping: null is the default.
+    // As in protobuf's JSON mapping, null means the default.
     if (value.IsNull()) return absl::OkStatus();
     if (field->is_repeated()) return FillList(*field, value, path, message);
     if (IsMessageField(*field)) {
@@ -123,7 +123,7 @@ class Filler {
     return absl::OkStatus();
   }
 
-  // The contract's lists are of numbers and names; one alone may stand without brackets.
+  // All lists of a job are of numbers or names. A single item may stand without brackets.
   absl::Status FillList(const FieldDescriptor& field, const YAML::Node& value, const std::string& path,
                         Message& message) const {
     if (value.IsScalar()) return AddToList(field, value, path, message);
@@ -144,7 +144,7 @@ class Filler {
   std::string_view file_;
 };
 
-// YAML takes nearly all JSON and knows its lines; what is not JSON in a .json file is found here.
+// YAML accepts nearly all JSON and knows the lines. This check finds what is YAML but not JSON in a .json file.
 absl::Status CheckJson(std::string_view name, const std::string& text) {
   try {
     const auto parsed = nlohmann::json::parse(text);
@@ -152,7 +152,8 @@ absl::Status CheckJson(std::string_view name, const std::string& text) {
   } catch (const nlohmann::json::parse_error& e) {
     const size_t end = std::min(text.size(), e.byte == 0 ? 0 : e.byte - 1);
     const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
-    // "[json.exception...] parse error at line 1, column 2: syntax error while ...": the end says it.
+    // e.what() is "[json.exception...] parse error at line 1, column 2: syntax error while ...". Only its end is
+    // needed.
     std::string_view what = e.what();
     if (const size_t at = what.find(": "); at != std::string_view::npos) what.remove_prefix(at + 2);
     return absl::InvalidArgumentError(absl::StrCat(AbslView(name), ":", line, ": is no JSON: ", OneLine(what)));

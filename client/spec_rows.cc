@@ -23,14 +23,14 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-// Options, or a member of them, of jobs that name their dataset and nothing else: on a set of graphs, on one large
-// graph, and of node2vec.
+// The default options, or a member of them, for three kinds of jobs that give only dataset and model: jobs on a set
+// of graphs, on one large graph, and of node2vec.
 template <class T>
 struct Usual {
   const T &set, &graph, &walks;
 };
 
-// A default as help says it; empty for what has none that is one word.
+// Returns a default as one word for the help, or an empty text if one word cannot say it.
 template <class M>
 std::string WordOf(const M& value) {
   if constexpr (std::is_same_v<M, char>) {
@@ -53,7 +53,7 @@ spec::JobSpec UsualJob(spec::ModelLevel level) {
   return job;
 }
 
-// Returns whether the field means something for a job of node2vec.
+// Returns whether the field has a meaning for a job of node2vec.
 bool MeansSomethingForWalks(const spec::Field& field) {
   static const spec::TrainOptions kWalks = [] {
     spec::TrainOptions options = spec::DefaultOptions(spec::ModelLevel::kNode);
@@ -79,13 +79,13 @@ std::string ValueName(const spec::Field& field, const FieldDescriptor& of) {
   }
 }
 
-// Makes rows of the fields that a message of the contract has.
+// Makes rows for the fields of an API message.
 class Walk {
  public:
-  // `type`: of the message whose paths begin here.
+  // `type` is the message in which the paths begin.
   explicit Walk(const Descriptor& type) : type_(&type) {}
 
-  // `instead`: stands for each default; empty: the defaults of `options` do.
+  // `instead` replaces the text about each default. If it is empty, the text comes from `options`.
   template <spec::HasFields T>
   void Add(const Usual<T>& options, const std::string& instead) {
     spec::VisitFields(spec::Options<T>(), [&](const spec::Field& field, auto member, const auto&... names) {
@@ -112,7 +112,7 @@ class Walk {
     const FieldDescriptor* const below = type_->FindFieldByName(field.name);
     const Descriptor* const above = std::exchange(type_, below->message_type());
     path_.push_back(below);
-    // The server has options of its own for what a job leaves open of its cache's policy.
+    // The defaults of a job's cache policy are the server's own options.
     Add(options, std::is_same_v<M, spec::PolicyOptions> ? "default: the server's" : instead);
     path_.pop_back();
     type_ = above;
@@ -150,7 +150,7 @@ std::vector<SpecRow> MakeJobRows() {
   Walk walk(*v1::JobSpec::descriptor());
   walk.Add(Usual<spec::JobSpec>{set, graph, walks}, "");
   std::vector<SpecRow> rows = std::move(walk).Rows();
-  // `job submit` calls it --cache-policy, since --policy alone would not say whose policy it is.
+  // `job submit` has --cache-policy, because --policy alone would not say which policy is meant.
   RowOf(rows, "graph_cache.policy").flag = "--cache-policy";
   SpecRow& freeze_at = RowOf(rows, "graph_cache.freeze_at");
   freeze_at.help = absl::StrReplaceAll(
@@ -244,14 +244,14 @@ std::string DefaultText(const std::string& set, const std::string& graph, const 
 namespace {
 
 constexpr char kComma = ',';
-// A number of bytes, with or without a unit.
+// Marks a number of bytes, with or without a unit.
 constexpr std::string_view kSize = "SIZE";
 
 bool IsSwitch(const FieldDescriptor& field) {
   return field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL || IsMessageField(field);
 }
 
-// Makes the messages of a path whose last field is one.
+// Makes the messages of a path that ends in a message.
 void MakeMessage(const SpecPath& path, google::protobuf::Message& root) {
   google::protobuf::Message* message = &root;
   for (const FieldDescriptor* field : path) message = message->GetReflection()->MutableMessage(message, field);

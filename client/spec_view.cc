@@ -41,7 +41,7 @@ std::string BatchingText(const v1::Batching& batching) {
 }
 
 bool HasOnlyBudget(const v1::JobSpec& spec) {
-  // A budget does not say how many seeds sampled blocks have.
+  // A budget does not limit the number of seeds in a sampled block.
   return spec.batching().kind() == v1::Batching::KIND_BUDGET && spec.batch_size() == spec::kMaxBatchSize &&
          !spec.has_neighbor_sampling();
 }
@@ -81,7 +81,7 @@ std::string WalkText(const v1::Node2Vec& walks) {
 std::string LossText(const v1::JobSpec& spec) {
   std::string text = EnumShortName(*v1::JobSpec::Loss_descriptor(), spec.loss());
   if (spec.class_weights().empty()) return text;
-  // Enough to know them by.
+  // Enough weights to recognise them by.
   constexpr int kShown = 8;
   const int shown = std::min(spec.class_weights_size(), kShown);
   const auto end = spec.class_weights().begin() + shown;
@@ -109,7 +109,7 @@ std::string ModelText(const v1::Job& job) {
     absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Precision_descriptor(), model.precision()), " products");
   }
   if (model.heads() > 1) absl::StrAppend(&text, ", ", model.heads(), " heads");
-  // A field that is as in a job of nothing else than its dataset is left out.
+  // A field is left out if its value is the default of a job that names only its dataset.
   const bool of_nodes = IsNodeLevel(job);
   const auto usual = of_nodes ? v1::ModelSpec::NORM_NONE : v1::ModelSpec::NORM_BATCH;
   if (model.norm() != v1::ModelSpec::NORM_UNSPECIFIED && model.norm() != usual) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kColumnGap = 2;
 
-// Padding stays outside the colour, so that equal text is equally wide with and without colours.
+// Padding is not coloured, so that text has the same width with and without colours.
 void AppendCell(std::string& line, const std::string& text, Tone tone, Align align, int width,
                 const RenderStyle& style) {
   const std::string padding(static_cast<size_t>(std::max(0, width - DisplayWidth(text))), ' ');

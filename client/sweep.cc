@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kMostValues = 10'000;
 
-// "2..5" as 2, 3, 4, 5; anything else as it is.
+// Adds 2, 3, 4, 5 for "2..5", and any other text as it is.
 absl::Status AddValues(const std::string& text, std::vector<std::string>& values) {
   const size_t dots = text.find("..");
   int64_t first = 0, last = 0;
@@ -42,7 +42,7 @@ absl::Status AddValues(const std::string& text, std::vector<std::string>& values
   return absl::OkStatus();
 }
 
-// The values of job `index`.
+// Returns the values of the job with this index.
 std::vector<std::string> ValuesAt(const std::vector<SweepAxis>& axes, bool side_by_side, size_t index) {
   std::vector<std::string> values(axes.size());
   for (size_t a = axes.size(); a > 0; --a) {
@@ -55,7 +55,7 @@ std::vector<std::string> ValuesAt(const std::vector<SweepAxis>& axes, bool side_
 
 constexpr char kBetweenItems = ':';
 
-// `text`: as the field's flag takes it, but that a list has ':' between its items.
+// Accepts what the field's flag accepts, except that list items are separated by ':'.
 absl::Status SetFromText(const SpecPath& path, const std::string& text, v1::JobSpec& spec) {
   const google::protobuf::FieldDescriptor& field = *path.back();
   std::vector<std::string> values = {text};
@@ -70,13 +70,14 @@ absl::Status SetFromText(const SpecPath& path, const std::string& text, v1::JobS
 
 constexpr std::string_view kNegatives = "negatives";
 
-// Models have two fields for one flag: which of them is meant is known where the model is.
+// The flag --negatives stands for two fields, and the model decides which one. So it cannot vary together with models
+// that disagree.
 absl::Status CheckNegatives(const std::vector<SweepAxis>& axes) {
   const auto is_negatives = [](const SweepAxis& axis) { return axis.name == kNegatives; };
   const auto is_model = [](const SweepAxis& axis) { return PathName(axis.path) == "model.architecture"; };
   const auto model = std::ranges::find_if(axes, is_model), negatives = std::ranges::find_if(axes, is_negatives);
   if (model == axes.end() || negatives == axes.end()) return absl::OkStatus();
-  // The model of the flags decided which field --negatives means.
+  // The model of the job's flags has decided which field the axis `negatives` means.
   const bool of_walks = PathName(negatives->path) == kWalkNegatives;
   v1::JobSpec spec;
   for (const std::string& value : model->values) {
@@ -134,7 +135,7 @@ absl::StatusOr<std::vector<SweepJob>> PlanSweep(const v1::JobSpec& base, const s
                                                      " values and ", axis.name, " has ", axis.values.size(),
                                                      "; equally many are accepted"));
     }
-    // The bound keeps the product from wrapping.
+    // The bound keeps the product from overflowing.
     if (!side_by_side) count = std::min<uint64_t>(count * axis.values.size(), kMostValues * kMostValues);
   }
   if (count > static_cast<uint64_t>(most)) {
@@ -162,7 +163,7 @@ namespace {
 
 using Values = google::protobuf::RepeatedPtrField<v1::MetricValue>;
 
-// The metrics that all jobs with a result begin with, so that a column means one thing.
+// Returns the longest common beginning of the metrics of all jobs with a result, so that each column has one meaning.
 std::vector<v1::Metric> CommonMetrics(const std::vector<v1::Job>& jobs) {
   std::vector<v1::Metric> common;
   bool first = true;
@@ -196,7 +197,7 @@ std::vector<Column> MetricColumns(const std::vector<v1::Metric>& metrics) {
   return columns;
 }
 
-// JSON has no NaN.
+// JSON lacks NaN, so such a number becomes null.
 nlohmann::json NumberJson(std::optional<double> value) {
   return value && std::isfinite(*value) ? nlohmann::json(*value) : nlohmann::json();
 }

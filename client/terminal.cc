@@ -31,7 +31,7 @@ bool IsDumb() {
 Terminal::Terminal(bool allow_color) {
   live_ = isatty(STDOUT_FILENO) != 0 && !IsDumb();
   color_ = live_ && allow_color && !IsSet("NO_COLOR");
-  // The character set only: numbers keep their decimal point in every locale.
+  // Sets only the character set, so that numbers keep their decimal point in every locale.
   setlocale(LC_CTYPE, "");
   unicode_ = std::string_view(nl_langinfo(CODESET)) == "UTF-8";
 }
@@ -52,7 +52,7 @@ void Terminal::Line(std::string_view line) {
   ClearLive();
   Write(absl::StrCat(AbslView(line), "\n"));
   if (!live.empty()) Live(live);
-  // A pipe's reader sees each line when it is true, not when a buffer is full.
+  // Flushes, so that the reader of a pipe sees each line at once.
   std::fflush(stdout);
 }
 

@@ -1,4 +1,4 @@
-// `permafrost server token`: who may call.
+// `permafrost server token`: the tokens of those who may call the server.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ struct NewTokenFlags {
   std::string label, expires, to;
 };
 
-// "30d": so many seconds, minutes, hours, days or weeks from now on. nullopt: it is none.
+// Parses a number of seconds, minutes, hours, days or weeks, such as "30d". Returns nullopt for any other text.
 std::optional<absl::Duration> LifetimeOf(absl::string_view text) {
   const struct {
     char unit;
@@ -54,14 +54,15 @@ std::optional<absl::Duration> LifetimeOf(absl::string_view text) {
 
 std::string RoleText(v1::Token::Role role) { return EnumShortName(*v1::Token::Role_descriptor(), role); }
 
-// "2027-02-21 02:16".
+// Returns, for example, "2027-02-21 02:16", or "never".
 std::string ExpiryText(const v1::Token& token) {
   if (!token.has_expire_time()) return "never";
   return absl::FormatTime("%Y-%m-%d %H:%M", absl::FromUnixSeconds(token.expire_time().seconds()),
                           absl::LocalTimeZone());
 }
 
-// A new file that its owner alone reads; empty: done, else why not. A file that is there stays.
+// Writes a new file that only its owner can read. Refuses to replace an existing file. Returns an empty text, or why
+// it failed.
 std::string WriteSecret(const std::string& path, const std::string& secret) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return absl::StrCat(path, ": cannot make it: ", std::strerror(errno));
@@ -84,7 +85,7 @@ ExitCode CreateToken(Session& session, const NewTokenFlags& flags) {
     }
     request.mutable_token()->mutable_expire_time()->set_seconds(absl::ToUnixSeconds(absl::Now() + *lifetime));
   }
-  // Before there is a token that nobody could ever read.
+  // Checks the file before the token is made. Otherwise there could be a token that nobody can read.
   if (!flags.to.empty() && access(flags.to.c_str(), F_OK) == 0) {
     return session.Fail(LocalFileFailure(absl::StrCat(flags.to, ": is there already: it is not written over")));
   }

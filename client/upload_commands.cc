@@ -1,4 +1,4 @@
-// `permafrost upload`: files on their way to a server that does not see them.
+// `permafrost upload`: sends files to a server that cannot see them.
 
 #include <algorithm>
 #include <cstdint>
@@ -31,29 +31,30 @@
 namespace permafrost::client {
 namespace {
 
-// The files of a source, as UploadDataset declares and sends them.
+// The files of a source, in the form in which UploadDataset declares and sends them.
 class UploadFiles {
  public:
-  // A file, or all files of a folder by their paths in it, but for those with a name that begins with a dot. Reads each
-  // once for its checksum. `id` empty: made from names and checksums. Errors: NotFound, InvalidArgument for a folder
-  // without files; those of reading.
+  // Takes one file, or all files of a folder by their relative paths. Leaves out names that begin with a dot. Reads
+  // each file once for its checksum. If `id` is empty, it is made from names and checksums. Errors: NotFound,
+  // InvalidArgument for a folder without files, and those of reading.
   static absl::StatusOr<UploadFiles> Find(const std::filesystem::path& source, const std::string& id);
 
-  // The start message, which has a request_id.
+  // Returns the start message, including its request_id.
   const v1::UploadStart& start() const { return start_; }
   int64_t bytes() const { return bytes_; }
-  // Hands `send` everything that `received` lacks, in order, until `send` returns false. Errors: those of reading.
+  // Calls `send` with each chunk that `received` lacks, in order, until `send` returns false. Errors: those of
+  // reading.
   absl::Status ReadRest(const v1::Upload& received, const std::function<bool(const v1::UploadChunk&)>& send) const;
 
  private:
-  std::vector<std::filesystem::path> paths_;  // by place in the start
+  std::vector<std::filesystem::path> paths_;  // in the order of the start message
   v1::UploadStart start_;
   int64_t bytes_ = 0;
 };
 
 namespace fs = std::filesystem;
 
-// Path in the upload, and on this machine.
+// The path in the upload, and the path on this machine.
 using Named = std::vector<std::pair<std::string, fs::path>>;
 
 absl::StatusOr<Named> FindFiles(const fs::path& source) {
@@ -66,7 +67,7 @@ absl::StatusOr<Named> FindFiles(const fs::path& source) {
     const bool hidden = at->path().filename().string().front() == '.';
     std::error_code ignored;
     if (hidden && at->is_directory(ignored)) at.disable_recursion_pending();
-    // Hidden files are those that a file manager leaves, such as .DS_Store. The server takes no such names.
+    // Hidden files, such as .DS_Store, are traces of file managers. The server refuses their names.
     if (hidden || !at->is_regular_file(ignored)) continue;
     found.emplace_back(at->path().lexically_relative(source).generic_string(), at->path());
   }
@@ -197,8 +198,8 @@ ExitCode DeleteUpload(Session& session, const std::string& id) {
   return ExitCode::kOk;
 }
 
-// One call: the start, and all that `upload` says was not received. `upload` is then what the server answered, where
-// the status is OK.
+// Makes one call that sends the start and, if `with_chunks`, all bytes that `upload` lists as missing. If the status
+// is OK, `upload` then has the server's answer. `local` has an error of reading the files.
 grpc::Status SendOnce(Session& session, v1::DatasetService::Stub& stub, const UploadFiles& files, bool with_chunks,
                       v1::Upload& upload, absl::Status& local) {
   grpc::ClientContext context;
@@ -229,7 +230,7 @@ grpc::Status SendOnce(Session& session, v1::DatasetService::Stub& stub, const Up
   return writer->Finish();
 }
 
-// The sum, for the caller's next call.
+// Returns the sum over the files, for the next call.
 int64_t ReceivedOf(const v1::Upload& upload) {
   int64_t received = 0;
   for (const v1::Upload::File& file : upload.files()) received += file.received_bytes();
@@ -251,12 +252,12 @@ ExitCode Send(Session& session, const SendFlags& flags) {
   int64_t best = -1;
   v1::Upload upload;
   while (true) {
-    // A start alone tells what has come.
+    // A call with the start alone learns what the server has received.
     absl::Status local;
     grpc::Status status = SendOnce(session, *stub, *files, /*with_chunks=*/false, upload, local);
     if (status.ok()) {
       upload.set_received_bytes(ReceivedOf(upload));
-      // A server that takes bytes between two losses is there.
+      // A server that received more bytes since the last loss counts as alive.
       if (upload.received_bytes() > best) reconnect.Alive();
       best = std::max(best, upload.received_bytes());
       if (!upload.complete()) status = SendOnce(session, *stub, *files, /*with_chunks=*/true, upload, local);
