@@ -24,8 +24,8 @@ namespace {
 
 constexpr char kDescription[] = "Trains graph neural networks on a Permafrost server.";
 
-// CLI11 orders the options that an option excludes by their addresses. This formatter orders them by name in the
-// help, so that it is the same in each run.
+// In the help of an option, CLI11 lists the options that it excludes in the order of their addresses. This formatter
+// sorts them by name, so that the help is the same in each run.
 class SortedExcludes final : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {

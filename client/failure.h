@@ -48,7 +48,7 @@ struct Failure {
   // The name of the gRPC code. For failures that no server reported: USAGE, LOCAL_FILE, UNREACHABLE, INTERRUPTED,
   // ENDED_BADLY or TIMED_OUT.
   std::string code;
-  // Whether the failure is a server's answer. Only then does a person need the code.
+  // True if the failure is a server's answer. Only then does a person need the code.
   bool from_server = false;
   // The name in --on of the server that answered. Empty without --on.
   std::string server;

@@ -14,8 +14,8 @@ namespace {
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
-// Returns whether the server failed, rather than the request. A daemon that shuts down cancels its streams. A daemon
-// that drains may end them with OK. A daemon whose client was stopped for minutes aborts the client's stream.
+// Returns whether the server failed, rather than the request. A daemon that shuts down cancels its streams, and a
+// daemon that drains may end them with OK. A daemon aborts the stream of a client that was stopped for minutes.
 bool ServerWentAway(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::OK:

@@ -1,4 +1,4 @@
-// `permafrost job watch`, and `job wait`, whose exit code says how jobs ended.
+// `permafrost job watch` and `job wait`. The exit code of `job wait` says how the jobs ended.
 
 #include <memory>
 #include <optional>

@@ -192,7 +192,7 @@ Bar BarOf(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& pl
 
 std::string DrawPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject) {
   const bool costs = plan.has_costs();
-  std::vector<std::pair<int, Bar>> bars;  // by the index of the plan's row
+  std::vector<std::pair<int, Bar>> bars;  // each with the index of its row in the plan
   double most = 1e-12;
   for (int i = 0; i < plan.rows_size(); ++i) {
     if (i > 0 && i != plan.recommended_row() && SaysTheSame(plan.rows(i), plan)) continue;

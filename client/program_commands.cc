@@ -51,7 +51,7 @@ bool AreEqual(const Values& a, const Values& b) {
   });
 }
 
-// Makes one table if all forms have the same values, or else one row set per form.
+// Makes a table of the values of all forms. If all forms have the same values, each value is listed once, for "all".
 std::string RenderValues(const v1::Program& program, const char* header,
                          const Values& (v1::Program::Form::*values)() const, const RenderStyle& style) {
   const bool same = std::ranges::all_of(program.forms(), [&](const v1::Program::Form& form) {

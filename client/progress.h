@@ -92,10 +92,10 @@ std::string RenderEvaluationProgress(int64_t rows_done, int64_t rows_total, std:
 // Estimates the time left from the mean speed so far. Returns nullopt before there is a speed.
 std::optional<absl::Duration> EstimateRemaining(int64_t done, int64_t total, absl::Duration elapsed);
 
-// What all rows of one job's epoch table have in common.
+// The data that all rows of one job's epoch table share.
 struct EpochTable {
   int64_t epochs = 0;
-  // As in JobSnapshot, like `unit` below.
+  // `metric` and `unit` mean the same as in JobSnapshot.
   std::string metric = "MAE";
   std::string unit = "graphs";
   // The names of the further metrics, beside the one that decides.

@@ -39,7 +39,7 @@ std::string SinceText(const v1::Job& job, absl::Time now) {
 }
 
 // Returns why the job is in its state and what keeps it there, such as "TOO_FEW_PEERS: ...; again in 4s". Returns "-"
-// for a job that just waits for its turn or runs.
+// if there is nothing to tell, as for a job that just waits for its turn.
 std::string WhyText(const v1::Job& job, absl::Time now) {
   if (job.pausing()) return "pauses at its next step";
   const bool waits = !IsOnDevice(job.state());

@@ -18,7 +18,7 @@
 namespace permafrost::client {
 namespace {
 
-// The table of epochs shows at most this many, the last ones.
+// The table of epochs shows at most this many of the last epochs.
 constexpr int kMaxEpochRows = 1000;
 
 constexpr char kStyle[] = R"css(

@@ -107,7 +107,7 @@ class Session {
   // method with all arguments but the context bound.
   grpc::Status Unary(const std::function<grpc::Status(grpc::ClientContext*)>& call);
   grpc::Status Unary(absl::Duration timeout, const std::function<grpc::Status(grpc::ClientContext*)>& call);
-  // Prints why an RPC failed. Its time limit was `timeout` or, without it, the options' timeout.
+  // Prints why an RPC failed. The RPC's time limit was `timeout` or, without it, the options' timeout.
   ExitCode Fail(const grpc::Status& status);
   ExitCode Fail(const grpc::Status& status, absl::Duration timeout);
   ExitCode Fail(const Failure& failure);

@@ -112,7 +112,7 @@ class Walk {
     const FieldDescriptor* const below = type_->FindFieldByName(field.name);
     const Descriptor* const above = std::exchange(type_, below->message_type());
     path_.push_back(below);
-    // The defaults of a job's cache policy are the server's own options.
+    // Options of the server fill what a job's cache policy leaves unset.
     Add(options, std::is_same_v<M, spec::PolicyOptions> ? "default: the server's" : instead);
     path_.pop_back();
     type_ = above;

@@ -69,7 +69,7 @@ struct SpecSetting {
 class SpecFlags {
  public:
   explicit SpecFlags(const std::vector<SpecRow>& rows);
-  // Not copyable, because the command line writes into the object.
+  // The object cannot be copied, because the command line writes into it.
   SpecFlags(const SpecFlags&) = delete;
   SpecFlags& operator=(const SpecFlags&) = delete;
 

@@ -13,9 +13,9 @@ namespace permafrost::client {
 struct RenderStyle {
   // The width of the terminal in columns.
   int width = 80;
-  // Whether ANSI colours are used.
+  // True if ANSI colours are used.
   bool color = false;
-  // Whether bars have block characters instead of ASCII.
+  // True if bars are drawn with block characters, false for ASCII.
   bool unicode = false;
 };
 

@@ -33,7 +33,7 @@ class ChangeHub {
   std::unique_ptr<Subscription> Subscribe(const std::string& key, Listener listener);
   // Returns the number of subscriptions that have not ended.
   size_t subscriptions() const;
-  // Has the listeners of `key` called soon. Never waits for a listener.
+  // Makes the hub call the listeners of `key` soon. Never waits for a listener.
   void Notify(const std::string& key);
 
  private:

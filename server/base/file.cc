@@ -145,7 +145,7 @@ absl::StatusOr<std::string> ReadFile(const fs::path& path) {
 
 absl::Status ReadPieces(const Descriptor& file, const fs::path& path, std::size_t most_bytes,
                         const std::function<absl::Status(std::string_view)>& take) {
-  // Not on the stack: a thread that answers HTTP has a stack of 100 KB.
+  // The buffer is on the heap, because a thread that answers HTTP has a stack of only 100 KB.
   const auto piece = std::make_unique_for_overwrite<char[]>(most_bytes);
   for (;;) {
     const ssize_t n = read(file.get(), piece.get(), most_bytes);
