@@ -12,9 +12,9 @@
 namespace permafrost {
 
 // Vectors whose elements begin at a cache line (64 bytes), which is also the width of the widest vector register.
-// They hold what a kernel reads as a tensor, and large tables. Elements that a resize adds without a value are
-// uninitialised, so that megabytes are not written twice: the caller of resize must write them. Each buffer of 4 MiB
-// or more is a mapping of its own, of huge pages where the system has them. Its memory returns to the system when the
+// They hold large tables, and data that a kernel reads as a tensor. Elements that a resize adds without a value are
+// uninitialised, so that megabytes are not written twice. The caller of resize must write them. Each buffer of 4 MiB
+// or more is its own mapping, with huge pages if the system has them. Its memory returns to the system when the
 // buffer is freed.
 inline constexpr std::size_t kBufferAlignment = 64;
 

@@ -75,7 +75,8 @@ void Crew::Run(int parts, void (*body)(const void*, int), const void* context) {
   context_ = context;
   unfinished_.store(parts, std::memory_order_relaxed);
   claim_.store(Pack(region, parts, 0), std::memory_order_release);
-  // A helper counts itself as asleep before it looks at the region for the last time.
+  // A helper counts itself in asleep_ before its last look at region_. So a helper that is not counted here will see
+  // the new region.
   region_.store(region);
   const int asleep = asleep_.load(), awake = static_cast<int>(threads_.size()) - asleep;
   for (int wanted = std::min(parts - 1 - awake, asleep); wanted > 0; --wanted) region_.notify_one();

@@ -16,8 +16,8 @@ class Crew {
  public:
   static constexpr int kMostParts = 0xffff;
 
-  // Returns the calling thread's crew of `threads` threads, the caller included. It lasts as long as the thread, or
-  // until another size is asked for.
+  // Returns the calling thread's crew of `threads` threads, including the caller. The crew lasts until the thread
+  // ends or asks for another size.
   static Crew& OfThisThread(int threads);
 
   // `helpers` is the number of threads beside the owner. The crew has fewer if the system provides fewer.

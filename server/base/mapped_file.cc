@@ -120,7 +120,8 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::filesyst
     const auto begin = reinterpret_cast<std::uintptr_t>(mapping);
     watch->zeroed.store(false, std::memory_order_release);
     watch->begin.store(begin, std::memory_order_release);
-    // `end` is the end of the last page: zeros that are mapped there must be unmapped with it.
+    // `end` is the end of the last page, because the handler may map zeros up to there, and they must be unmapped
+    // too.
     watch->end.store(begin + (size + page_size - 1) / page_size * page_size, std::memory_order_release);
   }
   return std::unique_ptr<MappedFile>(

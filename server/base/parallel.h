@@ -67,7 +67,7 @@ template <class Body>
 void ParallelFor(int threads, int64_t count, int64_t piece, const Body& body) {
   const int64_t pieces = piece > 0 ? (count + piece - 1) / piece : 0;
   parallel_internal::Caught caught;
-  // The next free thread takes the next piece, because pieces cost more or less with the degrees of their nodes.
+  // A free thread takes the next piece, because the cost of a piece depends on the degrees of its nodes.
   std::atomic<int64_t> next{0};
   const auto work = [&](int worker) {
     for (int64_t p = next++; p < pieces && !caught.failed(); p = next++) {
