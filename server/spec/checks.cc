@@ -29,7 +29,7 @@ std::string ForAlgorithm(const TrainOptions& options, const char* accepted) {
                       accepted);
 }
 
-// Checks what a job has beside its training.
+// Checks the fields of a job other than its training options.
 void CheckRows(const JobSpec& beside, std::string_view prefix, Violations& violations) {
   FieldChecker check(prefix, violations);
   RowCheck(check, nullptr).Visit(beside, beside);
@@ -99,7 +99,7 @@ bool FieldChecker::Fits(std::string_view field, double value, const Accepts& acc
 
 bool Holds(Need need, const TrainOptions& options) {
   const OptimizerOptions& optimizer = options.optimizer;
-  // node2vec on a set of graphs is refused for its architecture, and for nothing else.
+  // A node2vec job on a set of graphs gets only the violation of its architecture.
   const bool walks = Walks(options) && options.model.level == ModelLevel::kNode;
   switch (need) {
     case Need::kNothing:

@@ -1,4 +1,4 @@
-// The checks of options: violations of one message, options held against their rows, and rules between fields.
+// The checks of options: collects violations, compares options with their rows, and applies the rules between fields.
 #pragma once
 
 #include <concepts>
@@ -14,18 +14,19 @@
 
 namespace permafrost::spec {
 
-// Violations of one message of a spec. Threads: one at a time.
-// Each check returns true if the value passes, and else adds a violation. A field gets one violation, the first.
+// Collects the violations of one message of a spec. Each check returns true if the value passes, and otherwise adds a
+// violation. A field gets at most one violation, the first.
+// Threads: one at a time.
 class FieldChecker {
  public:
-  // Names of fields are put after `prefix` ("spec."). Borrows the violations.
+  // Prepends `prefix` ("spec.") to the names of fields. Borrows the violations.
   FieldChecker(std::string_view prefix, Violations& violations) : prefix_(prefix), violations_(violations) {}
 
   void Add(std::string_view field, std::string_view description);
   bool InRange(std::string_view field, int64_t value, int64_t low, int64_t high);
-  // These two take neither NaN nor an infinity.
+  // IsPositive and IsPart refuse NaN and infinities.
   bool IsPositive(std::string_view field, double value);
-  // Checks that the value is at least 0 and below 1.
+  // Checks that 0 <= value < 1.
   bool IsPart(std::string_view field, double value);
   bool Fits(std::string_view field, int64_t value, const Accepts& accepts);
   bool Fits(std::string_view field, double value, const Accepts& accepts);
@@ -36,22 +37,23 @@ class FieldChecker {
   Violations& violations_;
 };
 
-// Holds and RefusalOf say for which jobs a field means something. Threads: pure functions.
+// Holds and RefusalOf say for which jobs a field has a meaning. Threads: pure functions.
 
-// True if `options` are a job for which a field with this need means something.
+// True if a field with this need has a meaning for the job `options`.
 bool Holds(Need need, const TrainOptions& options);
-// Tells why a field with a need that does not hold is refused: "is given for schedule step; accepted: for plateau".
+// Returns the reason why a field is refused whose need does not hold, such as "is given for schedule step; accepted:
+// for plateau".
 std::string RefusalOf(Need need, const TrainOptions& options);
 
-// Holds options against their rows: ranges, and fields that mean nothing for the job.
+// Checks options against their rows: the accepted ranges, and fields that have no meaning for the job.
 // Threads: one at a time.
 class RowCheck {
  public:
-  // `job` decides which fields mean something; null: all do. Borrows both.
+  // `job` decides which fields have a meaning; if it is null, all of them do. Borrows `check` and `job`.
   RowCheck(FieldChecker& check, const TrainOptions* job) : check_(check), job_(job) {}
 
-  // Adds a violation for each field that differs from `usual` though it means nothing, and for each other number out of
-  // its range. Fields are named after `prefix` ("model.").
+  // Adds a violation for each field that has no meaning for the job and yet differs from `usual`, and for each other
+  // number that is out of range. Prepends `prefix` ("model.") to the names of fields.
   template <HasFields T>
   void Visit(const T& options, const T& usual, const std::string& prefix = "") {
     VisitFields(Options<T>(), [&](const Field& field, auto member, const auto&... /*names*/) {
@@ -83,8 +85,9 @@ class RowCheck {
   const TrainOptions* const job_;
 };
 
-// Checks what the rows of options cannot say: fields that have to agree with others. Adds a violation for each set of
-// fields that do not go together. Threads: pure function.
+// Checks the rules that rows cannot express, which relate one field to another. Adds a violation for each set of
+// fields that do not go together.
+// Threads: pure function.
 void CheckRules(const TrainOptions& options, FieldChecker& check);
 
 }  // namespace permafrost::spec

@@ -1,5 +1,5 @@
-// Fields of options, one row each: the wire, the database, flags, checks and documents take all that they know of a
-// field from its row. Rows stand behind the struct that they describe:
+// Describes the fields of option structs, one row for each field. The wire, the database, flags, checks and documents
+// take everything they know about a field from its row. The rows stand behind the struct that they describe:
 //
 //   template <class F>
 //   void VisitFields(Options<CheckpointOptions>, F&& f) {
@@ -8,9 +8,9 @@
 //       &CheckpointOptions::keep);
 //   }
 //
-// For an enum the row passes the names after the member. A member that is a struct with rows of its own is a message
-// inside the message. A visitor sees neither torch nor protobuf unless it brings them.
-// Threads: values.
+// For an enum field the row passes the enum's names after the member. A member that is a struct with rows is a nested
+// message on the wire. This header includes neither torch nor protobuf; a visitor that needs them includes them.
+// Threads: plain values.
 #pragma once
 
 #include <array>
@@ -23,16 +23,16 @@ namespace permafrost::spec {
 template <class T>
 struct Options {};
 
-// The numbers that a field takes. Functions check what these kinds cannot say (rules.cc).
+// The numbers that a field accepts. Functions in rules.cc check what these kinds cannot express.
 struct Accepts {
   enum class Kind {
     kAny,
-    kBetween,      // low..high
-    kBetweenOr0,   // low..high, and 0, which means `zero`
-    kNotNegative,  // finite, from 0 on
-    kPositive,     // finite, above 0
-    kPart,         // from 0 on, below 1
-    kEntries       // of a list: at most `high` entries
+    kBetween,      // low..high, inclusive
+    kBetweenOr0,   // low..high, inclusive, or 0, which means `zero`
+    kNotNegative,  // finite and >= 0
+    kPositive,     // finite and > 0
+    kPart,         // >= 0 and < 1
+    kEntries       // for a list: at most `high` entries
   };
   Kind kind = Kind::kAny;
   int64_t low = 0, high = 0;
@@ -44,53 +44,53 @@ constexpr Accepts Entries(int64_t high) { return {Accepts::Kind::kEntries, 0, hi
 inline constexpr Accepts kNotNegative{Accepts::Kind::kNotNegative}, kPositive{Accepts::Kind::kPositive},
     kPart{Accepts::Kind::kPart};
 
-// A job for which a field means something. Where it means nothing, a value other than the default is refused
+// The jobs for which a field has a meaning. For every other job, a value that differs from the default is refused
 // (checks.cc).
 enum class Need : uint8_t {
-  kNothing,  // it means something for every job
+  kNothing,  // every job
   kSet,
   kLargeGraph,
-  kOwnModel,  // not a program
+  kOwnModel,  // a job whose model is not a program
   kLayers,
   kFeatures,
   kLabels,
   kLinks,
   kProducts,
   kNeighbors,   // not node2vec
-  kSampling,    // the same, with fan-outs
-  kDrawnLinks,  // links that the dataset does not divide
+  kSampling,    // not node2vec, and fan_outs is given
+  kDrawnLinks,  // a job whose links the dataset does not divide
   kSgd,
   kWholeUpdates,  // not sparse_adam
   kWeightDecay,
   kStepSchedule,
-  kFallingSchedule,  // step or plateau
+  kFallingSchedule,  // schedule step or plateau
   kPlateauSchedule,
-  kReplicas  // more than one daemon
+  kReplicas  // more than one replica
 };
 
-// A member whose rows stand among those of the struct that holds it.
+// Says whether the rows of a struct member are visited as if they were rows of the enclosing struct.
 enum class Inline : uint8_t { kNo, kOnWire, kAlways };
 
-// A counter on /metrics that rises with a field. Fields of one name differ by the value of a label.
+// A counter on /metrics that grows with a field. Fields that share a counter's name differ in the value of its label.
 struct Counter {
   const char *name = nullptr, *help = nullptr;
   const char *label = nullptr, *value = nullptr;
 };
 
 struct Field {
-  const char* name = "";         // in the contract
-  const char* stored = nullptr;  // in the database, where it is not `name`
+  const char* name = "";         // the name in the contract
+  const char* stored = nullptr;  // the name in the database, if it differs from `name`
   Accepts accepts = {};
   std::array<Need, 3> needs = {};
-  uint32_t formats = 0;  // of imports that use it (import_options.h); 0: all
+  uint32_t formats = 0;  // bits of the import formats that use the field (import_options.h); 0: all
   Inline inlined = Inline::kNo;
-  bool not_stored = false;         // the database has no such field
-  bool only_stored = false;        // the contract has no such field
-  bool inverted = false;           // the contract says the opposite
-  bool told_where_needed = false;  // answers leave it out where it means nothing
-  const char* flag = nullptr;      // of `job submit`
+  bool not_stored = false;         // the field is absent from the database
+  bool only_stored = false;        // the field is absent from the contract
+  bool inverted = false;           // the contract states the opposite
+  bool told_where_needed = false;  // answers omit the field for jobs to which it means nothing
+  const char* flag = nullptr;      // the flag of `job submit`
   const char* help = nullptr;      // "{}" stands for the default
-  const char* value = nullptr;     // what the help calls a value, where it is not N, X, P or the enum's names
+  const char* value = nullptr;     // the placeholder for the value in the help; null: N, X, P or the enum's names
   Counter counter = {};
 
   constexpr const char* key() const { return stored == nullptr ? name : stored; }
@@ -103,15 +103,15 @@ struct AnyRow {
 };
 }  // namespace internal
 
-// True for a struct with rows.
+// True for a struct that has rows.
 template <class T>
 concept HasFields = requires {
   VisitFields(Options<T>(), internal::AnyRow());
 };
 
-// Reads or writes options as the fields of a JSON object (base/json_fields.h), by their rows.
-// `a`: a JsonWriter or a JsonReader. `options`: with rows; const for a writer. A bool is stored as one, whatever names
-// it has elsewhere.
+// Reads or writes options as the fields of a JSON object (base/json_fields.h), according to their rows. `a` is a
+// JsonWriter or a JsonReader. `options` has rows, and is const for a writer. A bool is always stored as a JSON bool,
+// even if its row has names for it.
 template <class A, class T>
 void StoredFields(A& a, T& options) {
   VisitFields(Options<std::remove_const_t<T>>(), [&](const Field& field, auto member, const auto&... names) {

@@ -1,4 +1,4 @@
-// The options of an import, one row for each. Threads: values and pure functions.
+// The options of an import, one row for each. Threads: plain values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 namespace permafrost::spec {
 
 enum class ImportFormat {
-  kAuto,       // from what the source holds (data/import/import.h)
-  kOgbGraphs,  // many small graphs: OGB's graph-property CSV layout
-  kOgbNodes,   // one graph: OGB's node-property CSV layout
-  kEdgeList,   // one graph: a file of edges, and what stands beside it
-  kNpy,        // one graph: a directory of NPY and NPZ files
-  kTu,         // many small graphs: TUDataset's text files, in a directory or a ZIP archive
-  kStore,      // either: a dataset's directory that a server wrote
+  kAuto,       // detected from the source (data/import/import.h)
+  kOgbGraphs,  // a set of graphs: OGB's graph-property CSV layout
+  kOgbNodes,   // one large graph: OGB's node-property CSV layout
+  kEdgeList,   // one large graph: a file of edges, with optional files beside it
+  kNpy,        // one large graph: a directory of NPY and NPZ files
+  kTu,         // a set of graphs: TUDataset's text files, in a directory or a ZIP archive
+  kStore,      // either level: a dataset's directory that a server wrote
 };
 inline constexpr EnumNames<ImportFormat, 7> kImportFormatNames{{{{ImportFormat::kAuto, "auto"},
                                                                  {ImportFormat::kOgbGraphs, "ogb-graphs"},
@@ -30,7 +30,7 @@ inline constexpr EnumNames<ImportFormat, 7> kImportFormatNames{{{{ImportFormat::
                                                                  {ImportFormat::kTu, "tu"},
                                                                  {ImportFormat::kStore, "store"}}}};
 
-// A bit for each format, as the rows of options say which use them.
+// Returns a bit mask of formats. Rows of options use such masks to name the formats that use an option.
 template <class... Format>
 constexpr uint32_t Formats(Format... formats) {
   return ((uint32_t{1} << static_cast<uint32_t>(formats)) | ...);
@@ -41,25 +41,27 @@ inline constexpr uint32_t kOneGraph = Formats(ImportFormat::kOgbNodes, ImportFor
                                                 ImportFormat::kTu),
                           kForeign = kWithSplits | Formats(ImportFormat::kEdgeList);
 
-// Says whether each edge is stored with its inverse.
+// Whether the import stores the inverse of each edge too.
 enum class InverseEdges {
-  kAuto,  // where the source lists some edges in one direction alone
-  kAdd,   // as OGB's reader does
-  kKeep,  // edges stay as they stand
+  kAuto,  // adds inverses if the source lists some edges in only one direction
+  kAdd,   // always adds inverses, as OGB's reader does
+  kKeep,  // adds no inverses
 };
 inline constexpr EnumNames<InverseEdges, 3> kInverseEdgesNames{
     {{{InverseEdges::kAuto, "auto"}, {InverseEdges::kAdd, "add"}, {InverseEdges::kKeep, "keep"}}}};
 
-// The way in which the cells of an edge list name nodes.
+// How the cells of an edge list name nodes.
 enum class NodeIds {
-  kRows,     // 0-based rows; the largest one, or num_nodes, sets the number of nodes
-  kNumbers,  // any whole numbers below 2^64; rows are given in rising order, and the numbers kept
-  kText,     // any text in UTF-8; rows are given in the order of first appearance, and the text kept
+  kRows,  // row numbers from 0; the largest one, or num_nodes, determines the number of nodes
+  // Any whole numbers below 2^64. Rows are assigned in increasing order of the numbers, which are kept.
+  kNumbers,
+  // Any UTF-8 text. Rows are assigned in order of first appearance, and the texts are kept.
+  kText,
 };
 inline constexpr EnumNames<NodeIds, 3> kNodeIdsNames{
     {{{NodeIds::kRows, "rows"}, {NodeIds::kNumbers, "numbers"}, {NodeIds::kText, "text"}}}};
 
-// Says what a column of an edge list holds.
+// What a column of an edge list holds.
 enum class EdgeColumn { kSource, kTarget, kWeight, kTimestamp, kIgnore };
 inline constexpr EnumNames<EdgeColumn, 5> kEdgeColumnNames{{{{EdgeColumn::kSource, "source"},
                                                              {EdgeColumn::kTarget, "target"},
@@ -71,23 +73,25 @@ enum class Header { kAuto, kNo, kYes };
 inline constexpr EnumNames<Header, 3> kHeaderNames{
     {{{Header::kAuto, "auto"}, {Header::kNo, "no"}, {Header::kYes, "yes"}}}};
 
-// The features to take if a source has a dense and a sparse table for its nodes.
+// Which node features to take from a source with both a dense and a sparse table.
 enum class NodeFeatureChoice {
-  kAuto,    // the sparse one, unless the dense one has as many columns and a tenth or more of them is not zero
-  kDense,   // refused where there is none
-  kSparse,  // the same
+  // The sparse table. If the dense one has as many columns and at least a tenth of its values are not zero: the dense
+  // one.
+  kAuto,
+  kDense,   // refused if the source has no dense table
+  kSparse,  // refused if the source has no sparse table
 };
 inline constexpr EnumNames<NodeFeatureChoice, 3> kNodeFeatureChoiceNames{{{{NodeFeatureChoice::kAuto, "auto"},
                                                                            {NodeFeatureChoice::kDense, "dense"},
                                                                            {NodeFeatureChoice::kSparse, "sparse"}}}};
 
-// The type that dense node features of one large graph are stored as.
+// The type in which dense node features of one large graph are stored.
 enum class FeatureType {
-  kAsIs,  // as the source has them; text: int32 where all cells are integers, else float32
+  kAsIs,  // the source's type; for text int32 if all cells are integers, else float32
   kFloat32,
-  kFloat16,   // a value that would become infinite is refused
-  kBfloat16,  // the same
-  kInt8,      // multiples -127..127 of a scale for each column: its largest absolute value / 127
+  kFloat16,   // refuses a value that would become infinite
+  kBfloat16,  // refuses a value that would become infinite
+  kInt8,      // multiples -127..127 of a scale for each column, which is its largest absolute value / 127
 };
 inline constexpr EnumNames<FeatureType, 5> kFeatureTypeNames{{{{FeatureType::kAsIs, "as-is"},
                                                                {FeatureType::kFloat32, "float32"},
@@ -95,36 +99,38 @@ inline constexpr EnumNames<FeatureType, 5> kFeatureTypeNames{{{{FeatureType::kAs
                                                                {FeatureType::kBfloat16, "bfloat16"},
                                                                {FeatureType::kInt8, "int8"}}}};
 
-// The order in which an import numbers the rows of one large graph. Stores keep the number.
+// The order in which an import numbers the rows of one large graph. Stores keep this number.
 enum class NodeOrder : uint32_t {
-  kNone,       // as the source does
-  kDegree,     // by falling number of edges that begin in a node
-  kCommunity,  // communities one after the other
+  kNone,       // the order of the source
+  kDegree,     // descending out-degree
+  kCommunity,  // one community after the other
 };
 inline constexpr EnumNames<NodeOrder, 3> kNodeOrderNames{
     {{{NodeOrder::kNone, "none"}, {NodeOrder::kDegree, "degree"}, {NodeOrder::kCommunity, "community"}}}};
 
-// Rows of one large graph, at most.
+// The most rows of one large graph.
 inline constexpr int64_t kMostRows = 4'294'967'295;
 inline constexpr uint64_t kLeastImportMemory = uint64_t{16} << 20;
 inline constexpr int64_t kMostDegree = 999'999, kMostOneHotDegree = 4'095;
 
 struct EdgeListOptions {
   NodeIds node_ids = NodeIds::kRows;
-  // All columns in their order, kSource and kTarget among them; or, without these two, those after source and target.
-  // If empty, the header decides. Without a header the columns are source, target and, if there is a third, a weight;
-  // more columns are refused.
+  // The kinds of all columns, in order, among them kSource and kTarget. If both of these are omitted, the list
+  // describes the columns after source and target. If empty, the header decides. Without a header, the columns are
+  // source, target and an optional weight, and further columns are refused.
   std::vector<EdgeColumn> columns;
-  // kAuto: found from names such as source, dst, weight, and from a first line that is text above lines of numbers.
+  // kAuto recognises a header by names such as source, dst and weight, and by a first line of text above lines of
+  // numbers.
   Header header = Header::kAuto;
-  // '\0': found from the first line that is no comment: tab, comma, semicolon or spaces. ' ' is any run of spaces/tabs.
+  // '\0': detected from the first line that is not a comment, as tab, comma, semicolon or spaces. ' ' means any run
+  // of spaces and tabs.
   char delimiter = '\0';
-  // Lines that begin with it are passed over. '\0': none. Empty lines are passed over always.
+  // Lines that begin with this character are skipped. '\0': there are no comments. Empty lines are always skipped.
   char comment = '#';
-  // Encloses a cell that may hold the delimiter; within the cell two quotes stand for one (RFC 4180). A line break
-  // within a cell is refused. '\0': quotes are part of the text.
+  // Encloses a cell that may contain the delimiter. Two quotes within the cell stand for one (RFC 4180). A line break
+  // within a cell is refused. '\0': quotes are ordinary text.
   char quote = '"';
-  // For kRows: at least so many nodes. 0: as the edges say.
+  // For kRows: the least number of nodes. 0: the edges determine it.
   int64_t num_nodes = 0;
   bool operator==(const EdgeListOptions&) const = default;
 };
@@ -175,11 +181,11 @@ void VisitFields(Options<EdgeListOptions>, F&& f) {
     &E::num_nodes);
 }
 
-// The node features of a TUDataset that are taken.
+// Which node features of a TUDataset to import.
 enum class TuNodeFeatures {
-  kAll,     // attributes and labels, whichever there are; where there are neither, degrees
-  kLabels,  // refused where there are none; so are the attributes
-  kAttributes,
+  kAll,         // attributes and labels, as far as the source has them; degrees if it has neither
+  kLabels,      // refused if the source has no labels
+  kAttributes,  // refused if the source has no attributes
   kDegree,
 };
 inline constexpr EnumNames<TuNodeFeatures, 4> kTuNodeFeaturesNames{{{{TuNodeFeatures::kAll, "all"},
@@ -192,8 +198,8 @@ struct TuOptions {
   // True: labels and degrees become one-hot float32 columns, as they always do beside attributes. False: each becomes
   // an int32 column of categories, which models embed.
   bool one_hot = false;
-  // For kDegree: a larger degree counts as this one. 1..kMostDegree, or 1..kMostOneHotDegree with one_hot, which makes
-  // no more columns than the set needs.
+  // For kDegree: the cap on degrees, 1..kMostDegree, or 1..kMostOneHotDegree with one_hot. One-hot degrees use no
+  // more columns than the set needs.
   int64_t max_degree = 1000;
   bool operator==(const TuOptions&) const = default;
 };
@@ -223,33 +229,34 @@ void VisitFields(Options<TuOptions>, F&& f) {
 struct ImportOptions {
   std::filesystem::path source;
   ImportFormat format = ImportFormat::kAuto;
-  // A list has both directions where every (u, v), u != v, stands in it as often as (v, u); kAuto then adds nothing. In
-  // one large graph a self-loop is its own inverse. A TUDataset has both directions of its edges, which stay as they
-  // stand.
+  // A list contains both directions if it has every (u, v), u != v, as often as (v, u). kAuto then adds no inverses.
+  // In one large graph a self-loop is its own inverse. A TUDataset lists both directions, and its edges are stored
+  // unchanged.
   InverseEdges inverse_edges = InverseEdges::kAuto;
-  // For one large graph: keeps one of several edges with equal ends, with the sum of their weights and the latest
-  // timestamp. In a TUDataset the first one is kept, with its features.
+  // For one large graph: merges edges with equal ends into one, with the sum of their weights and the latest
+  // timestamp. For a TUDataset: keeps the first of such edges, with its features.
   bool coalesce = false;
-  // One large graph, directed: keep the edges in both orders (walks need the second). Symmetric ones have both anyway.
+  // For one large directed graph: stores the edges sorted by source as well as by target. Walks need the former.
+  // Symmetric graphs always have both.
   bool keep_out_edges = true;
   // For one large graph in the OGB layout.
   NodeFeatureChoice node_features = NodeFeatureChoice::kAuto;
-  // One large graph, dense node features: converted to the nearest value of this type, ties to even. Other than kAsIs
-  // it is refused where there are none.
+  // For dense node features of one large graph: values are converted to the nearest one of this type, ties to even. A
+  // type other than kAsIs is refused if the graph has no dense features.
   FeatureType feature_type = FeatureType::kAsIs;
-  // For one large graph: how rows are numbered. Any choice but kNone costs a second sort of the edges, and a second
-  // writing and reading of labels and features. The source's ids are kept (NodeNames).
+  // For one large graph: how its rows are numbered. Every choice except kNone costs a second sort of the edges, and a
+  // second writing and reading of labels and features. The source's ids are kept (NodeNames).
   NodeOrder order = NodeOrder::kNone;
-  // The name of the split/* to read; empty: the only one; if none is there, a seeded random one.
+  // The name of the folder in split/ to read. Empty: the only one, or a seeded random split if there is none.
   std::string split;
   uint64_t split_seed = 0;
-  // Fractions of the random split; the rest is test.
+  // Fractions of the random split. The rest is the test split.
   double train_fraction = 0.8;
   double valid_fraction = 0.1;
   EdgeListOptions edge_list;
   TuOptions tu;
-  // Bytes of memory for sorting and buffers of one large graph; 0: ImportLimits::memory_bytes
-  // (data/source/import_options.h). kLeastImportMemory at least.
+  // Bytes of memory for sorting and for the buffers of one large graph, at least kLeastImportMemory. 0:
+  // ImportLimits::memory_bytes (data/source/import_options.h).
   uint64_t memory_bytes = 0;
   bool operator==(const ImportOptions&) const = default;
 };
@@ -285,7 +292,7 @@ void VisitFields(Options<ImportOptions>, F&& f) {
      .help = "Part of the random split that validates ({}); the rest is test",
      .value = "0..1"},
     &I::valid_fraction);
-  // A TUDataset uses it too, but for kAdd, which CheckImportFormat refuses.
+  // TUDatasets use this option too, except kAdd, which CheckImportFormat refuses.
   f({.name = "inverse_edges",
      .formats = kForeign,
      .flag = "--inverse-edges",
@@ -331,11 +338,12 @@ void VisitFields(Options<ImportOptions>, F&& f) {
     &I::memory_bytes);
 }
 
-// Returns Ok, or InvalidArgument with a violation for each invalid option, such as "options.train_fraction". An option
-// that the format does not use is refused; under kAuto it is once the format is found.
+// Returns Ok, or InvalidArgument with a violation for each invalid option, such as "options.train_fraction". Refuses
+// options that the format does not use. Under kAuto, that check runs once the format is found.
 absl::Status CheckImportOptions(const ImportOptions& options);
 
-// Adds a violation for each option that differs from its default and that `format` does not use; for kAuto none.
+// Adds a violation for each option that differs from its default and that `format` does not use. Does nothing for
+// kAuto.
 void CheckImportFormat(ImportFormat format, const ImportOptions& options, Violations& violations);
 
 }  // namespace permafrost::spec

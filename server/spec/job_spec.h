@@ -1,4 +1,4 @@
-// A job as its owner describes it. Threads: values.
+// A job as its owner describes it. Threads: plain values.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace permafrost::spec {
 
-// Limits of the time that a job may take (jobs/job.h).
+// Limits on the time that a job may take (jobs/job.h).
 struct JobLimits {
-  absl::Duration max_runtime = absl::InfiniteDuration();  // on the device, all its runs together
+  absl::Duration max_runtime = absl::InfiniteDuration();  // the most time on the device, summed over all runs
   absl::Time deadline = absl::InfiniteFuture();
   bool operator==(const JobLimits&) const = default;
 };
@@ -36,9 +36,10 @@ void VisitFields(Options<JobLimits>, F&& f) {
 
 struct JobSpec {
   TrainOptions train;
-  int32_t priority = 0;  // -100..100; higher first
+  int32_t priority = 0;  // -100..100; higher runs first
   JobLimits limits;
-  int32_t max_retries = 0;  // runs in a row, after the first, that an error of the machine may end; 0: no limit
+  // Errors of the machine may end the first run and this many runs in a row after it. 0: no limit.
+  int32_t max_retries = 0;
   bool operator==(const JobSpec&) const = default;
 };
 
@@ -58,9 +59,9 @@ void VisitFields(Options<JobSpec>, F&& f) {
     &JobSpec::max_retries);
 }
 
-// Adds a violation for each bad field, named as on the wire ("spec.epochs").
+// Adds a violation for each bad field. Fields are named as on the wire ("spec.epochs").
 void Validate(const JobSpec& spec, Violations& violations);
-// The same for what UpdateJob changes; fields come after `prefix` ("job.spec.").
+// These two check what UpdateJob can change. Fields are named after `prefix` ("job.spec.").
 void ValidatePriority(int32_t priority, std::string_view prefix, Violations& violations);
 void Validate(const JobLimits& limits, std::string_view prefix, Violations& violations);
 

@@ -1,4 +1,4 @@
-// The losses and metrics of a job, one row each. Threads: values.
+// The losses and metrics of a job, one row for each. Threads: plain values.
 #pragma once
 
 #include <array>
@@ -8,11 +8,11 @@
 
 namespace permafrost::spec {
 
-// The labels that a loss compares with: any numbers, a class 0..C-1 for each row, or 0 and 1 for each target.
+// The labels that a loss compares with: arbitrary numbers, one class 0..C-1 for each row, or 0 or 1 for each target.
 enum class LabelKind { kValues, kClass, kBinary };
 
-// The figures that evaluation can report beside the loss; nn/metrics.h explains each. kMrr and those after it serve
-// link prediction alone.
+// The metrics that evaluation can report beside the loss (explained in nn/metrics.h). kMrr and all after it serve
+// only link prediction.
 enum class Metric {
   kMae,
   kAccuracy,
@@ -32,10 +32,10 @@ enum class Metric {
 struct MetricTraits {
   Metric metric;
   std::string_view name;
-  std::string_view title;  // for people
-  bool of_values = false;  // it measures losses of values; false: losses of classes and of binary labels
-  bool of_links = false;   // it measures predicted links
-  bool ranking = false;    // it measures nothing else
+  std::string_view title;  // the name shown to users
+  bool of_values = false;  // true: it suits losses of values; false: it suits losses of classes and of binary labels
+  bool of_links = false;   // it measures link predictions
+  bool ranking = false;    // it measures only link predictions
   bool higher_is_better = true;
 };
 inline constexpr std::array kMetrics{
@@ -67,9 +67,9 @@ struct LossTraits {
   Loss loss;
   std::string_view name;
   LabelKind labels;
-  Metric metric;  // of a job that asks for none
+  Metric metric;  // the default metric of a job with this loss
 };
-// kBce: binary cross-entropy on logits.
+// kBce is binary cross-entropy on logits.
 inline constexpr std::array kLosses{
     LossTraits{Loss::kL1, "l1", LabelKind::kValues, Metric::kMae},
     LossTraits{Loss::kMse, "mse", LabelKind::kValues, Metric::kMae},
@@ -77,10 +77,10 @@ inline constexpr std::array kLosses{
     LossTraits{Loss::kBce, "bce", LabelKind::kBinary, Metric::kRocAuc}};
 inline constexpr auto kLossNames = NamesFrom(kLosses, &LossTraits::loss);
 constexpr const LossTraits& TraitsOf(Loss loss) { return RowOf(kLosses, &LossTraits::loss, loss); }
-// Classes can have weights.
+// Returns whether the labels are classes, which can have weights.
 constexpr bool HasClasses(Loss loss) { return TraitsOf(loss).labels != LabelKind::kValues; }
 
-// Returns true if the metric fits this loss, for models of graphs or nodes.
+// Returns whether the metric suits this loss, for jobs that do not predict links.
 constexpr bool Measures(Metric metric, Loss loss) {
   return !TraitsOf(metric).ranking && TraitsOf(metric).of_values != HasClasses(loss);
 }

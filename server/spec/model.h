@@ -1,4 +1,4 @@
-// The models and their options, without torch. Threads: values.
+// The models and their options, without torch. Threads: plain values.
 #pragma once
 
 #include <array>
@@ -19,37 +19,36 @@ namespace permafrost::spec {
 enum class Pooling { kMean, kSum };
 inline constexpr EnumNames<Pooling, 2> kPoolingNames{{{{Pooling::kMean, "mean"}, {Pooling::kSum, "sum"}}}};
 
-// The use that a model makes of the features of edges.
+// How a model uses edge features.
 enum class EdgeUse {
   kNone,
   kWhereGiven,
-  kNeeded  // of one large graph; in sets a learned vector stands for features that are not there
+  kNeeded  // requires them for one large graph; in sets a learned vector replaces missing ones
 };
 
 enum class Architecture { kGine, kSage, kGcn, kGin, kGatv2, kNode2Vec, kProgram };
 
-// The things that a model predicts for: each graph of a set of many, or each node of one large graph. The dataset
-// decides.
+// What a model predicts for: each graph in a set of graphs, or each node of one large graph. The dataset determines
+// it.
 enum class ModelLevel { kGraph, kNode };
 inline constexpr EnumNames<ModelLevel, 2> kModelLevelNames{
     {{{ModelLevel::kGraph, "graph"}, {ModelLevel::kNode, "node"}}}};
 
-// The facts about a model that need no torch. Its weights, its steps and what they cost: nn/models/model.h.
+// The facts about a model that need no torch. nn/models/model.h has its weights, its steps and their cost.
 struct ModelTraits {
   Architecture architecture;
   std::string_view name;
-  bool of_graphs, of_nodes;      // the levels that it serves
-  bool weighs_messages = false;  // whether it reads the weights of one large graph's edges
-  // True: on nodes its first layer reads each row and the plain mean of its neighbours. With dense features both can be
-  // made while a batch is gathered.
+  bool of_graphs, of_nodes;      // the levels that it supports
+  bool weighs_messages = false;  // true: it uses the edge weights of one large graph
+  // True: for nodes, its first layer reads each node's row and the plain mean of the neighbours' rows. With dense
+  // features, both can be computed while a batch is gathered.
   bool begins_with_means = false;
   EdgeUse edges = EdgeUse::kNone;
-  bool has_heads = false;        // whether ModelOptions::heads has a meaning
-  bool has_aggregation = false;  // whether ModelOptions::aggregation has a meaning
-  // True: it has no layers, but a row of weights for each node, which are learned from random walks.
+  bool has_heads = false;        // true: ModelOptions::heads has a meaning
+  bool has_aggregation = false;  // true: ModelOptions::aggregation has a meaning
+  // True: it has no layers. It learns a row of weights for each node from random walks.
   bool walks = false;
-  // True: a module of the user's own (server/program), which has all of its own options, and reads what its inputs
-  // name.
+  // True: it is a program (server/program). A program has its own options, and reads what its inputs name.
   bool is_program = false;
   constexpr bool Serves(ModelLevel level) const { return level == ModelLevel::kGraph ? of_graphs : of_nodes; }
 };
@@ -90,7 +89,7 @@ inline constexpr std::array kModels{
                 .edges = EdgeUse::kWhereGiven,
                 .is_program = true}};
 
-// The server's own.
+// The built-in models, that is all but programs.
 inline constexpr std::span<const ModelTraits> kOwnModels = std::span(kModels).first<kModels.size() - 1>();
 static_assert(kModels.back().is_program);
 
@@ -100,28 +99,29 @@ constexpr const ModelTraits& TraitsOf(Architecture architecture) {
 
 inline constexpr auto kArchitectureNames = NamesFrom(kModels, &ModelTraits::architecture);
 
-// The operators of a step: the CPU's fused ones; those of PyTorch that say it best; or those that add no entry to
+// The operators that make up a step: fused CPU operators, plain PyTorch operators, or operators that add no entry to
 // the graph cache of MPS (nn/ops/lowering.h). kAuto: shape-free on MPS, fused on the CPU, else plain.
 enum class Lowering { kAuto, kPlain, kShapeFree };
 inline constexpr EnumNames<Lowering, 3> kLoweringNames{
     {{{Lowering::kAuto, "auto"}, {Lowering::kPlain, "plain"}, {Lowering::kShapeFree, "shape-free"}}}};
 
-// The factors of products with weights: rounded to bfloat16, whose sums are float32, or not rounded. Weights,
-// activations, gradients, norms, losses and the optimizer are float32 in both.
+// The precision of the factors in matrix products with weights. kBfloat16 rounds the factors to bfloat16 and sums in
+// float32. Weights, activations, gradients, norms, losses and the optimizer always use float32.
 enum class Precision { kFloat32, kBfloat16 };
 inline constexpr EnumNames<Precision, 2> kPrecisionNames{
     {{{Precision::kFloat32, "float32"}, {Precision::kBfloat16, "bfloat16"}}}};
 
-// The score of a link: the dot product of its nodes' representations, or two linear layers of their product.
+// How a link is scored: by the dot product of its two node representations, or by two linear layers applied to their
+// elementwise product.
 enum class LinkScore { kDot, kMlp };
 inline constexpr EnumNames<LinkScore, 2> kLinkScoreNames{{{{LinkScore::kDot, "dot"}, {LinkScore::kMlp, "mlp"}}}};
-// Returns the level of a spec that names none: its model had no other in older versions.
+// Returns the level of a stored spec that names none: the only level that the model had in older versions.
 constexpr ModelLevel FirstLevelOf(Architecture architecture) {
   const bool of_nodes = architecture == Architecture::kSage || architecture == Architecture::kGcn;
   return of_nodes || !TraitsOf(architecture).of_graphs ? ModelLevel::kNode : ModelLevel::kGraph;
 }
 
-// The way in which a layer aggregates its neighbours' rows, where the model lets one choose.
+// How a layer aggregates its neighbours' rows, for models that offer a choice.
 enum class Aggregation { kMean, kMax };
 inline constexpr EnumNames<Aggregation, 2> kAggregationNames{
     {{{Aggregation::kMean, "mean"}, {Aggregation::kMax, "max"}}}};
@@ -131,14 +131,15 @@ enum class Norm { kNone, kBatch, kLayer };
 inline constexpr EnumNames<Norm, 3> kNormNames{
     {{{Norm::kNone, "none"}, {Norm::kBatch, "batch"}, {Norm::kLayer, "layer"}}}};
 
-// The rows that predict: the last layer's output, those of all layers side by side, or their largest values.
+// The rows that the prediction reads: the last layer's output, all layers' outputs concatenated, or their elementwise
+// maximum.
 enum class JumpingKnowledge { kLast, kCat, kMax };
 inline constexpr EnumNames<JumpingKnowledge, 3> kJumpingKnowledgeNames{
     {{{JumpingKnowledge::kLast, "last"}, {JumpingKnowledge::kCat, "cat"}, {JumpingKnowledge::kMax, "max"}}}};
 
-// A node begins with its features; with a trained row of its own (on one large graph); with its number of in-edges as
-// one of 256 columns (in a set with the weights of that column); or with 1. kAuto: features where there are some, else
-// learned, or in a set one row of weights for all nodes.
+// The input of a node. kFeatures: its features. kLearned: a trained row of its own (one large graph only). kDegree:
+// its in-degree, one-hot in 256 columns; in a set, the weights of that column. kConstant: 1. kAuto: features if there
+// are some, else kLearned, or in a set one row of weights shared by all nodes.
 enum class NodeInputs { kAuto, kFeatures, kLearned, kDegree, kConstant };
 inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto, "auto"},
                                                              {NodeInputs::kFeatures, "features"},
@@ -146,15 +147,15 @@ inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto,
                                                              {NodeInputs::kDegree, "degree"},
                                                              {NodeInputs::kConstant, "constant"}}}};
 
-// The input that a model of one large graph has of its edges, if it reads any: their features, their weights as one
-// column, or nothing. kAuto: features where the graph has some, else nothing.
+// The edge input of a model on one large graph, if the model reads any: edge features, edge weights as one column, or
+// nothing. kAuto: features if the graph has some, else nothing.
 enum class EdgeInputs { kAuto, kFeatures, kWeights, kNone };
 inline constexpr EnumNames<EdgeInputs, 4> kEdgeInputsNames{{{{EdgeInputs::kAuto, "auto"},
                                                              {EdgeInputs::kFeatures, "features"},
                                                              {EdgeInputs::kWeights, "weights"},
                                                              {EdgeInputs::kNone, "none"}}}};
 
-// The options of a job that names its dataset and nothing else.
+// The default options of a job, given its level.
 struct LevelDefaults {
   Architecture architecture;
   int64_t num_layers, batch_size;
@@ -168,28 +169,28 @@ constexpr LevelDefaults DefaultsOf(ModelLevel level) {
 
 struct ModelOptions {
   Architecture architecture = Architecture::kGine;
-  ProgramId program;  // of kProgram
-  // Its archive, as whoever runs or checks the job finds it: the file, or where another daemon has sent it, its bytes.
-  // Neither is a field of the job.
+  ProgramId program;  // for kProgram
+  // The archive of the program: the path of its file, or its bytes if another daemon has sent them. Whoever runs or
+  // checks the job fills in one of the two. Neither is a field of the job.
   std::filesystem::path program_file;
   std::shared_ptr<const std::string> program_bytes;
   ModelLevel level = ModelLevel::kGraph;
   int64_t hidden_channels = 64;  // 1..4096, a multiple of heads
-  int64_t num_layers = 4;        // 1..64; of kNode2Vec, which has none, 1
+  int64_t num_layers = 4;        // 1..64; 1 for kNode2Vec, which has no layers
   Pooling pooling = Pooling::kMean;
-  double dropout = 0;        // 0 <= p < 1, after each layer; of attention too
-  double input_dropout = 0;  // of node features, of nodes
-  int64_t heads = 1;         // of attention, 1..64
+  double dropout = 0;        // 0 <= p < 1; applied after each layer, and to attention
+  double input_dropout = 0;  // for node-level models: applied to the node features
+  int64_t heads = 1;         // attention heads, 1..64
   Aggregation aggregation = Aggregation::kMean;
   Norm norm = Norm::kBatch;
-  bool residual = false;  // a layer's input is added to its output, where both are as wide
+  bool residual = false;  // adds a layer's input to its output if both have the same width
   JumpingKnowledge jumping_knowledge = JumpingKnowledge::kLast;
-  bool virtual_node = false;        // of graphs: a node that all of a graph's nodes see, and that sees all
-  bool normalize_features = false;  // of nodes: each row of features is divided by the sum of its magnitudes
+  bool virtual_node = false;        // for sets of graphs: adds to each graph a node that is connected to all its nodes
+  bool normalize_features = false;  // for node-level models: divides each feature row by the sum of its absolute values
   NodeInputs node_inputs = NodeInputs::kAuto;
-  EdgeInputs edge_inputs = EdgeInputs::kAuto;  // of nodes
-  // For kDegree on one large graph: as many columns as its own largest number of in-edges needs, in place of the 256
-  // that fit every graph. Weights of older jobs have that form.
+  EdgeInputs edge_inputs = EdgeInputs::kAuto;  // for node-level models
+  // For kDegree on one large graph. True: as many columns as the graph's largest in-degree needs, instead of the 256
+  // that fit every graph. The weights of older jobs have this form.
   bool own_degree_columns = false;
   Lowering lowering = Lowering::kAuto;
   Precision precision = Precision::kFloat32;

@@ -8,14 +8,15 @@
 
 namespace permafrost::spec {
 
-// kSparseAdam: Adam for the rows of a table that have a gradient in a step; other rows and their moments do not change.
+// kSparseAdam is Adam for the rows of a table that have a gradient in a step. It leaves all other rows and their
+// moments unchanged.
 enum class OptimizerAlgorithm { kAdam, kAdamW, kSgd, kSparseAdam };
 inline constexpr EnumNames<OptimizerAlgorithm, 4> kOptimizerNames{{{{OptimizerAlgorithm::kAdam, "adam"},
                                                                     {OptimizerAlgorithm::kAdamW, "adamw"},
                                                                     {OptimizerAlgorithm::kSgd, "sgd"},
                                                                     {OptimizerAlgorithm::kSparseAdam, "sparse_adam"}}}};
 
-// kPlateau: falls where validation gets no better (train/loop/checkpoint.h).
+// kPlateau lowers the learning rate when validation stops improving (train/loop/checkpoint.h).
 enum class Schedule { kConstant, kCosine, kLinear, kStep, kPlateau };
 inline constexpr EnumNames<Schedule, 5> kScheduleNames{{{{Schedule::kConstant, "constant"},
                                                          {Schedule::kCosine, "cosine"},
@@ -23,8 +24,8 @@ inline constexpr EnumNames<Schedule, 5> kScheduleNames{{{{Schedule::kConstant, "
                                                          {Schedule::kStep, "step"},
                                                          {Schedule::kPlateau, "plateau"}}}};
 
-// Parameters that weight decay shrinks: all; those of two dimensions and more, which biases and norms are not; those of
-// the first convolution, as Kipf and Welling 2017.
+// The parameters that weight decay shrinks. kMatrices: those with two or more dimensions, hence no biases and norms.
+// kFirstLayer: those of the first convolution, as in Kipf and Welling 2017.
 enum class WeightDecayOf { kAll, kMatrices, kFirstLayer };
 inline constexpr EnumNames<WeightDecayOf, 3> kWeightDecayOfNames{{{{WeightDecayOf::kAll, "all"},
                                                                    {WeightDecayOf::kMatrices, "matrices"},
@@ -33,25 +34,27 @@ inline constexpr EnumNames<WeightDecayOf, 3> kWeightDecayOfNames{{{{WeightDecayO
 struct OptimizerOptions {
   OptimizerAlgorithm algorithm = OptimizerAlgorithm::kAdam;
   double learning_rate = 1e-3;  // > 0
-  double weight_decay = 0;      // >= 0; into the gradient for Adam and SGD, decoupled for AdamW
-  double max_grad_norm = 0;     // gradients are scaled down to this norm; 0: not clipped
-  // Warm-up rises to learning_rate, and the schedule begins with it.
+  double weight_decay = 0;      // >= 0; added to the gradient for Adam and SGD, decoupled for AdamW
+  double max_grad_norm = 0;     // gradients are scaled down to this norm; 0: no clipping
+  // The warm-up raises the learning rate to learning_rate. The schedule starts when the warm-up ends.
   Schedule schedule = Schedule::kConstant;
   int64_t warmup_steps = 0;  // >= 0
-  // For SGD: 0 <= momentum < 1, and whether the step looks ahead by it.
+  // For SGD only. 0 <= momentum < 1. `nesterov` selects Nesterov's momentum.
   double momentum = 0;
   bool nesterov = false;
   // For kStep: the learning rate is multiplied by decay_factor after every decay_epochs epochs.
-  int64_t decay_epochs = 0;   // under kStep >= 1; 0: not given
+  int64_t decay_epochs = 0;   // >= 1 under kStep; 0: not given
   double decay_factor = 0.1;  // > 0
-  // For kPlateau: after more than plateau_patience epochs in a row that do not beat the best one by plateau_threshold
-  // of it, the learning rate is multiplied by decay_factor, down to min_learning_rate.
+  // For kPlateau: the learning rate is multiplied by decay_factor, down to min_learning_rate, after more than
+  // plateau_patience epochs in a row without an improvement. An epoch improves if it beats the best one by the
+  // fraction plateau_threshold of it.
   int64_t plateau_patience = 10;    // >= 0
   double plateau_threshold = 1e-4;  // 0 <= t < 1
   double min_learning_rate = 0;     // 0 <= r < learning_rate
   WeightDecayOf weight_decay_of = WeightDecayOf::kAll;
-  // An update keeps this part of the running averages of the weights, 0 <= d < 1, as
-  // torch.optim.swa_utils.AveragedModel. The averages are evaluated and exported. 0: there are none.
+  // An update keeps this fraction of the running averages of the weights, 0 <= d < 1, as
+  // torch.optim.swa_utils.AveragedModel does. The averages are evaluated and exported in place of the weights. 0: no
+  // averages.
   double ema_decay = 0;
   int64_t accumulate_steps = 1;  // batches whose mean gradient makes one update, 1..65,536
   bool operator==(const OptimizerOptions&) const = default;

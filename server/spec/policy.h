@@ -1,5 +1,5 @@
 // Decides when a job's graph cache keeps executables, and what a step does without one. Source of the policies and of
-// their names: pyg-team/pytorch_geometric#10689. Threads: values and pure functions.
+// their names: pyg-team/pytorch_geometric#10689. Threads: plain values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 namespace permafrost::spec {
 
 enum class Policy {
-  kAlways,        // each new shape is captured and kept
-  kNever,         // every step runs eager; nothing is kept
-  kClearPerStep,  // each step is captured, replayed and dropped
-  kFreeze,        // as kAlways until freeze_at training shapes are kept, then frozen
+  kAlways,        // captures and keeps an executable for each new shape
+  kNever,         // runs every step eager and keeps nothing
+  kClearPerStep,  // captures, replays and drops an executable in each step
+  kFreeze,        // acts as kAlways until freeze_at training shapes are kept, then freezes
 };
 inline constexpr EnumNames<Policy, 4> kPolicyNames{{{{Policy::kAlways, "always"},
                                                      {Policy::kNever, "never"},
                                                      {Policy::kClearPerStep, "clear-per-step"},
                                                      {Policy::kFreeze, "freeze"}}}};
 
-// The answer of a frozen cache to a shape that it does not hold.
+// What a frozen cache does with a shape that it does not hold.
 enum class OnMiss {
   kPad,        // pads the batch to the executable with the fewest rows that holds it; runs it eager if none does
   kEager,      // runs the step uncaptured
@@ -36,12 +36,13 @@ inline constexpr EnumNames<OnMiss, 4> kOnMissNames{{{{OnMiss::kPad, "pad"},
                                                      {OnMiss::kTransient, "transient"},
                                                      {OnMiss::kReject, "reject"}}}};
 
-// An executable serves so many shapes.
+// How many shapes an executable serves.
 enum class Shapes {
-  kAuto,     // kDynamic under Policy::kFreeze, else kExact
-  kDynamic,  // one executable a mode for every shape; where the step, the job or the device has none, kLadder
-  kExact,    // one executable a shape
-  kLadder,   // one executable for each of a few planned shapes, to which batches are rounded up
+  kAuto,  // kDynamic under Policy::kFreeze, else kExact
+  // one executable for every shape of a mode; kLadder if the step, the job or the device does not support that
+  kDynamic,
+  kExact,   // one executable for each shape
+  kLadder,  // one executable for each of a few planned shapes, to which batches are padded
 };
 inline constexpr EnumNames<Shapes, 4> kShapesNames{
     {{{Shapes::kAuto, "auto"}, {Shapes::kDynamic, "dynamic"}, {Shapes::kExact, "exact"}, {Shapes::kLadder, "ladder"}}}};
@@ -53,27 +54,27 @@ inline constexpr int64_t kMaxExecutables = 1'000'000;
 
 struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order of its meaning
   Policy policy = Policy::kFreeze;
-  // Distinct training shapes kept before the cache freezes, 1..kMaxFreezeAt. Larger: fewer padded steps, more memory.
-  // 0: derived from the dataset (graphcache/shape_plan.h).
+  // Number of distinct training shapes kept before the cache freezes, 1..kMaxFreezeAt. A larger number means fewer
+  // padded steps and more memory. 0: derived from the dataset (graphcache/shape_plan.h).
   int64_t freeze_at = 0;
   OnMiss on_miss = OnMiss::kPad;
   Shapes shapes = Shapes::kAuto;
-  // Most shapes of a ladder, 1..kMaxRungs. More: fewer rows of padding, a longer warm-up, more memory. 0:
-  // kDefaultRungs.
+  // The most shapes in a ladder, 1..kMaxRungs. A larger number means less padding, a longer warm-up and more memory.
+  // 0: kDefaultRungs.
   int64_t rungs = 0;
-  // Training steps from one audited replay to the next (graphcache/findings.h), 0..kMaxAuditEvery. Smaller: a
-  // difference is found earlier, and more steps take two to three times as long. 0: none.
+  // Training steps from one audited replay to the next (graphcache/findings.h), 0..kMaxAuditEvery. 0: no audits. A
+  // smaller interval finds a difference earlier, but audited steps take two to three times as long.
   int64_t audit_every = 1'000;
-  // A graph break or a failed audit fails the job; once the cache is frozen, so does a capture or an eager step.
-  // Captures after a resume or for a command do not.
+  // True: a graph break or a failed audit fails the job. Once the cache is frozen, so does a capture or an eager
+  // step, except for captures after a resume or for a command.
   bool strict = false;
-  // Executables of both modes that the cache holds at most, 1..kMaxExecutables. The plan is cut to it
-  // (shape_plan.h), and steps are padded into what is held, or run eager. 0: no limit.
+  // The most executables of both modes that the cache holds, 1..kMaxExecutables. The plan is cut to this number
+  // (shape_plan.h). Steps of other shapes are padded to a held shape or run eager. 0: no limit.
   int64_t max_executables = 4'096;
   bool operator==(const PolicyOptions&) const = default;
 };
 
-// A change of a policy: what is absent stays as it is.
+// A change of a policy. Absent fields keep their values.
 struct PolicyUpdate {
   std::optional<Policy> policy;
   std::optional<int64_t> freeze_at;
@@ -86,7 +87,7 @@ struct PolicyUpdate {
   bool operator==(const PolicyUpdate&) const = default;
 };
 
-// Each row serves both structs: f(row, member of the options, member of the update, names...).
+// Each row serves both structs. `f` is called as f(row, member of PolicyOptions, member of PolicyUpdate, names...).
 template <class F>
 void VisitPolicy(F&& f) {
   using P = PolicyOptions;
@@ -143,7 +144,7 @@ void VisitFields(Options<PolicyUpdate>, F&& f) {
       [&](const Field& field, auto /*option*/, auto update, const auto&... names) { f(field, update, names...); });
 }
 
-// `options` with the update.
+// Returns `options` with the update applied.
 inline PolicyOptions Updated(PolicyOptions options, const PolicyUpdate& update) {
   VisitPolicy([&](const Field& /*field*/, auto option, auto change, const auto&... /*names*/) {
     if (update.*change) options.*option = *(update.*change);
@@ -151,7 +152,7 @@ inline PolicyOptions Updated(PolicyOptions options, const PolicyUpdate& update) 
   return options;
 }
 
-// `options` as they stand for batches that are never padded: there is no ladder, and a miss runs eager.
+// Returns `options` adjusted to batches that are never padded: no ladder, and a miss runs eager.
 inline PolicyOptions WithoutPadding(PolicyOptions options) {
   if (options.on_miss == OnMiss::kPad) options.on_miss = OnMiss::kEager;
   if (options.shapes == Shapes::kLadder) options.shapes = Shapes::kExact;
@@ -160,24 +161,24 @@ inline PolicyOptions WithoutPadding(PolicyOptions options) {
 
 inline bool KeepsNothing(Policy policy) { return policy == Policy::kNever || policy == Policy::kClearPerStep; }
 
-// Returns whether a cache under `options` is to serve every shape of a mode by one executable. Policies that keep
-// nothing have no use for it.
+// Returns whether a cache under `options` should serve every shape of a mode with one executable. Policies that keep
+// nothing do not use one.
 inline bool WantsDynamic(const PolicyOptions& options) {
   if (KeepsNothing(options.policy)) return false;
   return options.shapes == Shapes::kDynamic || (options.shapes == Shapes::kAuto && options.policy == Policy::kFreeze);
 }
 
-// Returns whether a cache under `options` is to round the batches of a mode without a dynamic executable up to a
-// ladder.
+// Returns whether a cache under `options` should pad batches to a ladder in a mode without a dynamic executable.
 inline bool WantsLadder(const PolicyOptions& options) {
   return WantsDynamic(options) || (options.shapes == Shapes::kLadder && !KeepsNothing(options.policy));
 }
 
 inline int64_t RungsOf(const PolicyOptions& options) { return options.rungs > 0 ? options.rungs : kDefaultRungs; }
 
-// Adds a violation for each value out of range; fields are named as on the wire, after `prefix` ("spec.graph_cache.").
+// Adds a violation for each value out of range. Fields are named as on the wire, after `prefix`
+// ("spec.graph_cache.").
 void Validate(const PolicyOptions& options, std::string_view prefix, Violations& violations);
-// Checks what the rows cannot say: `strict` needs a policy that keeps something.
+// Checks a rule that rows cannot express: `strict` needs a policy that keeps executables.
 void CheckStrict(const PolicyOptions& options, std::string_view prefix, Violations& violations);
 
 }  // namespace permafrost::spec

@@ -1,6 +1,6 @@
-// A program's archive as people are told of it: what it takes and returns, its tensors, its operators. Made by
-// train::Runner::DescribeProgram; the wire and the record on disk follow the rows.
-// Threads: values.
+// Describes a program's archive to users: its inputs and outputs, its tensors, its operators.
+// train::Runner::DescribeProgram creates the description. The wire and the record on disk follow the rows.
+// Threads: plain values.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace permafrost::spec {
 
-// An input or an output: "float32[N, 9]", "int". N, E and G are a batch's nodes, edges and graphs.
+// An input or an output. Its type is such as "float32[N, 9]" or "int". N, E and G are a batch's nodes, edges and
+// graphs.
 struct ProgramValue {
   std::string name, type;
   bool operator==(const ProgramValue&) const = default;
@@ -28,8 +29,8 @@ void VisitFields(Options<ProgramValue>, F&& f) {
 struct ProgramForm {
   std::string name;  // "train" and "eval", or "model"
   std::vector<ProgramValue> inputs, outputs;
-  int64_t num_nodes = 0;               // those of regions included
-  std::vector<std::string> operators;  // "aten.add.Tensor": sorted, once each
+  int64_t num_nodes = 0;               // nodes of the exported graph, including those in nested regions
+  std::vector<std::string> operators;  // such as "aten.add.Tensor"; sorted and distinct
   bool operator==(const ProgramForm&) const = default;
 };
 
@@ -50,11 +51,11 @@ inline constexpr EnumNames<ProgramTensorKind, 3> kProgramTensorKindNames{
       {ProgramTensorKind::kConstant, "constant"}}}};
 
 struct ProgramTensor {
-  std::string name;  // the module's own: "convs.0.nn.0.weight"
+  std::string name;  // the name in the user's module: "convs.0.nn.0.weight"
   ProgramTensorKind kind = ProgramTensorKind::kParameter;
   std::string type;         // "float32[64, 9]"
-  bool trained = false;     // a parameter with a gradient
-  bool persistent = false;  // in the module's state_dict
+  bool trained = false;     // it is a parameter and receives a gradient
+  bool persistent = false;  // it is part of the module's state_dict
   bool operator==(const ProgramTensor&) const = default;
 };
 
@@ -69,11 +70,11 @@ void VisitFields(Options<ProgramTensor>, F&& f) {
 }
 
 struct ProgramDescription {
-  std::string torch_version;  // that exported it
+  std::string torch_version;  // the version that exported the program
   std::vector<ProgramForm> forms;
-  // The tensors of all forms, each once: parameters, then buffers, then constants.
+  // The tensors of all forms, without duplicates: parameters, then buffers, then constants.
   std::vector<ProgramTensor> tensors;
-  int64_t num_parameters = 0;  // elements; those of tied parameters once
+  int64_t num_parameters = 0;  // total number of elements; tied parameters count once
   bool operator==(const ProgramDescription&) const = default;
 };
 

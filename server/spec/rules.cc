@@ -1,4 +1,4 @@
-// CheckRules: what the rows of options cannot say.
+// CheckRules: the rules that the rows of options cannot express.
 #include <algorithm>
 #include <string>
 
@@ -9,7 +9,7 @@
 namespace permafrost::spec {
 namespace {
 
-// Names the models with a trait: "gine and gatv2".
+// Returns the names of the models with a trait: "gine and gatv2".
 template <class Has>
 std::string ModelsWith(Has has) {
   std::string names;
@@ -101,7 +101,7 @@ void CheckSchedule(const OptimizerOptions& o, FieldChecker& check) {
   if (o.decay_factor >= 1) {
     check.Add("optimizer.decay_factor", absl::StrCat(o.decay_factor, " is not below 1, which schedule plateau needs"));
   }
-  // NaN is within no bounds.
+  // The comparisons are written so that NaN fails them.
   const double least = o.min_learning_rate;
   const bool is_below = least >= 0 && least < o.learning_rate;
   if (!is_below) {
@@ -126,7 +126,7 @@ void CheckOptimizer(const TrainOptions& options, FieldChecker& check) {
   }
 }
 
-// `field`: "fan_outs" or "eval_fan_outs". The server does not know the layers of a program.
+// `field` is "fan_outs" or "eval_fan_outs". A program may have any number of entries, because its layers are unknown.
 void CheckFanOuts(std::string_view field, const std::vector<int64_t>& fan_outs, const ModelOptions& model,
                   FieldChecker& check) {
   const std::string name = absl::StrCat("neighbor_sampling.", AbslView(field));
@@ -245,7 +245,7 @@ void CheckClassWeights(const TrainOptions& options, FieldChecker& check) {
                                             "; accepted for bce: two, the weights of labels 0 and 1"));
   }
   for (size_t i = 0; i < weights.size(); ++i) {
-    // One violation is enough: there may be as many weights as classes.
+    // Stops at the first violation, because there may be as many weights as classes.
     if (!check.IsPositive(absl::StrCat("class_weights[", i, "]"), weights[i])) break;
   }
 }
@@ -283,7 +283,7 @@ void CheckMetrics(const TrainOptions& options, FieldChecker& check) {
       check.Add(field, absl::StrCat(AbslView(name), " stands there already; each is accepted once"));
     } else if (const auto measures =
                    [&options](Metric of) {
-                     // CheckWalks says which metrics measure walks.
+                     // CheckWalks checks the metrics of walks.
                      if (Walks(options)) return true;
                      return options.links.enabled ? TraitsOf(of).of_links : Measures(of, options.loss);
                    };
@@ -328,7 +328,8 @@ void CheckWalks(const TrainOptions& options, FieldChecker& check) {
   }
 }
 
-// Sums over a batch are shared by the operators of lowering auto alone.
+// Checks the options of a job on several daemons. Only the operators of lowering auto share a batch's sums between
+// daemons.
 void CheckReplicas(const TrainOptions& options, FieldChecker& check) {
   const int64_t most = std::max<int64_t>(1, options.replicas);
   if (options.min_replicas > most) {
@@ -352,7 +353,7 @@ void CheckReplicas(const TrainOptions& options, FieldChecker& check) {
     refuse(absl::StrCat("with lowering ", AbslView(kLoweringNames.Name(options.model.lowering)), "; accepted: auto"));
   }
   if (options.non_finite == NonFinite::kRewind) refuse("with non_finite rewind; accepted: fail");
-  // Executables of one shape would be captured by each rank at steps of its own, while the others wait.
+  // With an executable for each shape, each rank would capture at different steps while the others wait.
   const PolicyOptions& cache = options.graph_cache;
   const bool is_dynamic =
       cache.policy == Policy::kFreeze && (cache.shapes == Shapes::kAuto || cache.shapes == Shapes::kDynamic);

@@ -1,4 +1,4 @@
-// The options by which graphs meet in batches and neighbours are drawn. Threads: values.
+// The options that decide which graphs share a batch and how neighbours are drawn. Threads: plain values.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 namespace permafrost::spec {
 
 enum class BatchingKind {
-  kRandom,    // shuffled graphs, batch_size after batch_size of them
-  kBalanced,  // as many batches, of nearly equal nodes and edges
-  kBudget,    // as few batches as hold at most max_nodes, max_edges and batch_size graphs, of nearly equal size
+  kRandom,    // shuffled graphs, cut into batches of batch_size
+  kBalanced,  // as many batches as kRandom, with nearly equal numbers of nodes and edges
+  // As few batches as possible, of nearly equal size, each with at most max_nodes, max_edges and batch_size graphs.
+  kBudget,
 };
 inline constexpr EnumNames<BatchingKind, 3> kBatchingNames{
     {{{BatchingKind::kRandom, "random"}, {BatchingKind::kBalanced, "balanced"}, {BatchingKind::kBudget, "budget"}}}};
 
 inline constexpr int64_t kMaxBudget = int64_t{1} << 40;
-// The largest batch_size: so large that a budget nearly always ends a batch first.
+// The largest batch_size. It is so large that a budget nearly always ends a batch before it does.
 inline constexpr int64_t kMaxBatchSize = 65'536;
 
 struct BatchingOptions {
   BatchingKind kind = BatchingKind::kRandom;
-  // The most nodes and directed edges of a batch under kBudget, padding apart, 1..kMaxBudget; 0: no bound. At least one
-  // of the two is bounded.
+  // Bounds for kBudget: the most nodes and directed edges in a batch, without padding, 1..kMaxBudget. 0: no bound. At
+  // least one of the two must be bounded.
   int64_t max_nodes = 0, max_edges = 0;
   bool operator==(const BatchingOptions&) const = default;
 };
@@ -44,7 +45,7 @@ void VisitFields(Options<BatchingOptions>, F&& f) {
     &B::max_edges);
 }
 
-// A hop's fan-out is kAllNeighbors or 1..kMaxFanOut; a sample has 1..kMaxHops hops.
+// The fan-out of a hop is kAllNeighbors or 1..kMaxFanOut. A sample has 1..kMaxHops hops.
 inline constexpr int64_t kAllNeighbors = -1;
 inline constexpr int64_t kMaxFanOut = 65'536;
 inline constexpr int64_t kMaxHops = 16;
@@ -52,9 +53,10 @@ inline constexpr int64_t kMaxHops = 16;
 constexpr bool IsFanOut(int64_t fan_out) { return fan_out == kAllNeighbors || (fan_out >= 1 && fan_out <= kMaxFanOut); }
 
 enum class SamplerKind {
-  kNeighbor,  // of each node its own draw
-  // LABOR-0 of Balin and Catalyurek 2023, "Layer-Neighbor Sampling": nodes of a hop share one random number for each
-  // node that they may draw, so that they draw the same ones. As DGL's LaborSampler without importance_sampling.
+  kNeighbor,  // each node draws its neighbours independently
+  // LABOR-0 of Balin and Catalyurek 2023, "Layer-Neighbor Sampling". The nodes of a hop share one random number for
+  // each candidate neighbour, so that they tend to draw the same neighbours. Equals DGL's LaborSampler without
+  // importance_sampling.
   kLabor,
 };
 inline constexpr EnumNames<SamplerKind, 2> kSamplerKindNames{
@@ -62,19 +64,19 @@ inline constexpr EnumNames<SamplerKind, 2> kSamplerKindNames{
 
 enum class TemporalSampling {
   kNone,     // timestamps are not read
-  kUniform,  // of the edges before a seed's time, each as likely
-  kLast,     // of those, the latest
+  kUniform,  // draws uniformly from the edges before the seed's time
+  kLast,     // takes the latest of the edges before the seed's time
 };
 inline constexpr EnumNames<TemporalSampling, 3> kTemporalSamplingNames{
     {{{TemporalSampling::kNone, "none"}, {TemporalSampling::kUniform, "uniform"}, {TemporalSampling::kLast, "last"}}}};
 
-// The option of a sample that contradicts its other options. The field is named as in NeighborSamplingOptions.
+// An option of a sample that contradicts another one. `field` is named as in NeighborSamplingOptions.
 struct DrawConflict {
   std::string field, description;
 };
 
-// options: with the members replace, weighted, disjoint, temporal and sampler of NeighborSamplingOptions. nullopt:
-// none.
+// Returns the first conflict, or nullopt. `options` has the members replace, weighted, disjoint, temporal and sampler
+// of NeighborSamplingOptions.
 template <class Options>
 std::optional<DrawConflict> FindDrawConflict(const Options& options) {
   const auto conflict = [](const char* field, const char* description) {
@@ -97,21 +99,21 @@ std::optional<DrawConflict> FindDrawConflict(const Options& options) {
   return std::nullopt;
 }
 
-// kUniform: every node is as likely a target. kDegree: in proportion to its in-edges, so that popular targets serve as
-// negatives more often.
+// How targets of negatives are drawn. kUniform: every node is equally likely. kDegree: in proportion to in-degree, so
+// that popular targets serve as negatives more often.
 enum class NegativeSampling { kUniform, kDegree };
 inline constexpr EnumNames<NegativeSampling, 2> kNegativeSamplingNames{
     {{{NegativeSampling::kUniform, "uniform"}, {NegativeSampling::kDegree, "degree"}}}};
 
 inline constexpr int64_t kMaxWalkLength = 1'000'000;
-// Nodes that a sample begins at, where none are named.
+// The number of nodes that a sample starts at if the caller names none.
 inline constexpr int64_t kDefaultStarts = 5;
 
 struct WalkOptions {
-  int64_t length = 10;  // nodes of a walk, the start among them, 1..kMaxWalkLength
-  // Node2Vec's return and in-out parameters (Grover and Leskovec 2016), > 0. Both 1: uniform walks. Candidates are
-  // weighted 1/p (back to the node before), 1 (a neighbour of the node before), 1/q (farther); rejection sampling, so
-  // no alias tables are kept.
+  int64_t length = 10;  // nodes in a walk, including its seed, 1..kMaxWalkLength
+  // Node2Vec's return and in-out parameters (Grover and Leskovec 2016), > 0. A candidate has weight 1/p if it is the
+  // previous node, 1 if it is a neighbour of the previous node, and 1/q otherwise. If both are 1, walks are uniform.
+  // Candidates are drawn by rejection sampling, which needs no alias tables.
   double p = 1, q = 1;
   uint64_t seed = 0;
 };
@@ -130,9 +132,9 @@ void VisitFields(Options<WalkOptions>, F&& f) {
 }
 
 struct CrossValidation {
-  int64_t folds = 0;  // 3..1000; 0: the splits are the set's own
-  int64_t fold = 0;   // 0..folds-1: the one that is the test split
-  uint64_t seed = 0;  // which graphs meet in a fold
+  int64_t folds = 0;  // 3..1000; 0: use the set's own splits
+  int64_t fold = 0;   // 0..folds-1: the fold that is the test split
+  uint64_t seed = 0;  // chooses which graphs share a fold
   bool operator==(const CrossValidation&) const = default;
 };
 
@@ -152,7 +154,7 @@ void VisitFields(Options<CrossValidation>, F&& f) {
 }
 
 struct LinkSplitOptions {
-  // Parts of the links that validate and test, each >= 0, together below 1; the others train.
+  // The fractions of the links that validate and test, each >= 0, together < 1. The other links train.
   double valid_part = 0.05, test_part = 0.1;
   uint64_t seed = 0;
   bool operator==(const LinkSplitOptions&) const = default;

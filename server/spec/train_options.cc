@@ -9,7 +9,7 @@
 namespace permafrost::spec {
 namespace {
 
-// The values in PyG's example.
+// The values of PyG's example.
 constexpr int64_t kNode2VecBatchSize = 128;
 constexpr double kNode2VecLearningRate = 0.01;
 

@@ -1,4 +1,4 @@
-// Describes what a training run does, without torch: the part of a job that train/ understands.
+// Describes what a training run does, without torch. This is the part of a job that train/ understands.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,15 @@
 
 namespace permafrost::spec {
 
-// A checkpoint comes where either interval says so, at a stop, and at the job's end.
+// A checkpoint is written when either interval has passed, when the job is stopped, and when it ends.
 struct CheckpointOptions {
-  // Steps between checkpoints. 0: not by steps.
+  // Steps between checkpoints. 0: the number of steps does not trigger one.
   int64_t every_steps = 0;
-  // Seconds between checkpoints, 0..86,400; more where one takes longer than 2 % of that, fewer in a run's first
-  // minute. Smaller: less lost when the machine dies, more disk writes. 0: not by time.
+  // Seconds between checkpoints, 0..86,400. 0: time does not trigger one. The interval grows if writing a checkpoint
+  // takes longer than 2 % of it, and is shorter in a run's first minute. A smaller value loses less work when the
+  // machine dies, and writes to disk more often.
   int64_t every_seconds = 60;
-  // Checkpoints kept, 1..100; the newest complete one is never deleted.
+  // Number of checkpoints kept, 1..100. The newest complete one is never deleted.
   int64_t keep = 2;
   bool operator==(const CheckpointOptions&) const = default;
 };
@@ -50,28 +51,28 @@ void VisitFields(Options<CheckpointOptions>, F&& f) {
     &C::keep);
 }
 
-// The sampling of a node-level job's batches, and its evaluation.
+// How a node-level job samples its batches, and how it is evaluated.
 struct NodeTrainingOptions {
-  // Neighbours drawn of each node, hop by hop from the seeds; -1: all. It has one entry for each layer. Empty: the
-  // whole graph in every step (then batch_size is not used).
+  // Neighbours drawn for each node, one entry for each hop from the seeds, that is for each layer. -1: all
+  // neighbours. If empty, every step uses the whole graph and ignores batch_size.
   std::vector<int64_t> fan_outs;
-  // The same in evaluation; empty: fan_outs.
+  // The fan-outs of evaluation. Empty: fan_outs.
   std::vector<int64_t> eval_fan_outs;
   bool replace = false;   // draw with replacement
   bool weighted = false;  // draw by edge weight
-  // True: evaluation goes layer by layer over the whole graph, with every neighbour, outside the graph cache. False: by
-  // sampling. Whole-graph jobs are always evaluated over the whole graph.
+  // True: evaluation computes layer by layer over the whole graph, with every neighbour, outside the graph cache.
+  // False: evaluation samples neighbours. Whole-graph jobs are always evaluated over the whole graph.
   bool layer_wise_evaluation = false;
-  // Batches that the sampler runs ahead of the step, 1..64; the number adapts within 1..this, and the batches take at
-  // most SampledAheadBytes.
+  // The most batches that the sampler prepares ahead of the step, 1..64. The actual number adapts within
+  // 1..look_ahead, and the batches take at most SampledAheadBytes of memory.
   int64_t look_ahead = 64;
-  // True: the sampler tells the kernel which pages come next.
+  // True: the sampler tells the kernel which pages it needs next.
   bool advise_pages = true;
   SamplerKind sampler = SamplerKind::kNeighbor;
-  // Each seed has a subgraph of its own. Temporal sampling is disjoint without saying so.
+  // True: each seed has a subgraph of its own. Temporal sampling is always disjoint, whatever this field says.
   bool disjoint = false;
-  // A seed sees only edges before its time. A link has its own time. A node has seed_time, else its own from the
-  // dataset; without either it sees every edge.
+  // If temporal, a seed sees only edges before its time. The time of a link is its timestamp. The time of a node is
+  // seed_time, or else the node's time in the dataset. A node with neither sees every edge.
   TemporalSampling temporal = TemporalSampling::kNone;
   std::optional<int64_t> seed_time;  // in the units of the dataset's timestamps
 
@@ -141,20 +142,21 @@ void VisitFields(Options<NodeTrainingOptions>, F&& f) {
     &N::advise_pages);
 }
 
-// The source of the links that train, validate and test (LinkOptions::given).
+// Names for LinkOptions::given: who divides the links into those that train, validate and test.
 inline constexpr EnumNames<bool, 2> kLinkSplitNames{{{{false, "drawn"}, {true, "dataset"}}}};
 
-// The options by which a job on one large graph predicts links, in place of the labels of nodes.
+// The options of a job on one large graph that predicts links instead of node labels.
 struct LinkOptions {
-  bool enabled = false;  // without it the rest means nothing
-  // True: the dataset gives the links of each split (GivenLinksSummary), and the negatives of evaluation for a split
-  // that has some. False: `split` draws them.
+  bool enabled = false;  // false: the other fields mean nothing
+  // True: the dataset gives the links of each split (GivenLinksSummary), and for some splits also the negatives of
+  // evaluation. False: `split` draws the links.
   bool given = false;
-  // Chooses the links that train, validate and test; under temporal sampling the latest test. Its seed also draws the
-  // negatives of evaluation, so that jobs with another seed of weights can share them.
+  // Chooses the links that train, validate and test; under temporal sampling the latest links test. The seed in
+  // `split` also draws the negatives of evaluation, so that jobs with different seeds for their weights can share
+  // them.
   LinkSplitOptions split;
-  int64_t negatives = 1;         // pairs without an edge beside each link of a training batch, 1..1000
-  int64_t eval_negatives = 100;  // beside each link that is evaluated, the same in every epoch, 1..10,000
+  int64_t negatives = 1;         // pairs without an edge for each link of a training batch, 1..1000
+  int64_t eval_negatives = 100;  // negatives for each evaluated link, the same ones in every epoch, 1..10,000
   NegativeSampling sampling = NegativeSampling::kUniform;
   LinkScore score = LinkScore::kDot;
   bool operator==(const LinkOptions&) const = default;
@@ -197,13 +199,13 @@ void VisitFields(Options<LinkOptions>, F&& f) {
     &L::score, kLinkScoreNames);
 }
 
-// The walks that a job of node2vec draws: as torch_geometric.nn.Node2Vec, with the values of its example.
+// The walks that a node2vec job draws, as torch_geometric.nn.Node2Vec does. The defaults are those of PyG's example.
 struct Node2VecOptions {
-  int64_t walk_length = 20;          // nodes of a walk, 2..1000
-  int64_t context_size = 10;         // nodes of a window, 2..walk_length
-  int64_t walks_per_node = 10;       // walks that begin in a seed node, 1..1000
-  double p = 1, q = 1;               // as data::WalkOptions
-  int64_t num_negative_samples = 1;  // walks of random nodes beside each, 1..100
+  int64_t walk_length = 20;          // nodes in a walk, 2..1000
+  int64_t context_size = 10;         // nodes in a window, 2..walk_length
+  int64_t walks_per_node = 10;       // walks that begin at each seed node, 1..1000
+  double p = 1, q = 1;               // see WalkOptions
+  int64_t num_negative_samples = 1;  // negative walks, of random nodes, for each walk, 1..100
   bool operator==(const Node2VecOptions&) const = default;
 };
 
@@ -226,21 +228,22 @@ void VisitFields(Options<Node2VecOptions>, F&& f) {
     &N::p);
   f({.name = "q", .accepts = kPositive, .flag = "--q", .help = "node2vec: a walk goes farther with weight 1/q ({})"},
     &N::q);
-  // Its flag is --negatives of links.
+  // The flag of this field is --negatives, which the links share.
   f({.name = "num_negative_samples", .accepts = Between(1, 100)}, &N::num_negative_samples);
 }
 
-// Weights that a job begins with in place of drawn ones: those of another job, or of a safetensors file.
+// The weights of a job to start from: those of its best epoch or the last ones.
 enum class JobWeights { kBest, kLast };
 inline constexpr EnumNames<JobWeights, 2> kJobWeightsNames{
     {{{JobWeights::kBest, "best"}, {JobWeights::kLast, "last"}}}};
 struct InitialWeights {
-  // The weights come from one of these, if any.
+  // At most one of `job` and `file` (a safetensors file) is given. Training starts from its
+  // weights instead of random ones.
   JobId job;
   std::string file;
-  JobWeights weights = JobWeights::kBest;  // of the job
-  // True: tensors whose name and shape the model has are taken, and others are left. False: all must be the model's, by
-  // name and shape.
+  JobWeights weights = JobWeights::kBest;  // which weights of `job` to take
+  // True: takes the tensors whose name and shape the model has, and ignores the others. False: every tensor must
+  // match the model's by name and shape.
   bool by_name = false;
   bool given() const { return !job.empty() || !file.empty(); }
   bool operator==(const InitialWeights&) const = default;
@@ -270,8 +273,8 @@ void VisitFields(Options<InitialWeights>, F&& f) {
     &W::by_name);
 }
 
-// A job whose loss, or a weight, is no longer finite fails, or goes back to its newest checkpoint and skips the batches
-// whose steps made it so (train/loop/state_aside.h).
+// What a job does when its loss or one of its weights is no longer finite. kRewind goes back to the newest checkpoint
+// and skips the batches whose steps caused it (train/loop/state_aside.h).
 enum class NonFinite { kFail, kRewind };
 inline constexpr EnumNames<NonFinite, 2> kNonFiniteNames{
     {{{NonFinite::kFail, "fail"}, {NonFinite::kRewind, "rewind"}}}};
@@ -281,33 +284,33 @@ struct TrainOptions {
   ModelOptions model;
   OptimizerOptions optimizer;
   Loss loss = Loss::kL1;
-  // Weights of the classes in kCrossEntropy and kBce, each > 0; empty: all 1.
+  // Class weights for kCrossEntropy and kBce, each > 0. Empty: all 1.
   std::vector<double> class_weights;
-  // Evaluation reports these, each once. Each of them suits the loss, or links. The first one chooses the best epoch.
-  // Empty: that of the loss (LossTraits), for links kMrr.
+  // The metrics that evaluation reports, each at most once. Each must suit the loss, or link prediction. The first
+  // one chooses the best epoch. Empty: the metric of the loss (LossTraits), or kMrr for links.
   std::vector<Metric> metrics;
   int64_t epochs = 20;  // 1..1,000,000
-  int64_t patience =
-      0;  // epochs without a better validation after which the job ends; 0: it does not; at most 1,000,000
+  // The job ends after this many epochs without a better validation, 0..1,000,000. 0: it trains all epochs.
+  int64_t patience = 0;
   int64_t batch_size = 32;  // graphs, seed nodes or links, 1..65,536
   uint64_t seed = 0;
   CheckpointOptions checkpoint;
   PolicyOptions graph_cache;
-  NodeTrainingOptions nodes;  // of node-level models
-  // For sets of small graphs this says which of them meet in a training batch. For one large graph kBudget bounds the
-  // rows and edges of each sampled block, in evaluation too; kBalanced is refused.
+  NodeTrainingOptions nodes;  // for node-level models
+  // For sets of small graphs, chooses the graphs that form a training batch. For one large graph, kBudget bounds the
+  // nodes and edges of each sampled block, in evaluation too, and kBalanced is refused.
   BatchingOptions batching;
-  CrossValidation cross_validation;  // of sets of small graphs
-  LinkOptions links;                 // of one large graph
-  Node2VecOptions node2vec;          // of that model
+  CrossValidation cross_validation;  // for sets of small graphs
+  LinkOptions links;                 // for one large graph
+  Node2VecOptions node2vec;          // for architecture node2vec
   InitialWeights init_from;
-  // Parameters whose names begin so are not trained (nn::TensorSet::Fix).
+  // Parameters whose names start with one of these prefixes are not trained (nn::TensorSet::Fix).
   std::vector<std::string> fixed_parameters;
   NonFinite non_finite = NonFinite::kFail;
-  // Daemons that train the job together, 1..64; each takes a share of every batch.
+  // Number of daemons that train the job together, 1..64. Each trains on a share of every batch.
   int64_t replicas = 1;
-  int64_t min_replicas = 0;  // the fewest of them, with which the job trains too; 0: replicas
-  // Gradients are rounded to this before daemons send them. They are added in float32, and the sums are rounded again.
+  int64_t min_replicas = 0;  // the fewest daemons that the job trains with; 0: replicas
+  // Daemons round gradients to this before they send them. The sums are made in float32, and are rounded again.
   Precision exchange_precision = Precision::kFloat32;
   bool operator==(const TrainOptions&) const = default;
 };
@@ -390,34 +393,34 @@ void VisitFields(Options<TrainOptions>, F&& f) {
   f({.name = "graph_cache"}, &T::graph_cache);
 }
 
-// The models of a level: "sage, gcn".
+// Returns the names of the models of a level: "sage, gcn".
 std::string ModelsOf(ModelLevel level, std::string_view separator);
 
-// Returns the options of a job that names its dataset alone.
+// Returns the options of a job that gives only its dataset.
 TrainOptions DefaultOptions(ModelLevel level);
 
-// Returns the defaults for a job of the same level and model.
+// Returns the defaults for a job with the level and model of `options`.
 TrainOptions UsualOptions(const TrainOptions& options);
 
-// True if a job trains a module of the user's own.
+// True if the job trains a program.
 inline bool IsProgram(const TrainOptions& options) { return TraitsOf(options.model.architecture).is_program; }
-// True if a job learns a row for each node from random walks, in place of a model's layers: node2vec.
+// True for node2vec: the job learns a row of weights for each node from random walks, and has no layers.
 inline bool Walks(const TrainOptions& options) { return TraitsOf(options.model.architecture).walks; }
-// Turns options for one large graph into the defaults of node2vec, which are the values of PyG's example.
+// Sets the defaults of node2vec, which are the values of PyG's example, in options for one large graph.
 void SetNode2VecDefaults(TrainOptions& options);
 
-// True if a job is evaluated layer by layer over the whole graph. That is so if the job asks for it, or if it samples
-// batches of links without times, whose negatives come from anywhere.
+// True if the job is evaluated layer by layer over the whole graph. That holds if the job asks for it. It also holds
+// if it samples batches of links without times, because their negatives may be any nodes.
 bool EvaluatesLayerWise(const TrainOptions& options);
 
-// True if evaluation bypasses the graph cache: layer by layer or, if links have times, by a block for each end of a
-// link.
+// True if evaluation bypasses the graph cache. That holds for evaluation layer by layer. It also holds if links have
+// times, because each end of a link then needs a sampled block.
 bool EvaluatesOutsideCache(const TrainOptions& options);
 
-// The metrics that the job's evaluations report, in order; the first decides.
+// Returns the metrics that the job's evaluations report, in order. The first one chooses the best epoch.
 std::vector<Metric> MetricsOf(const TrainOptions& options);
 
-// Adds a violation for each value out of range; fields are named as on the wire, after `prefix` ("spec.").
+// Adds a violation for each value out of range. Fields are named as on the wire, after `prefix` ("spec.").
 void Validate(const TrainOptions& options, std::string_view prefix, Violations& violations);
 
 }  // namespace permafrost::spec
