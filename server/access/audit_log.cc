@@ -28,7 +28,7 @@ absl::StatusOr<Descriptor> OpenToAppend(const fs::path& path) {
   return file;
 }
 
-// Returns whether a file of so many bytes ends without the end of a line, as a power cut may leave it.
+// Returns whether a file of this many bytes lacks the newline at its end. A power cut may leave it so.
 absl::StatusOr<bool> EndsAmidALine(const fs::path& path, uint64_t bytes) {
   if (bytes == 0) return false;
   Descriptor file = OpenRetrying(path, O_RDONLY);
@@ -53,7 +53,7 @@ std::string LineOf(const AuditEntry& entry, int64_t dropped) {
   add("resource", entry.resource);
   add("code", entry.code);
   if (dropped > 0) line["dropped"] = dropped;
-  // Names come from requests: they need not be UTF-8.
+  // Names come from requests, and may be invalid UTF-8.
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -99,7 +99,7 @@ absl::Status AuditLog::Append(std::string line) {
     if (absl::Status rotated = Rotate(); !rotated.ok()) return rotated;
   }
   if (ends_amid_a_line_) line = absl::StrCat("\n", line);
-  // With O_APPEND a line goes in whole, but where there is no room for all of it.
+  // With O_APPEND a line is written whole, except when the disk is full.
   ssize_t written = -1;
   do {
     written = write(file_->get(), line.data(), line.size());
@@ -115,7 +115,8 @@ absl::Status AuditLog::Append(std::string line) {
 }
 
 void AuditLog::TakeBack(uint64_t written) {
-  // By the size as it is: somebody may have cut the file meanwhile, and a file that grows is filled with zeros.
+  // Starts from the current size, because somebody may have truncated the file. ftruncate must not extend it, which
+  // would fill it with zeros.
   struct stat info {};
   const bool known = fstat(file_->get(), &info) == 0 && static_cast<uint64_t>(info.st_size) >= written;
   if (known && ftruncate(file_->get(), info.st_size - static_cast<off_t>(written)) == 0) {
@@ -131,7 +132,7 @@ absl::Status AuditLog::Rotate() {
   if (bytes_ > 0) {
     fs::remove(Numbered(options_.path, options_.kept), error);
     for (int number = options_.kept; number > 1; --number) {
-      // One that is missing is no error.
+      // A missing file is not an error.
       fs::rename(Numbered(options_.path, number - 1), Numbered(options_.path, number), error);
     }
     error.clear();

@@ -1,6 +1,6 @@
-// Keeps who changed what: a JSON line for each call of a method that changes something, in a file that only the
-// daemon's user reads.
-// Threads: all methods are safe anywhere.
+// Records who changed what: one JSON line for each call of a method that changes something. Only the daemon's user
+// can read the file.
+// Threads: all methods are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,35 +19,35 @@
 namespace permafrost::access {
 
 struct AuditOptions {
-  // PATH, then PATH.1 (the newest of them) to PATH.`kept`.
+  // The log is written to `path`. Older files are `path`.1 (the newest) to `path`.`kept`.
   std::filesystem::path path;
-  // Bytes after which a file is set aside and the next begins.
+  // Once the file has this many bytes, it is renamed and a new one begins.
   uint64_t max_bytes = uint64_t{16} << 20;
-  // Files that are kept beside the one that is written; older ones are removed.
+  // The number of older files kept. Files beyond this number are removed.
   int kept = 4;
-  // Limits on lines of unknown callers: a burst, then so many a second. Beyond them only the number is kept, as
-  // `dropped` in the next line, so that a flood does not wash out other lines.
+  // A token bucket limits the lines of unknown callers: its size, and its refill rate. Calls beyond the limit are
+  // only counted, as `dropped` in the next line, so that a flood does not push out other lines.
   double unknown_burst = 100, unknown_per_second = 1;
 };
 
 struct AuditEntry {
-  // As Caller::name; "unknown" for a call without a token that is known. Never a token.
+  // Caller::name, or "unknown" for a call without a known token. Never a token.
   std::string caller;
   std::string role;      // empty: unknown
-  std::string peer;      // "ipv4:127.0.0.1:5555", "unix:"; empty where gRPC does not tell: of a call that was refused
+  std::string peer;      // "ipv4:127.0.0.1:5555", "unix:"; empty for a refused call, whose peer gRPC does not reveal
   std::string method;    // "permafrost.v1.JobService/CreateJob"
-  std::string resource;  // "jobs/first"; empty: unknown, as the request was not read
+  std::string resource;  // "jobs/first"; empty: unknown, because the request was not read
   std::string code;      // "OK", "PERMISSION_DENIED"
 };
 
 class AuditLog {
  public:
-  // Appends to the file. Errors: those of SystemError.
+  // Opens the file for appending. Errors: those of SystemError.
   static absl::StatusOr<std::unique_ptr<AuditLog>> Open(AuditOptions options);
 
-  // Writes one line, which is in the file when it returns; a kill -9 leaves it there, a power cut may not. A line that
-  // cannot be written is told in the daemon's log, once until it works again, and the call goes on. No line is glued to
-  // half of another one.
+  // Writes one line before it returns. The line survives a kill -9, but perhaps not a power cut. If a line cannot be
+  // written, the daemon's log reports it once, until writing works again, and the call goes on. A new line never
+  // continues a partial one.
   void Write(const AuditEntry& entry);
 
  private:
@@ -57,16 +57,16 @@ class AuditLog {
         file_(std::move(file)),
         bytes_(bytes),
         ends_amid_a_line_(ends_amid_a_line) {}
-  // Returns whether there is room for one more line of a caller that is not known.
+  // Takes one line from the token bucket of unknown callers. Returns false if it is empty.
   bool TakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Append(std::string line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // After a write that stopped amid its line.
+  // Removes the `written` bytes of a line that could not be written whole.
   void TakeBack(uint64_t written) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Rotate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const AuditOptions options_;
   absl::Mutex mu_;
-  Stopwatch since_room_ ABSL_GUARDED_BY(mu_);  // when room_ was reckoned last
+  Stopwatch since_room_ ABSL_GUARDED_BY(mu_);  // since room_ was last refilled
   double room_ ABSL_GUARDED_BY(mu_);
   int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<Descriptor> file_ ABSL_GUARDED_BY(mu_);

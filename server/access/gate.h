@@ -1,5 +1,5 @@
-// Decides who calls, and whether they may: the one decision for every method of every service.
-// Threads: all methods are safe anywhere.
+// Identifies callers and decides whether they may call. Every method of every service uses this one decision.
+// Threads: all methods are thread-safe.
 #pragma once
 
 #include <optional>
@@ -11,28 +11,29 @@
 
 namespace permafrost::access {
 
-// The ways in which callers of an address say who they are.
+// How callers of an address identify themselves.
 enum class Auth {
-  kAuto,   // kNone where every address is loopback, else kToken
-  kNone,   // they need not: all are admins
-  kToken,  // by a bearer token, or by a client certificate where these have a role
+  // kToken if other machines can reach an address, else kNone. Under --insecure without TLS always kNone.
+  kAuto,
+  kNone,   // they do not: every caller is an admin
+  kToken,  // by a bearer token, or by a client certificate if certificates have a role
 };
 inline constexpr EnumNames<Auth, 3> kAuthNames{
     {{{Auth::kAuto, "auto"}, {Auth::kNone, "none"}, {Auth::kToken, "token"}}}};
 
 struct GateOptions {
   Auth auth = Auth::kNone;
-  // The role of the holder of a client certificate who gives no token; nullopt: nothing.
+  // The role of a caller who shows a client certificate and no token. nullopt: such a caller is refused.
   std::optional<Role> certificate_role;
 };
 
-// The credentials that a call brings along.
+// The credentials that come with a call.
 struct Presented {
-  // Came through the unix socket, which only the daemon's user opens: an admin.
+  // True: the call came through the unix socket, which only the daemon's user can open. The caller is an admin.
   bool by_socket = false;
-  // The whole value of `authorization`, "Bearer TOKEN"; empty: none was given.
+  // The whole value of the `authorization` header, "Bearer TOKEN". Empty: none was given.
   std::string_view authorization;
-  // The subject of the verified client certificate; empty: there is none.
+  // The subject of the verified client certificate. Empty: there is none.
   std::string_view subject;
 };
 
@@ -46,18 +47,20 @@ struct Caller {
 // Borrows the token store.
 class Gate {
  public:
-  // `options.auth` is not kAuto. `tokens` may be null where it is kNone.
+  // `options.auth` must not be kAuto. `tokens` may be null if it is kNone.
   Gate(GateOptions options, const TokenStore* tokens) : options_(options), tokens_(tokens) {}
 
   Auth auth() const { return options_.auth; }
-  // Errors: Unauthenticated (reason NO_TOKEN or TOKEN_NOT_VALID), in one line that says how to give a token and repeats
-  // nothing of the one that was given.
+  // Returns the caller. Errors: Unauthenticated (reason NO_TOKEN or TOKEN_NOT_VALID). The message is one line that
+  // says how to give a token. It does not repeat any part of the given one.
   absl::StatusOr<Caller> Identify(const Presented& presented) const;
-  // Checks whether a call that was let in as `admitted`, and goes on, would be let in now. Errors: Unauthenticated.
+  // Checks whether a call in progress would still be admitted, with at least the role of `admitted`.
+  // Errors: Unauthenticated.
   absl::Status CheckStill(const Caller& admitted, const Presented& presented) const;
-  // As Identify, for a call of the method with this path, which needs the role `least`. nullopt: it is open to all, and
-  // its caller is "anonymous" where nobody else can be told. Errors: PermissionDenied (reason ROLE_TOO_LOW), naming the
-  // method, the role held and the role needed.
+  // Identifies the caller of the method `path` and checks that the caller has at least the role `least`. If `least`
+  // is nullopt, the method is open to all, and an unidentified caller is "anonymous".
+  // Errors: those of Identify; PermissionDenied (reason ROLE_TOO_LOW), naming the method, the role held and the role
+  // needed.
   absl::StatusOr<Caller> Admit(std::string_view path, std::optional<Role> least, const Presented& presented) const;
 
  private:

@@ -43,7 +43,7 @@ namespace {
 
 constexpr size_t kMostRequestBytes = 8192;
 constexpr int kBacklog = 64;
-// The delay until a thread that waits sees the end of the exposer.
+// The interval at which waiting threads check whether the exposer ends.
 constexpr int kPollMs = 100;
 
 struct HttpAnswer {
@@ -52,7 +52,7 @@ struct HttpAnswer {
   std::string body;
 };
 
-// Bound and listening, and the port it has.
+// A bound, listening socket and its port.
 struct Listener {
   Descriptor socket;
   int port = 0;
@@ -79,7 +79,7 @@ absl::StatusOr<Listener> Listen(const HostPort& address) {
   sockaddr_storage bound{};
   socklen_t bytes = sizeof(bound);
   if (!listener.socket.valid() || fcntl(listener.socket.get(), F_SETFD, FD_CLOEXEC) != 0 ||
-      // A connection may be gone between poll and accept.
+      // O_NONBLOCK: a connection may be gone between poll and accept.
       fcntl(listener.socket.get(), F_SETFL, O_NONBLOCK) != 0 ||
       setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
       bind(listener.socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
@@ -93,7 +93,7 @@ absl::StatusOr<Listener> Listen(const HostPort& address) {
   return listener;
 }
 
-// Value of a header by its lower-case name; empty: is not there.
+// Returns the value of a header, given its lower-case name. Empty: the header is absent.
 std::string_view HeaderOf(absl::string_view request, absl::string_view name) {
   for (const absl::string_view line : absl::StrSplit(request, "\r\n")) {
     const size_t colon = line.find(':');
@@ -130,7 +130,7 @@ class HttpsExposer final : public telemetry::Exposer {
       if (poll(&waits, 1, kPollMs) <= 0) continue;
       Descriptor connection(accept(listener_.get(), nullptr, nullptr));
       if (!connection.valid()) {
-        // Out of descriptors, say: others need the core meanwhile.
+        // The process may be out of descriptors. The pause keeps this loop from taking a whole core.
         if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) poll(nullptr, 0, kPollMs);
         continue;
       }
@@ -154,12 +154,12 @@ class HttpsExposer final : public telemetry::Exposer {
     }
   }
 
-  // A connection that memory does not suffice for is closed; an exception would end the process.
+  // Closes the connection if memory runs out. An exception would end the process.
   void ServeWithoutThrowing(const Descriptor& connection) noexcept {
     try {
       Serve(connection);
     } catch (const std::exception&) {
-      // Closed without an answer.
+      // The connection is closed without an answer.
     }
   }
 
@@ -194,7 +194,7 @@ class HttpsExposer final : public telemetry::Exposer {
     SSL_shutdown(ssl.get());
   }
 
-  // One operation of OpenSSL, again as often as it waits for the socket, within the time of a connection.
+  // Runs one operation of OpenSSL. Repeats it while it waits for the socket, within the connection's time limit.
   template <class Step>
   int Run(SSL& ssl, int fd, const Stopwatch& watch, Step step) const {
     while (true) {
@@ -238,7 +238,7 @@ class HttpsExposer final : public telemetry::Exposer {
   absl::Mutex mu_;
   int open_ ABSL_GUARDED_BY(mu_) = 0;
   std::atomic<bool> closing_ = false;
-  std::thread thread_;  // last: it uses all the others
+  std::thread thread_;  // last: it uses all other members
 };
 
 }  // namespace
@@ -259,7 +259,8 @@ absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartHttpsExposer(HttpsOptio
   absl::StatusOr<HostPort> address = ParseHostPort(options.address);
   if (!address.ok()) return Annotate(address.status(), "metrics address");
   PF_ASSIGN_OR_RETURN(Listener listener, Listen(*address));
-  // A client that goes away while it is answered: OpenSSL writes without MSG_NOSIGNAL.
+  // OpenSSL writes without MSG_NOSIGNAL. Without this line, a client that closes its connection early would kill the
+  // process.
   std::signal(SIGPIPE, SIG_IGN);
   address->port = listener.port;
   return std::make_unique<HttpsExposer>(std::move(options), std::move(listener), FormatHostPort(*address),

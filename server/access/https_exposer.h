@@ -1,6 +1,6 @@
-// /metrics over HTTPS, since the HTTP library of the plain one (civetweb 1.15, as Debian 12 builds it) calls a function
-// that OpenSSL 3 does not export and dies at the first connection.
-// Threads: all methods are safe anywhere; each connection has a thread of its own, for seconds.
+// Serves /metrics over HTTPS. The HTTP library for plain text (civetweb 1.15, as Debian 12 builds it) cannot: it
+// calls a function that OpenSSL 3 does not export, and dies at the first connection.
+// Threads: all methods are thread-safe. Each connection has its own thread, for at most `limit`.
 #pragma once
 
 #include <functional>
@@ -21,24 +21,24 @@ namespace permafrost::access {
 
 struct HttpsOptions {
   std::string address;  // HOST:PORT; port 0 picks one
-  // Borrowed. With a client authority, clients without a valid certificate are refused.
+  // Borrowed. If it has a client authority, clients without a valid certificate are refused.
   CertificateFiles* certificates = nullptr;
-  // Borrowed. A viewer may read, by `Authorization: Bearer TOKEN` or by the token as the password of `Basic`.
+  // Borrowed. A viewer may read, with `Authorization: Bearer TOKEN` or with the token as the password of `Basic`.
   const Gate* gate = nullptr;
-  // The most connections at once; more are closed.
+  // The most simultaneous connections. Further ones are closed.
   int connections = 64;
-  // The time of a whole connection: handshake, request and answer.
+  // The time limit of a whole connection: handshake, request and answer.
   absl::Duration limit = absl::Seconds(10);
 };
 
-// Serves `registry` at https://ADDRESS/metrics as telemetry::Exposer does over http. Errors: InvalidArgument for what
-// is no HOST:PORT; FailedPrecondition naming the address and the reason when it cannot be bound.
+// Serves `registry` at https://ADDRESS/metrics, as telemetry::Exposer does over http. Errors: InvalidArgument if
+// `address` is not HOST:PORT; FailedPrecondition, naming the address and the reason, if it cannot be bound.
 absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartHttpsExposer(HttpsOptions options,
                                                                       std::shared_ptr<prometheus::Registry> registry,
                                                                       std::function<void()> before_scrape);
 
-// Returns what the gate is shown of an HTTP header's value: "Basic BASE64(user:TOKEN)" as "Bearer TOKEN", else the
-// value.
+// Converts the value of an HTTP `Authorization` header for the gate. "Basic BASE64(user:TOKEN)" becomes "Bearer
+// TOKEN"; other values are unchanged.
 std::string BearerOf(std::string_view authorization);
 
 }  // namespace permafrost::access

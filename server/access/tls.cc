@@ -34,22 +34,22 @@ using BioPointer = std::unique_ptr<BIO, FreeWith<BIO_free_all>>;
 using CertificatePointer = std::unique_ptr<X509, FreeWith<X509_free>>;
 using KeyPointer = std::unique_ptr<EVP_PKEY, FreeWith<EVP_PKEY_free>>;
 
-// Reads `text`, which outlives it.
+// Returns a BIO that reads `text`, which must outlive it.
 BioPointer BioOf(const std::string& text) {
   return BioPointer(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// No terminal is asked for a passphrase.
+// Refuses a passphrase callback, so that OpenSSL does not prompt on a terminal.
 int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writes*/, void* /*data*/) { return -1; }
 
-// Returns the private key of a PEM text; null if there is none, or if it needs a passphrase.
+// Returns the private key in a PEM text, or null if there is none or it needs a passphrase.
 KeyPointer KeyOf(const std::string& pem) {
   KeyPointer key(PEM_read_bio_PrivateKey(BioOf(pem).get(), nullptr, NoPassphrase, nullptr));
   ERR_clear_error();
   return key;
 }
 
-// "CN=trainer,O=Lab".
+// Returns the subject: "CN=trainer,O=Lab".
 std::string SubjectOf(const X509& certificate) {
   const BioPointer out(BIO_new(BIO_s_mem()));
   X509_NAME_print_ex(out.get(), X509_get_subject_name(&certificate), 0, XN_FLAG_RFC2253);
@@ -58,7 +58,7 @@ std::string SubjectOf(const X509& certificate) {
   return {text, bytes};
 }
 
-// Returns the first of a file. The text of OpenSSL about a bad one stays out: it is a page.
+// Returns the first certificate of a file. Discards OpenSSL's error text, which fills a page.
 CertificatePointer FirstCertificate(const std::string& pem) {
   CertificatePointer certificate(PEM_read_bio_X509(BioOf(pem).get(), nullptr, nullptr, nullptr));
   ERR_clear_error();
@@ -77,7 +77,7 @@ absl::Status BadPem(const fs::path& path, absl::string_view what) {
 
 constexpr unsigned char kSessionContext[] = "permafrost";
 
-// All certificates of a PEM text, in order.
+// Returns all certificates in a PEM text, in order.
 std::vector<CertificatePointer> CertificatesIn(const std::string& pem) {
   std::vector<CertificatePointer> certificates;
   const BioPointer bio = BioOf(pem);
@@ -187,7 +187,7 @@ CertificateFiles::Stamps CertificateFiles::ReadStamps() const {
 
 std::shared_ptr<const CertificateContent> CertificateFiles::Current() {
   const absl::MutexLock lock(&mu_);
-  // Before the content: a file that changes while it is read is read again.
+  // The stamps are read before the content, so that a file that changes during the reading is read again.
   const Stamps stamps = ReadStamps();
   if (stamps == stamps_) return current_;
   stamps_ = stamps;

@@ -1,6 +1,7 @@
-// TLS as the daemon's doors offer it: the server's certificate, its key and the authority of client certificates, from
-// PEM files that are read again when they have changed, and contexts of OpenSSL made of them. A connection that begins
-// after a file was replaced is shown the new one. Threads: all methods are safe anywhere.
+// TLS for the daemon's addresses. Reads the server's certificate, its key and the authority of client certificates
+// from PEM files, and makes OpenSSL contexts of them. Changed files are read again: a connection that begins after a
+// certificate was replaced gets the new one.
+// Threads: all methods are thread-safe.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -20,39 +21,38 @@
 namespace permafrost::access {
 
 struct TlsFiles {
-  // PEM. The certificate's file may hold intermediate ones after it.
+  // PEM files. The certificate's file may contain intermediate certificates after the server's.
   std::filesystem::path certificate, key;
-  // Certificates of the authorities that sign client certificates; empty: clients show none. Where it is given, a
-  // connection without a valid client certificate is refused.
+  // Certificates of the authorities that sign client certificates. If given, a connection without a valid client
+  // certificate is refused. Empty: clients need no certificate.
   std::filesystem::path client_authority;
 };
 
-// The content of the files, checked.
+// The checked content of the files.
 struct CertificateContent {
   std::string certificate, key, client_authority;
-  std::string subject;  // of the server's certificate: "CN=trainer,O=Lab"
+  std::string subject;  // subject of the server's certificate: "CN=trainer,O=Lab"
   absl::Time not_before, not_after;
 };
 
-// Reads them once. Errors: one line that names the file and what is wrong in it; never anything of the key. An expired
-// certificate is none.
+// Reads the files once. Errors: one line that names the file and the fault, and contains nothing of the key. An
+// expired certificate is not an error.
 absl::StatusOr<CertificateContent> ReadCertificateFiles(const TlsFiles& files);
-// "expired on 2026-01-02", "is not valid before 2027-01-01"; empty: it is valid at `now`.
+// Returns, for example, "expired on 2026-01-02" or "is not valid before 2027-01-01"; empty if it is valid at `now`.
 std::string WhyNotValid(const CertificateContent& content, absl::Time now);
 
 class CertificateFiles {
  public:
-  // Errors: those of ReadCertificateFiles. Warns, in the daemon's log, of a certificate that is not valid now.
+  // Logs a warning if the certificate is not valid now. Errors: those of ReadCertificateFiles.
   static absl::StatusOr<std::unique_ptr<CertificateFiles>> Open(TlsFiles files);
 
   const TlsFiles& files() const { return files_; }
-  // Returns the content as the files are now. Where they cannot be read, or do not fit together, that is told in the
-  // daemon's log and the last good content stays: when two files are replaced one after the other, the pair between is
-  // never used.
+  // Returns the current content of the files. If they cannot be read or do not fit together, logs that and returns
+  // the last good content. While two files are being replaced one after the other, the mixed pair is thus never used.
   std::shared_ptr<const CertificateContent> Current();
 
  private:
-  // Size, time of change and inode of a file: what a replacement changes.
+  // Size, modification time and inode of a file. A replacement changes at least one of them.
   struct Stamp {
     int64_t bytes = -1, changed = 0;
     uint64_t inode = 0;
@@ -69,11 +69,11 @@ class CertificateFiles {
   std::shared_ptr<const CertificateContent> current_ ABSL_GUARDED_BY(mu_);
 };
 
-// Makes OpenSSL's context for connections that begin now (TLS 1.2 or newer) from CertificateFiles, and makes it anew
-// when the files have changed.
+// Makes the OpenSSL context for new connections (TLS 1.2 or newer) from CertificateFiles. Makes a new one when the
+// files have changed.
 class TlsContexts {
  public:
-  // Null if OpenSSL refuses what the files hold. If it took earlier files, those are still used.
+  // If OpenSSL refuses the files' content, returns the last context that it accepted, or null if there is none.
   std::shared_ptr<SSL_CTX> For(CertificateFiles& files);
 
  private:
@@ -82,7 +82,7 @@ class TlsContexts {
   std::shared_ptr<SSL_CTX> context_ ABSL_GUARDED_BY(mu_);
 };
 
-// The subject of the client certificate that the handshake has verified; empty: there is none.
+// Returns the subject of the client certificate that the handshake verified; empty if there is none.
 std::string SubjectOf(const SSL& ssl);
 
 }  // namespace permafrost::access

@@ -59,7 +59,7 @@ absl::Status CheckNewToken(const std::string& label, absl::Time expire_time, abs
   return violations.ToStatus();
 }
 
-// Infinite: null.
+// Writes an infinite time as null.
 json TokenTimeToJson(absl::Time time) {
   if (time == absl::InfiniteFuture()) return nullptr;
   return absl::FormatTime(absl::RFC3339_full, time, absl::UTCTimeZone());
@@ -99,7 +99,7 @@ absl::StatusOr<std::vector<TokenStore::Row>> TokenStore::Read() const {
   absl::StatusOr<std::string> text = ReadFile(path_);
   if (absl::IsNotFound(text.status())) return rows;
   PF_RETURN_IF_ERROR(text.status());
-  // Nothing of the content is repeated: it holds hashes.
+  // The error repeats nothing of the content, which contains hashes.
   const auto wrong = [this](absl::string_view what) {
     return absl::FailedPreconditionError(
         absl::StrCat(path_.string(), ": ", what, "; put back a good copy, or remove it and make new tokens"));
@@ -226,7 +226,7 @@ std::optional<Token> TokenStore::Find(std::string_view secret) const {
   const absl::Time now = now_();
   std::optional<Token> found;
   const absl::ReaderMutexLock lock(&mu_);
-  // Compares every row, even after a match, so that the time tells nothing.
+  // Compares every row, even after a match, so that timing reveals nothing.
   for (const Row& row : rows_) {
     if (CRYPTO_memcmp(row.hash.data(), hash.data(), hash.size()) == 0 && now < row.token.expire_time) found = row.token;
   }

@@ -1,4 +1,4 @@
-// Keeps tokens, and the roles that they give.
+// Stores tokens and their roles.
 #pragma once
 
 #include <cstddef>
@@ -22,29 +22,29 @@
 
 namespace permafrost::access {
 
-// The rights of a caller: each role may do all that the ones before it may.
-// Threads: values.
+// The rights of a caller. Each role includes the rights of the roles before it.
+// Threads: plain values.
 enum class Role {
-  kViewer,    // reads
-  kOperator,  // jobs, their graph caches, datasets and uploads
-  kAdmin,     // drain, backup and tokens
+  kViewer,    // reads everything except tokens
+  kOperator,  // also changes jobs, their graph caches, datasets, uploads and programs, and evaluates weights
+  kAdmin,     // also drains and backs up the server, and manages tokens
 };
 inline constexpr EnumNames<Role, 3> kRoleNames{
     {{{Role::kViewer, "viewer"}, {Role::kOperator, "operator"}, {Role::kAdmin, "admin"}}}};
 
-// Bearer tokens: made from 256 random bits, shown once, kept as their SHA-256 in a file that only the daemon's user
-// reads.
-// Threads: all methods are safe anywhere; Create and Revoke wait for the disk.
+// Bearer tokens are made from 256 random bits and shown once. A file that only the daemon's user can read keeps their
+// SHA-256.
+// Threads: all methods are thread-safe. Create, ChangeSecret and Revoke wait for the disk.
 
-// The prefix of every secret, so that scanners of repositories and logs find one that got there.
+// The prefix of every secret. Scanners of repositories and logs can find leaked secrets by it.
 inline constexpr std::string_view kSecretPrefix = "pft_";
 inline constexpr std::size_t kMaxTokens = 256;
-// Returns whether a token may be called so: 12 hex digits, which no secret is.
+// Returns whether `id` has the form of a token id, 12 lower-case hex digits. No secret has this form.
 bool IsTokenId(absl::string_view id);
 inline constexpr std::size_t kMaxTokenLabel = 128;  // bytes
 
 struct Token {
-  std::string id;  // 12 hexadecimal digits; tells nothing of the secret
+  std::string id;  // 12 hexadecimal digits, independent of the secret
   Role role = Role::kViewer;
   std::string label;
   absl::Time create_time;
@@ -54,41 +54,42 @@ struct Token {
 
 class TokenStore {
  public:
-  // Reads `path`, which need not be there. Errors: FailedPrecondition naming the file and what is wrong in it; those of
-  // ReadFile.
-  // `now`: what tokens expire by; called on any thread.
+  // Reads `path`, which may be absent. `now` returns the time that decides whether a token has expired. Any thread
+  // may call it. Errors: FailedPrecondition, naming the file and its fault; those of ReadFile.
   static absl::StatusOr<std::unique_ptr<TokenStore>> Open(
       std::filesystem::path path, std::function<absl::Time()> now = [] { return absl::Now(); });
-  // Reads the file again, which somebody may have put there. Errors: as Open's; the tokens are then as they were.
+  // Reads the file again, in case somebody has replaced it. Errors: those of Open; the tokens then stay unchanged.
   absl::Status Reload();
 
   struct Made {
     Token token;
-    std::string secret;  // kept nowhere
+    std::string secret;  // not stored anywhere
   };
-  // On disk when it returns. Errors: InvalidArgument with violations of `token.label` (at most kMaxTokenLabel bytes of
-  // printable UTF-8) and `token.expire_time` (in the future); ResourceExhausted (reason TOO_MANY_TOKENS, metadata
-  // `limit`) beyond kMaxTokens; those of WriteFileAtomic, and then there is no such token.
-  // `made_by`: names the call that makes it, for ChangeSecret; empty: nothing does.
+  // The token is on disk when this returns. `made_by` names the call that makes the token, for ChangeSecret. Empty:
+  // the secret of this token cannot be changed.
+  // Errors: InvalidArgument with violations of `token.label` (at most kMaxTokenLabel bytes of printable UTF-8) and
+  // `token.expire_time` (must be in the future); ResourceExhausted (reason TOO_MANY_TOKENS, metadata `limit`) beyond
+  // kMaxTokens; those of WriteFileAtomic, after which no token was made.
   absl::StatusOr<Made> Create(Role role, const std::string& label, absl::Time expire_time,
                               const std::string& made_by = "");
-  // Another secret for the token that this call made; from here on the one before opens nothing. Errors: NotFound,
-  // where none did or it was revoked; those of WriteFileAtomic, and then the one before stays.
+  // Gives the token that the call `made_by` made a new secret. The old secret is invalid from then on. Errors:
+  // NotFound if that call made no token or the token was revoked; those of WriteFileAtomic, after which the old
+  // secret stays valid.
   absl::StatusOr<Made> ChangeSecret(const std::string& made_by);
-  // The oldest first; expired ones stay until they are revoked.
+  // Returns all tokens, the oldest first. Expired ones stay until they are revoked.
   std::vector<Token> List() const;
-  // From here on it opens nothing; streams under way are ended by whoever asks Gate::CheckStill. Errors: NotFound;
-  // those of WriteFileAtomic, and then it stays.
+  // Invalidates the token. Open streams end when their owner calls Gate::CheckStill. Errors: NotFound; those of
+  // WriteFileAtomic, after which the token stays valid.
   absl::Status Revoke(const std::string& id);
-  // The token of a secret, unless it has expired; nullopt: there is none. The time it takes does not depend on where
-  // the secret differs from a stored one.
+  // Returns the token with this secret, or nullopt if there is none or it has expired. The time taken does not depend
+  // on where the secret differs from a stored one.
   std::optional<Token> Find(std::string_view secret) const;
 
  private:
   struct Row {
     Token token;
     std::string hash;     // SHA-256 of the secret, 32 bytes
-    std::string made_by;  // empty: not said
+    std::string made_by;  // empty: the caller of Create gave none
   };
 
   TokenStore(std::filesystem::path path, std::function<absl::Time()> now)
@@ -98,7 +99,7 @@ class TokenStore {
 
   const std::filesystem::path path_;
   const std::function<absl::Time()> now_;
-  // Held while the file is written, so that lookups wait for no disk.
+  // Held while the file is written. Lookups need only mu_, so that they never wait for the disk.
   absl::Mutex writing_ ABSL_ACQUIRED_BEFORE(mu_);
   mutable absl::Mutex mu_;
   std::vector<Row> rows_ ABSL_GUARDED_BY(mu_);
