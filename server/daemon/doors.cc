@@ -23,7 +23,8 @@ using telemetry::Severity;
 
 namespace {
 
-// Absolute; empty: there is none. The socket that nobody asked for is done without where its path is too long.
+// Returns the absolute path of the unix socket; empty: there is none. With --socket auto, a path that is too long
+// means no socket.
 std::filesystem::path SocketPath(const Options& options, const std::filesystem::path& state_dir) {
   if (options.socket == "off") return {};
   if (options.socket != "auto") return std::filesystem::absolute(options.socket);

@@ -1,4 +1,4 @@
-// The doors of the daemon: who may call, what proves it, and where metrics are served.
+// The addresses of the daemon: who may call, how callers prove it, and where metrics are served.
 // Threads: one, while the daemon starts.
 #pragma once
 
@@ -27,31 +27,33 @@ class Registry;
 
 namespace permafrost {
 
-// Holds what guards the doors of one daemon.
+// The objects that control access to one daemon.
 struct Access {
   std::unique_ptr<access::TokenStore> tokens;
   std::unique_ptr<access::AuditLog> audit;
-  std::unique_ptr<access::CertificateFiles> certificates;  // null: plain text
+  std::unique_ptr<access::CertificateFiles> certificates;  // null: the daemon uses plain text
   std::unique_ptr<access::Gate> gate;
-  std::filesystem::path socket;  // empty: there is none
+  std::filesystem::path socket;  // empty: there is no socket
 };
 
-// Tokens expire by `clock`, which is borrowed.
+// `clock` decides when tokens expire. It is borrowed.
 absl::StatusOr<Access> OpenAccess(const Options& options, const std::filesystem::path& state_dir, SeenClock& clock);
 
-// Reads what the daemon shows to its peers. instance: as api::PeerOptions. nullptr: it has none.
+// Reads the credentials that the daemon shows to its peers. `instance` is explained in api::PeerOptions. Returns null
+// if the daemon has no peers.
 absl::StatusOr<std::unique_ptr<train::Peers>> MakePeers(const Options& options, std::string instance);
 
-// /metrics, over HTTPS where there are certificates. Borrows `access`. `before_scrape`: as telemetry::Exposer's.
+// Serves /metrics, over HTTPS if there are certificates. Borrows `access`. `before_scrape` is explained in
+// telemetry::Exposer.
 absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartExposer(const Options& options, const Access& access,
                                                                  std::shared_ptr<prometheus::Registry> registry,
                                                                  std::function<void()> before_scrape);
 
-// Tells in the log what whoever starts the daemon should know of its doors.
+// Logs what an operator who starts the daemon should know about its addresses.
 void TellAccess(const Options& options, const Access& access);
 
-// Reads metrics from the rooms when /metrics is asked, rather than have them reported. Threads: one call at a time; the
-// rooms may be in use meanwhile.
+// Reads the metrics that rooms do not report themselves, when /metrics is asked.
+// Threads: one call at a time; the rooms may be in use meanwhile.
 void RefreshMetrics(const data::Catalog& catalog, const data::UploadStore& uploads, const DiskReserve& disk,
                     telemetry::JobMetrics& job_metrics, telemetry::ServerMetrics& server_metrics);
 

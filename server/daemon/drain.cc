@@ -28,7 +28,7 @@ sigset_t WaitedSignals() {
 
 bool IsLimited(absl::Duration timeout) { return timeout > absl::ZeroDuration() && timeout < absl::InfiniteDuration(); }
 
-// A hanging part must not hang this too, so nothing of the process is run, and a full pipe is not written to.
+// Must not hang if another part hangs. So it runs no other code of the process and does not write to a full pipe.
 [[noreturn]] void ExitLate(int code) {
   constexpr char kLine[] = "permafrostd: did not end within --exit-timeout\n";
   pollfd standard_error{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
@@ -73,7 +73,7 @@ void DrainSignal::Request(std::string reason) {
   reason_ = std::move(reason);
   since_request_.Restart();
   StartDeadline();
-  // Under the lock, so that Wait does not return before.
+  // Called under the lock, so that Wait does not return before the hook has run.
   if (hook_) hook_();
 }
 
@@ -105,14 +105,14 @@ void DrainSignal::RequestReload() {
 void DrainSignal::StartDeadline() {
   if (!IsLimited(exit_timeout_)) return;
   try {
-    // Not joined: what it watches is all that comes until the process is gone.
+    // Detached: the thread watches everything that happens until the process ends.
     std::thread([timeout = exit_timeout_, code = late_exit_code_] {
       const Event never;
       never.WaitFor(timeout);
       ExitLate(code);
     }).detach();
   } catch (const std::system_error&) {
-    // The work's own limit (TimeLeft) still holds. Nothing is logged here: a log that nobody reads may block.
+    // TimeLeft still limits the work. Nothing is logged here, because a log that nobody reads may block.
   }
 }
 
@@ -160,7 +160,7 @@ void SignalWaiter::Run(DrainSignal& drain) {
       drain.RequestReload();
       continue;
     }
-    // A hanging part must not hang this too, so nothing of the process is run.
+    // Runs no other code of the process, which may hang.
     if (asked) _exit(128 + signal_number);
     asked = true;
     drain.Request(signal_number == SIGTERM ? "SIGTERM" : "SIGINT");
@@ -171,7 +171,7 @@ absl::Status StopWork(absl::Duration timeout, data::Catalog& catalog, jobs::JobM
   struct Progress {
     Event imports_stopped, jobs_ended;
   };
-  // Shared, since the thread may outlive this call.
+  // Shared, because the thread may outlive this call.
   auto progress = std::make_shared<Progress>();
   std::thread([&catalog, &jobs, progress] {
     catalog.StopImports();
@@ -198,7 +198,7 @@ void Reload(const std::function<ParsedOptions()>& read, const Reloaded& what, Op
     telemetry::Log(telemetry::Severity::kError, absl::StrCat("reload: tokens stay as they were: ", tokens.message()));
   }
   if (what.certificates != nullptr) {
-    // Current itself tells of files that cannot be read.
+    // Current logs files that cannot be read.
     const auto current = what.certificates->Current();
     TellReload(absl::StrCat("certificate of ", current->subject, ", valid until ",
                             absl::FormatTime("%Y-%m-%d", current->not_after, absl::UTCTimeZone())));

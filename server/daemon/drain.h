@@ -1,5 +1,5 @@
-// The one way in which the daemon ends: a signal or the Drain call asks, main waits and then stops the rooms in order.
-// By the way main hears of SIGHUP here, too, which asks for a reload.
+// The only way in which the daemon ends: a signal or the Drain call requests it. Main waits for the request, and then
+// stops the rooms in order. DrainSignal also tells main of SIGHUP, which requests a reload.
 #pragma once
 
 #include <atomic>
@@ -22,10 +22,10 @@
 
 namespace permafrost {
 
-// Threads: all methods are safe anywhere.
+// Threads: all methods are thread-safe.
 class DrainSignal {
  public:
-  // The hook that OnRequest returns. Borrows the DrainSignal.
+  // The handle that OnRequest returns. Borrows the DrainSignal.
   class Hook {
    public:
     explicit Hook(DrainSignal& drain) : drain_(drain) {}
@@ -36,26 +36,26 @@ class DrainSignal {
     DrainSignal& drain_;
   };
 
-  // `exit_timeout` after the first Request the process ends with `late_exit_code`, whatever it hangs in, unless it has
-  // ended before. Zero or infinite: never.
+  // If the process is still running `exit_timeout` after the first Request, it ends with `late_exit_code`, even if
+  // some part hangs. Zero or infinite: no timeout.
   explicit DrainSignal(absl::Duration exit_timeout = absl::InfiniteDuration(), int late_exit_code = 1);
 
-  // Sets the timeout of a Request to come.
+  // Sets the timeout for a later Request.
   void SetExitTimeout(absl::Duration timeout);
-  // Keeps the first reason. Never blocks, unless the hook does.
+  // Keeps the reason of the first call only. Never blocks, except in the hook.
   void Request(std::string reason);
   bool requested() const;
-  // `hook` is called once, by the first Request, before Wait returns and whatever Wait does meanwhile; at once where
-  // that came before. It must not block, nor call anything here. It is dropped with what is returned, which waits for a
-  // call of it to end.
+  // The first Request calls `hook` once, before Wait returns and even while Wait runs a reload. If a Request came
+  // earlier, OnRequest calls it at once. The hook must not block and must not call this object. Destroying the
+  // returned handle removes the hook, after waiting for a call of it to end.
   [[nodiscard]] std::unique_ptr<const Hook> OnRequest(std::function<void()> hook);
-  // Asks for a reload of what can change while the daemon runs. Never blocks.
+  // Requests a reload of what can change while the daemon runs. Never blocks.
   void RequestReload();
 
-  // Waits for the first Request; returns its reason. Meanwhile runs `reload` on this thread for each RequestReload, or
-  // for several that came together.
+  // Waits for the first Request and returns its reason. Meanwhile, runs `reload` on this thread for each
+  // RequestReload; several that come together share one run.
   std::string Wait(const std::function<void()>& reload = {});
-  // Until the process ends by itself; infinite: it does not, or nothing was requested yet.
+  // Returns the time until the exit timeout. Infinite: there is no timeout, or nothing was requested yet.
   absl::Duration TimeLeft() const;
 
  private:
@@ -71,12 +71,13 @@ class DrainSignal {
   Stopwatch since_request_ ABSL_GUARDED_BY(mu_);
 };
 
-// Blocks SIGTERM, SIGINT and SIGHUP in the calling thread and in those it makes from now on, and ignores SIGPIPE.
-// Before any other thread is made, or a signal would reach a thread that dies of it.
+// Blocks SIGTERM, SIGINT and SIGHUP in the calling thread and in threads that it creates later, and ignores SIGPIPE.
+// Must be called before any other thread is created, because a signal would kill the process through a thread that
+// does not block it.
 void BlockSignals();
 
-// Takes the blocked signals on a thread of its own: SIGHUP requests a reload, the first other one a drain, the second
-// ends the process at once with 128 + its number. Owns the thread; borrows the DrainSignal.
+// Receives the blocked signals on its own thread. SIGHUP requests a reload. The first other signal requests a drain,
+// and the second one ends the process at once with 128 + its number. Owns the thread and borrows the DrainSignal.
 class SignalWaiter {
  public:
   explicit SignalWaiter(DrainSignal& drain);
@@ -91,23 +92,23 @@ class SignalWaiter {
   std::thread thread_;
 };
 
-// Ends the daemon's work: stops imports, and waits for the job that runs (`running`, empty: none) to end, which
-// JobManager::Drain has asked for. Errors: DeadlineExceeded, saying which of them goes on, where that takes longer than
-// `timeout` (0: no limit). Both references are then still in use, so that the process cannot end in order: neither may
-// be destroyed. Threads: one call.
+// Stops imports, and waits for the running job to end, which JobManager::Drain has asked to stop. `running` names
+// that job; empty: none. Errors: DeadlineExceeded, naming the import or job that still runs after `timeout` (0: no
+// limit). `catalog` and `jobs` are then still in use, so that neither may be destroyed and the process cannot end in
+// order. Threads: call it once.
 absl::Status StopWork(absl::Duration timeout, data::Catalog& catalog, jobs::JobManager& jobs, const JobId& running);
 
-// A reload changes these.
+// What a reload changes.
 struct Reloaded {
   access::TokenStore& tokens;
-  access::CertificateFiles* certificates;  // null: plain text
+  access::CertificateFiles* certificates;  // null: the daemon uses plain text
   DrainSignal& drain;
 };
 
-// Does what SIGHUP asks for: certificates, tokens and options are read again. Threads: the main one.
-// `read` reads the options as at start. Options that can change while the daemon runs take effect; the log says of the
-// others that they do at the next start. A part that cannot be read is told in a line, and stays as it was. `options`
-// becomes what holds from here on.
+// Handles SIGHUP: reads certificates, tokens and options again. `read` reads the options as at the start. Options
+// that can change while the daemon runs take effect; the log lists the others, which wait for the next start. If a
+// part cannot be read, it stays as it was, and the log reports it. On return, `options` holds the values in effect.
+// Threads: the main thread.
 void Reload(const std::function<ParsedOptions()>& read, const Reloaded& what, Options& options);
 
 }  // namespace permafrost

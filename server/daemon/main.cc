@@ -1,4 +1,4 @@
-// permafrostd: reads the options, wires the rooms together, serves until told to drain.
+// permafrostd reads the options, wires the rooms together, and serves until it is told to drain.
 #include <prometheus/registry.h>
 
 #include <algorithm>
@@ -58,10 +58,10 @@ namespace fs = std::filesystem;
 using telemetry::Log;
 using telemetry::Severity;
 
-// Long enough to answer what is under way; a client that does not read is not waited for.
+// Long enough to answer the calls under way. The daemon does not wait longer for a client that does not read.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 
-// The time that a drain leaves to the work, so that calls can still be ended within the limit.
+// Returns the part of the drain's time that the work may use. The rest suffices to end calls within the limit.
 absl::Duration TimeForWork(const DrainSignal& drain) {
   const absl::Duration left = drain.TimeLeft();
   return std::max(left - std::min(kShutdownGrace, left / 5), absl::Milliseconds(1));
@@ -75,22 +75,22 @@ std::vector<std::string_view> NamesOf(const Names& names) {
   return out;
 }
 
-// Damage of the database is mended by a backup: which one there is.
+// Adds the newest backup to an error about a damaged database, because a backup repairs it.
 absl::Status WithNewestBackup(const absl::Status& status, const fs::path& root) {
   const fs::path newest = backup::FindNewest(root);
   if (!absl::IsDataLoss(status) || newest.empty()) return status;
   return absl::DataLossError(absl::StrCat(status.message(), "; the newest backup is ", newest.string()));
 }
 
-// Keeps the fault that ended the device, which the device's thread reports.
-// Threads: all methods are safe anywhere.
+// Holds the device fault that the device thread reported, if any.
+// Threads: all methods are thread-safe.
 class DeviceFault {
  public:
   void Set(const absl::Status& fault) {
     const absl::MutexLock lock(&mu_);
     fault_ = fault;
   }
-  // Ok: there was none.
+  // Returns the fault; Ok if there was none.
   absl::Status Get() const {
     const absl::MutexLock lock(&mu_);
     return fault_;
@@ -101,8 +101,8 @@ class DeviceFault {
   absl::Status fault_ ABSL_GUARDED_BY(mu_);
 };
 
-// Ends what runs, once a drain is asked for; a job writes its checkpoint. Work that hangs ends the process, with the
-// exit code of a device fault if there was one.
+// Stops the running work when a drain is requested; a job writes its checkpoint. If the work hangs, ends the process,
+// with the exit code of a device fault if there was one.
 void EndWork(const DrainSignal& drain, const std::string& reason, ServiceNotifier& notifier, data::Catalog& catalog,
              jobs::JobManager& jobs, const DeviceFault& device_fault) {
   notifier.Stopping(absl::StrCat("draining: ", reason));
@@ -111,12 +111,12 @@ void EndWork(const DrainSignal& drain, const std::string& reason, ServiceNotifie
   if (!running.empty()) telemetry::LogOfJob(Severity::kInfo, running.value(), "writes a checkpoint and stops");
   if (const absl::Status stopped = StopWork(TimeForWork(drain), catalog, jobs, running); !stopped.ok()) {
     Log(Severity::kError, StdView(stopped.message()));
-    // A thread of theirs still runs, so nothing may be destroyed.
+    // A thread of `catalog` or `jobs` still runs, so that nothing may be destroyed.
     std::_Exit(device_fault.Get().ok() ? kExitFailure : kExitDeviceFault);
   }
 }
 
-// Errors: a device fault once that has ended it; any other is of its start.
+// Serves until a drain. Errors: the device fault that ended the daemon; all other errors come from the start.
 absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_options, DrainSignal& drain) {
   const absl::Time start_time = absl::Now();
   ServiceNotifier notifier(ServiceEnvironment::Read([](const char* name) { return std::getenv(name); }));
@@ -176,7 +176,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                              .warn = warn,
                                              .reserve = reserve,
                                              .max_bytes = options.max_dataset_bytes}));
-  // This comes after the catalog is there. Old uploads go, except those that imports still wait to read.
+  // Needs the catalog. Deletes old uploads, except those that imports still wait to read.
   const auto in_use = [&catalog](const fs::path& folder) { return catalog->ImportsFrom(folder); };
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::UploadStore> uploads,
                       data::UploadStore::Create({.directory = state_dir / "uploads",
@@ -195,7 +195,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                 .reserve = reserve,
                                 .max_bytes = options.max_program_bytes,
                                 .warn = warn}));
-  // The job of a device that failed is back in the queue: a new process goes on with it.
+  // A job whose device failed is back in the queue. A new process continues it.
   DeviceFault device_fault;
   const auto on_device_fault = [&](const absl::Status& fault) {
     device_fault.Set(fault);
@@ -222,7 +222,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
     return absl::OkStatus();
   }
 
-  // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
+  // Both addresses are bound before the first job starts, so that a taken port does not cost a job any work.
   auto exposer = StartExposer(options, access, registry, [&] {
     RefreshMetrics(*catalog, *uploads, reserve, job_metrics, server_metrics);
     const std::optional<SeenClock::Jump> jump = clock->jump();
@@ -290,11 +290,11 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   };
   auto server = api::Server::Start(std::move(server_options), *jobs, *catalog);
   if (!server.ok()) return Annotate(server.status(), "--listen");
-  // By the request itself: this thread may be in a reload, which waits for the disk.
+  // The request itself does this, because this thread may be in a reload that waits for the disk.
   const auto not_serving = drain.OnRequest([&server] { (*server)->SetNotServing(); });
 
   if (!drain.requested()) jobs->Start();
-  // Read by the notifier, which outlives the watchdog.
+  // Shared with the notifier, which outlives the watchdog.
   const auto device_healthy = std::make_shared<std::atomic<bool>>(true);
   const Watchdog watchdog({.limit = options.watchdog,
                            .read = [&jobs] { return jobs->device_activity(); },
@@ -348,8 +348,8 @@ int Main(int argc, char** argv) {
   telemetry::InitLog(parsed.options->log_format);
   RaiseOpenFilesLimit();
   if (parsed.options->self_test_device) return SelfTest(*parsed.options);
-  // gRPC prints a page about an address that cannot be bound; the daemon says it in a line. A user who sets the
-  // variable may read that page.
+  // gRPC prints a page about an address that it cannot bind; the daemon reports it in one line. Users can still set
+  // the variable themselves to read that page.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
 
   DrainSignal drain(parsed.options->exit_timeout, kExitFailure);

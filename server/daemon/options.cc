@@ -22,7 +22,7 @@ namespace permafrost {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-constexpr double kMostDriverThreshold = 2;  // as MPS's own watermarks
+constexpr double kMostDriverThreshold = 2;  // the maximum of MPS's own watermarks
 constexpr int64_t kLeastSelfTestSteps = 20, kMostSelfTestSteps = 1'000'000;
 constexpr char kNoSelfTest[] = "off";
 constexpr char kNoRoot[] = "none";
@@ -48,7 +48,7 @@ std::string ShowRoots(const std::vector<std::filesystem::path>& roots) {
   return absl::StrJoin(roots, ":", [](std::string* out, const auto& root) { absl::StrAppend(out, root.string()); });
 }
 
-// Defaults are those of Options, names those of their tables.
+// Defaults come from Options. Names come from the tables of the enums.
 std::vector<Setting> MakeSettings() {
   std::vector<Setting> settings;
   settings.push_back({.name = "listen",
@@ -249,7 +249,7 @@ std::string VariableOf(const std::string& name) {
   return variable;
 }
 
-// The values of one setting, and where they stand: "--listen", "PERMAFROST_LISTEN", "FILE: listen".
+// The values given for one setting, and where: "--listen", "PERMAFROST_LISTEN", "FILE: listen".
 struct Given {
   std::string where;
   std::vector<std::string> values;
@@ -272,7 +272,7 @@ absl::StatusOr<GivenByName> ReadConfigFile(const std::string& path) {
   for (const CLI::ConfigItem& item : items) {
     const auto is_named = [&item](const Setting& s) { return item.parents.empty() && item.name == s.name; };
     if (std::none_of(Settings().begin(), Settings().end(), is_named)) {
-      // A section comes as an item of that name "++" in it.
+      // CLI11 reports a section as an item named "++" inside the section.
       const std::string key = item.name == "++" ? absl::StrCat("[", item.parents.back(), "]") : item.fullname();
       std::string accepted;
       for (const Setting& s : Settings()) absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", s.name);
@@ -298,7 +298,7 @@ absl::Status Apply(const Setting& setting, const Given& given, Options& out) {
   return absl::OkStatus();
 }
 
-// Given the flags: the environment, the file and the defaults below them.
+// Completes the given flags with the environment, then the file, then the defaults.
 absl::StatusOr<Options> Resolve(GivenByName given, const std::string& config_flag, const Environment& environment) {
   for (const Setting& setting : Settings()) {
     const std::string variable = VariableOf(setting.name);
@@ -348,7 +348,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment&
     if (s.metavar.empty()) {
       app.add_flag(flag, help);
     } else {
-      // Apply decides how often each may be given, as for variables and files.
+      // Apply checks how often each setting may be given, for flags as for variables and files.
       app.add_option(flag, help)->type_name(s.metavar)->expected(1)->take_all();
     }
   }
@@ -362,7 +362,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment&
     const bool version = dynamic_cast<const CLI::CallForVersion*>(&e) != nullptr;
     return {.options = std::nullopt, .text = version ? absl::StrCat(e.what(), "\n") : app.help(), .exit_code = 0};
   } catch (const CLI::ParseError& e) {
-    // As the client says it; CLI11 lists flag and value in the wrong order.
+    // The client words this error in the same way. CLI11 lists flag and value in the wrong order.
     const std::vector<std::string> strange = app.remaining();
     return Usage(strange.empty() ? absl::StrCat(e.what(), "; see --help")
                                  : absl::StrCat("'", strange.front(), "' is not known here; see --help"));

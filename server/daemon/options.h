@@ -1,5 +1,5 @@
-// The options of permafrostd, from flags, PERMAFROST_* variables and a configuration file, as one struct that only main
-// reads.
+// The options of permafrostd. They come from flags, PERMAFROST_* variables and a configuration file, as one struct
+// that only main reads.
 // Threads: pure functions.
 #pragma once
 
@@ -23,108 +23,112 @@
 namespace permafrost {
 
 struct Options {
-  // host:port of gRPC and of /metrics. Port 0 picks a free one.
+  // host:port of gRPC and of /metrics. Port 0 picks a free port.
   std::string listen = "127.0.0.1:7433";
   std::string metrics = "127.0.0.1:9464";
-  // Database, datasets and jobs. One daemon at a time.
+  // Directory of the database, datasets and jobs. At most one daemon uses it at a time.
   std::filesystem::path state_dir = "./permafrost-state";
   DeviceChoice device;
-  // Threads of the device's math and of imports. 0: the cores this process may use.
+  // Threads for the device's math and for imports. 0: as many as the cores that this process may use.
   int threads = 0;
-  // Directories that imports may read; none: only uploads are imported.
+  // Directories that imports may read. Empty: only uploads can be imported.
   std::vector<std::filesystem::path> import_roots;
-  // Directory that backups are written below; empty: none are made.
+  // Directory in which backups are made. Empty: backups are refused.
   std::filesystem::path backup_root;
-  // Most bytes of all uploads together. 0: uploads are refused.
+  // The most bytes of all uploads together. 0: uploads are refused.
   uint64_t max_upload_bytes = uint64_t{16} << 30;
-  // Most bytes of all programs' archives together. 0: uploads of programs are refused.
+  // The most bytes of all program archives together. 0: uploads of programs are refused.
   uint64_t max_program_bytes = uint64_t{16} << 30;
-  // Kept free on the disk of the state directory: imports, uploads and checkpoints wait while less is. 0: nothing.
+  // Bytes to keep free on the disk of the state directory. While fewer are free, imports, uploads and checkpoints
+  // wait. 0: no bound.
   uint64_t min_free_disk_bytes = uint64_t{256} << 20;
-  // Most bytes on disk of all datasets together. 0: any number.
+  // The most bytes on disk of all datasets together. 0: no limit.
   uint64_t max_dataset_bytes = 0;
-  // Most jobs that have not ended. 0: any number.
+  // The most jobs that have not ended. 0: no limit.
   int64_t max_jobs = 10'000;
-  // Most connections that one client calls on at once. 0: any number.
+  // The most connections on which one client has calls at once. 0: no limit.
   int64_t max_connections_per_client = 64;
-  // Start although the database never held a job, beside directories that hold checkpoints or artifacts of some: they
-  // are renamed to .quarantine-*.
+  // True: the daemon starts even if the database has never held a job and directories with checkpoints or artifacts
+  // of jobs lie beside it. It renames these directories to .quarantine-*.
   bool quarantine_unknown_jobs = false;
-  // A job of higher priority waits for the end of the one on the device.
+  // True: a job of higher priority waits until the job on the device ends.
   bool no_preemption = false;
-  // Serve an address that other machines reach, without TLS or without tokens.
+  // True: serves addresses that other machines reach even without TLS or without tokens.
   bool insecure = false;
-  // True: clients cannot ask for the contract.
+  // True: gRPC reflection is off, so that clients cannot query the contract.
   bool no_reflection = false;
-  // The ended jobs that are kept, and how many bytes of each job's log; 0: all.
+  // Which ended jobs are kept, and the most bytes kept of each job's log (0: all).
   jobs::KeepFinished keep_finished;
   uint64_t max_job_log_bytes = 0;
-  // The way in which callers say who they are; ParseOptions never returns kAuto.
+  // How callers identify themselves. ParseOptions never returns kAuto.
   access::Auth auth = access::Auth::kAuto;
-  // The certificates of gRPC and /metrics; without a certificate they speak plain text.
+  // The certificates of gRPC and /metrics. Without a certificate both use plain text.
   access::TlsFiles tls;
-  // peers: host:port of gRPC of the daemons that train jobs with replicas. peer_token_file: a bearer token that they
-  // accept; empty: they ask for none. peer_authority: signed their certificates; empty: they speak plain text.
-  // peer_certificate, peer_key: this daemon's, for peers that want one; empty: it shows none.
+  // `peers` holds the gRPC addresses (host:port) of daemons that train jobs with replicas. `peer_token_file` holds a
+  // bearer token that they accept; empty: they need none. `peer_authority` signed their certificates; empty: they use
+  // plain text. `peer_certificate` and `peer_key` belong to this daemon, for peers that require a client certificate;
+  // empty: it has none.
   std::vector<std::string> peers;
   std::filesystem::path peer_token_file, peer_authority, peer_certificate, peer_key;
-  // How long a step waits for another daemon of its job.
+  // How long a step waits for another daemon of the job.
   absl::Duration peer_timeout = absl::Seconds(30);
-  // The role of a caller with a client certificate and without a token; nullopt: none.
+  // The role of a caller with a client certificate and no token. nullopt: such a caller is refused.
   std::optional<access::Role> tls_client_role;
-  // Path of the unix socket, "auto" or "off".
+  // The path of the unix socket, "auto" or "off".
   std::string socket = "auto";
-  // The time that the daemon takes to end once it is told to, all of it: the running job's checkpoint, calls under way,
-  // files closed. A step takes milliseconds, so running into this means that the device hangs; the job then loses what
-  // came after its last checkpoint. It is less than a supervisor waits before it kills (Kubernetes: 30 s). 0: without
-  // limit.
+  // The time limit of a drain, 0: none. It includes the running job's checkpoint, calls under way and closing files.
+  // A step takes milliseconds, so that only a hanging device exceeds the limit. The job then loses its work since the
+  // last checkpoint. The limit is shorter than the time after which a supervisor kills (Kubernetes: 30 s).
   absl::Duration exit_timeout = absl::Seconds(25);
-  // The time that the device thread may go without a sign of progress before health says so. Zero: for ever.
+  // How long the device thread may show no progress before health reports it as stalled. Zero: no limit.
   absl::Duration watchdog = absl::Minutes(10);
-  // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
-  // 0..2. Smaller: less memory, more steps that wait while shapes are compiled again. 0: never.
+  // Threshold on MPS driver memory, as a fraction of the recommended maximum, 0..2. Above it the caches of MPS are
+  // emptied between steps. A smaller value needs less memory, but more steps wait for shapes to be compiled again. 0:
+  // never.
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
-  // The way to read node features of large graphs, and the most memory that a cache of them takes, in bytes; 0: what
-  // memory leaves.
+  // How node features of large graphs are read, and the most bytes of memory that a feature cache takes. 0 bytes: as
+  // much as is free.
   data::FeatureReader feature_reader = data::FeatureReader::kAuto;
   uint64_t feature_cache_bytes = 0;
-  // The form of the log on stderr.
+  // The format of the log on stderr.
   telemetry::LogFormat log_format = telemetry::LogFormat::kText;
-  // Serve nothing: show that this device keeps its promises, and exit.
+  // If set: runs the self-test on this device instead of serving, and exits.
   std::optional<DeviceChoice> self_test_device;
-  // Steps of its sealed job, 20..1,000,000.
+  // Number of steps in the sealed job of the self-test, 20..1,000,000.
   int64_t self_test_steps = 1'000;
-  // The data that the self-test trains on: a folder of small graphs that imports read.
+  // The dataset of the self-test: a directory of small graphs that imports can read.
   std::filesystem::path self_test_data = "deploy/sample/zinc";
-  // The graph cache of jobs that do not say otherwise.
+  // The default graph cache policy of jobs.
   spec::PolicyOptions graph_cache;
 };
 
-// Exit codes of permafrostd, as --help lists them. A second signal while it drains: 128 + the signal's number.
-inline constexpr int kExitDrained = 0;  // or a self-test passed
+// Exit codes of permafrostd, as --help lists them. A second signal during a drain exits with 128 + the signal's
+// number.
+inline constexpr int kExitDrained = 0;  // also: a self-test passed
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitDeviceFault = 75;  // EX_TEMPFAIL of sysexits.h
 
 struct ParsedOptions {
-  // Run with these; if empty, print `text` (to stdout for exit code 0, else to stderr) and exit.
+  // If set, run with these options. If not, print `text` (to stdout for exit code 0, else to stderr) and exit.
   std::optional<Options> options;
   std::string text;
   int exit_code = 0;
 };
 
-// One that a reload finds with another value.
+// An option that has another value after a reload.
 struct OptionChange {
-  std::string name, from, to;  // as the file says them
-  bool reloads = false;        // else it takes effect at the next start
+  std::string name, from, to;  // `from` and `to` are texts as in the configuration file
+  bool reloads = false;        // false: takes effect at the next start
 };
 std::vector<OptionChange> ChangesBetween(const Options& before, const Options& after);
 
-// Value of an environment variable; nullopt where it is not set.
+// Returns the value of an environment variable; nullopt if it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
-// A flag wins over the environment, that over the file, that over the default. A variable set to the empty string
-// counts as not set. Errors are one line: where the value stands, the value, what would be accepted.
+// Parses the options. A flag wins over the environment, the environment over the file, the file over the default. A
+// variable set to the empty string counts as not set. Errors are one line that says where the value was given, the
+// value, and what would be accepted.
 ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment& environment);
 
 }  // namespace permafrost

@@ -39,9 +39,9 @@ void RaiseOpenFilesLimit() {
 
 void UseShortSpins(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
-  // About 10 us: longer than the wait within a region on free cores, far shorter than a time slice.
+  // About 10 us. That is longer than a wait within a region on free cores, and far shorter than a time slice.
   if (setenv("GOMP_SPINCOUNT", "1000", /*overwrite=*/0) != 0) return;
-  // By its path, or the process would be called "exe" from then on, where pkill and ps look for its name.
+  // Executes by the resolved path. Otherwise pkill and ps, which look for the name, would see a process called "exe".
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) execv(self.c_str(), argv);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr char kKind[] = "permafrost clock 1";
 
-// The file holds one such record.
+// The record in the clock's file.
 struct ClockRecord {
   std::string kind;
   absl::Time wall, expected;
@@ -40,7 +40,7 @@ struct ClockSchema {
 
 absl::Duration Uptime() {
 #ifdef __linux__
-  // The kernel's own words: a clock that is faked for this process alone (LD_PRELOAD) does not change them.
+  // Reads the kernel's value, which a clock faked for this process alone (LD_PRELOAD) does not change.
   if (const absl::StatusOr<std::string> text = ReadFile("/proc/uptime"); text.ok()) {
     const std::string first(*absl::StrSplit(*text, absl::MaxSplits(' ', 1)).begin());
     double seconds = 0;
@@ -48,7 +48,7 @@ absl::Duration Uptime() {
   }
   constexpr clockid_t kClock = CLOCK_BOOTTIME;
 #else
-  // On macOS it goes on while the machine sleeps.
+  // On macOS CLOCK_MONOTONIC includes sleep.
   constexpr clockid_t kClock = CLOCK_MONOTONIC;
 #endif
   timespec now{};
@@ -90,7 +90,7 @@ void SeenTime::Advance(const ClockReading& now) {
   if (!now.boot.empty() && now.boot == last.boot && by_uptime >= absl::ZeroDuration()) {
     expected += by_uptime;
   } else if (by_wall >= absl::ZeroDuration() && by_wall <= SeenClock::kMostDrift) {
-    // Another boot: nobody knows better, and so little does no harm.
+    // Another boot: the elapsed time is unknown, and a difference this small does no harm.
     expected += by_wall;
   }
   last = now;
@@ -197,7 +197,7 @@ absl::StatusOr<absl::Duration> SeenClock::Confirm() {
     by = noticed_ ? seen_.drift() : absl::ZeroDuration();
   }
   confirmed.expected = confirmed.last.wall;
-  // On disk first: what is deleted from here on is deleted by an operator's word.
+  // Saved before it takes effect: deletions from here on rely on the operator's confirmation.
   PF_RETURN_IF_ERROR(Save(confirmed));
   const absl::MutexLock lock(&mu_);
   seen_ = confirmed;

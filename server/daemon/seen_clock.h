@@ -1,10 +1,10 @@
-// SeenClock decides how far the wall clock can be believed. A clock that someone set wrong, or that is dead, must not
-// make finished jobs look old enough to be deleted. So SeenClock follows the time that the machine itself counts since
-// its boot, which nobody sets. It does so across restarts of the daemon too (FILE). Where the two differ by more than
-// kMostDrift, the clock has jumped. Then nothing is deleted for its age until an operator confirms that the clock is
-// right. A daemon that starts after a boot of the machine does not know how much time passed. It believes up to
-// kMostDrift; more is a jump.
-// Threads: all methods are safe anywhere; a thread of its own looks once a second and saves once a minute.
+// SeenClock decides how far to trust the wall clock. A clock that was set wrong must not make finished jobs look old
+// enough to be deleted. SeenClock therefore follows the machine's time since boot, which nobody can set, and keeps
+// its state in a file across restarts of the daemon. If the two clocks differ by more than kMostDrift, the wall clock
+// has jumped. Nothing is then deleted because of its age until an operator confirms that the clock is right. After a
+// reboot of the machine, the elapsed time is unknown: the wall clock is trusted up to kMostDrift, and a larger
+// difference is a jump.
+// Threads: all methods are thread-safe. A thread of SeenClock reads the clocks once a second and saves once a minute.
 #pragma once
 
 #include <filesystem>
@@ -26,33 +26,33 @@ namespace permafrost {
 
 struct ClockReading {
   absl::Time wall;
-  // Since the machine's boot, sleep included, whatever the wall clock is set to.
+  // Time since the machine's boot, including sleep. It does not depend on the wall clock.
   absl::Duration uptime;
-  // Names the boot and the machine; empty: the system does not say.
+  // Identifies the boot of the machine. Empty: the system does not provide it.
   std::string boot;
 };
 ClockReading ReadClocks();
 
-// The state that SeenClock keeps on disk, and all that it decides by.
+// The state that SeenClock keeps on disk. All decisions follow from it.
 struct SeenTime {
   ClockReading last;
-  // The wall clock would show this time if nobody had set it since it was last believed.
+  // The time that the wall clock would show if nobody had set it since it was last trusted.
   absl::Time expected;
 
-  // The time that passed until `now`, as far as that is known.
+  // Adds the time that passed until `now`, as far as it is known.
   void Advance(const ClockReading& now);
-  // Returns how far the wall clock is ahead of what was seen; negative: behind.
+  // Returns how far the wall clock is ahead of `expected`; negative: behind.
   absl::Duration drift() const { return last.wall - expected; }
 };
 
 class SeenClock {
  public:
-  // If the clocks differ by more, in either direction, the clock has jumped.
+  // A larger difference between the clocks, in either direction, is a jump.
   static constexpr absl::Duration kMostDrift = absl::Hours(24);
 
   struct Jump {
-    absl::Duration by;   // ahead of what was seen; negative: behind
-    absl::Time noticed;  // by the wall clock
+    absl::Duration by;   // how far the wall clock is ahead of the expected time; negative: behind
+    absl::Time noticed;  // the wall clock's time when the jump was noticed
   };
   struct Options {
     std::filesystem::path file;
@@ -62,20 +62,21 @@ class SeenClock {
     std::function<void(std::string_view)> warn = [](std::string_view) {};
   };
 
-  // Goes on from what the file says. If the file is missing or unreadable, the clock is believed as it is; an
-  // unreadable file is reported to `warn`. Errors: those of reading it, where the machine is to blame.
+  // Continues from the state in the file. If the file is missing or unreadable, the wall clock is trusted; an
+  // unreadable file is reported to `warn`. Errors: those of reading the file, if the machine is at fault.
   static absl::StatusOr<std::unique_ptr<SeenClock>> Open(Options options);
   ~SeenClock();
   SeenClock(const SeenClock&) = delete;
 
-  // For ages: the wall clock, but no later than what was seen to pass allows.
+  // Returns the time for computing ages: the wall clock or the expected time, whichever is earlier.
   absl::Time Now();
-  // Returns the later of the two, for anything that must not last longer than it should.
+  // Returns the wall clock or the expected time, whichever is later. Use it for what must not last longer than it
+  // should.
   absl::Time Latest();
-  // The jump that nobody has confirmed, if there is one. A clock that is set back to where it was has not jumped.
+  // Returns the unconfirmed jump, if there is one. A jump ends when the clock is set back to the expected time.
   std::optional<Jump> jump();
-  // The wall clock is right, and all that it says has passed: it is believed from now on. Returns what it had jumped
-  // by; zero where nothing was to confirm. On disk when Ok.
+  // An operator confirms that the wall clock is right: it is trusted from now on. Returns the size of the jump, or
+  // zero if there was none. The confirmation is on disk when this returns Ok.
   absl::StatusOr<absl::Duration> Confirm();
 
  private:
@@ -87,10 +88,10 @@ class SeenClock {
   const Options options_;
   mutable absl::Mutex mu_;
   SeenTime seen_ ABSL_GUARDED_BY(mu_);
-  std::optional<absl::Time> noticed_ ABSL_GUARDED_BY(mu_);  // of a jump
-  absl::Mutex save_mu_;                                     // one write at a time; before mu_
+  std::optional<absl::Time> noticed_ ABSL_GUARDED_BY(mu_);  // when the current jump was noticed
+  absl::Mutex save_mu_;                                     // one write at a time; locked before mu_
   Event stopping_;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last: it uses all other members
 };
 
 }  // namespace permafrost

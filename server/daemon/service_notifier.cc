@@ -32,7 +32,7 @@ void WarnOfSocket(const std::string& name, const char* why) {
       absl::StrCat("NOTIFY_SOCKET ", name, ": ", why, "; the service manager is not told how the daemon stands"));
 }
 
-// Connected to the manager, or -1.
+// Returns a socket connected to the manager, or -1.
 int OpenNotifySocket(const std::string& name) {
   if (name.empty()) return -1;
   sockaddr_un address{};
@@ -56,7 +56,7 @@ int OpenNotifySocket(const std::string& name) {
   return fd;
 }
 
-// A status is one line of the datagram.
+// Returns the line of the datagram for a status.
 std::string StatusLine(std::string_view text) {
   std::string line = absl::StrCat("STATUS=", AbslView(text));
   std::replace(line.begin(), line.end(), '\n', ' ');
@@ -72,7 +72,7 @@ ServiceEnvironment ServiceEnvironment::Read(const std::function<const char*(cons
   if (const char* name = get_env("NOTIFY_SOCKET")) environment.socket = name;
   int64_t microseconds = 0, pid = getpid();
   const char* interval = get_env("WATCHDOG_USEC");
-  // The interval is another process's where WATCHDOG_PID is not ours.
+  // If WATCHDOG_PID is set to another pid, the interval is meant for that process.
   if (const char* owner = get_env("WATCHDOG_PID"); owner != nullptr && !absl::SimpleAtoi(owner, &pid)) pid = 0;
   if (interval != nullptr && absl::SimpleAtoi(interval, &microseconds) && microseconds > 0 && pid == getpid()) {
     environment.watchdog = absl::Microseconds(microseconds);
@@ -152,7 +152,7 @@ void ServiceNotifier::Run() {
 }
 
 void ServiceNotifier::Send(const std::string& lines) const {
-  // Lost where the manager has gone or does not read: it decides what a silent service means.
+  // The datagram is lost if the manager has gone or does not read. The manager decides what a silent service means.
   if (socket_ >= 0) send(socket_, lines.data(), lines.size(), 0);
 }
 

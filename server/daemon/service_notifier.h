@@ -1,8 +1,8 @@
-// Tells a service manager (systemd's Type=notify) how the daemon stands: that it starts and needs longer, serves,
-// reloads, lives, stops. Without NOTIFY_SOCKET in the environment it does nothing.
+// Tells a service manager (systemd's Type=notify) the state of the daemon: starting and needing more time, serving,
+// reloading, alive, stopping. Without NOTIFY_SOCKET in the environment it does nothing.
 //
-// The protocol is one datagram of lines, which sd_notify(3) promises to keep and shows how to speak without libsystemd:
-// that library is not on macOS, not in small containers, and brings five more for these lines.
+// The protocol is one datagram of lines. sd_notify(3) promises to keep it stable, and shows how to use it without
+// libsystemd. That library is absent from macOS and small containers, and would add five more libraries.
 #pragma once
 
 #include <functional>
@@ -18,34 +18,35 @@
 namespace permafrost {
 
 struct ServiceEnvironment {
-  std::string socket;  // a path, or "@" and an abstract name; empty: nobody listens
-  // The interval at which the manager wants to hear that the daemon lives; zero: it does not.
+  std::string socket;  // a path, or "@" and an abstract name; empty: there is no manager
+  // The interval within which the manager expects a sign of life. Zero: it expects none.
   absl::Duration watchdog = absl::ZeroDuration();
 
-  // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID by `get_env` (nullptr: not set).
+  // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID through `get_env`, which returns null for an unset variable.
   static ServiceEnvironment Read(const std::function<const char*(const char*)>& get_env);
 };
 
-// Threads: a thread of its own sends what comes again and again; all methods are safe anywhere. A manager that does not
-// read holds them up for a second at most, and loses the datagram.
+// Threads: all methods are thread-safe; a thread of the notifier sends the recurring messages. If the manager does
+// not read, a call blocks for at most a second and its datagram is lost.
 class ServiceNotifier {
  public:
-  // From now until Ready the manager hears every few seconds that starting goes on, for an hour at most: recovery may
-  // take longer than it would wait otherwise, but not for ever.
+  // From now until Ready, tells the manager every few seconds that the daemon is still starting, for at most an hour.
+  // Recovery may take longer than the manager's usual timeout, but must not take for ever.
   explicit ServiceNotifier(ServiceEnvironment environment);
   ~ServiceNotifier();
   ServiceNotifier(const ServiceNotifier&) = delete;
   ServiceNotifier& operator=(const ServiceNotifier&) = delete;
 
-  // One line of what the daemon is doing, as `systemctl status` shows it.
+  // Sends one line about the daemon's current work, which `systemctl status` shows.
   void Status(std::string_view line);
-  // It serves. From now on the manager hears twice in each watchdog interval that the daemon lives, unless `healthy`,
-  // asked on the notifier's thread, says false: then it is left to restart the daemon.
+  // The daemon serves. From now on, reports to the manager twice in each watchdog interval that the daemon is alive,
+  // as long as `healthy` returns true. When it returns false, the manager will restart the daemon. `healthy` is
+  // called on the notifier's thread.
   void Ready(std::string_view status, std::function<bool()> healthy);
-  // Around a reload of what can change while the daemon serves.
+  // Call these before and after a reload of what can change while the daemon serves.
   void Reloading();
   void Reloaded();
-  // Tells that the daemon drains. The drain has a time limit of its own, so the daemon counts as alive until it ends.
+  // The daemon drains. It counts as alive until it ends, because the drain has its own time limit.
   void Stopping(std::string_view status);
 
  private:
@@ -56,11 +57,11 @@ class ServiceNotifier {
   void Send(const std::string& lines) const;
 
   const ServiceEnvironment environment_;
-  const int socket_;  // -1: nobody listens, and there is no thread
+  const int socket_;  // -1: there is no manager, and no thread
   absl::Mutex mu_;
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kStarting;
   std::function<bool()> healthy_ ABSL_GUARDED_BY(mu_);
-  Event changed_;  // the phase
+  Event changed_;  // the phase has changed
   std::thread thread_;
 };
 

@@ -62,7 +62,6 @@ absl::Status ReadPart(const std::string& value, double most, double& out) {
   return ok ? absl::OkStatus() : Refuse(value, absl::StrCat("0 to ", most));
 }
 
-// 500000000, 500MB, 1.5GiB.
 absl::Status ReadSize(const std::string& value, uint64_t& out) {
   constexpr std::string_view kUnits = "kKMGT";
   constexpr double kMostBytes = 1e15;
@@ -128,7 +127,7 @@ namespace {
 
 constexpr char kKeepAll[] = "all";
 
-// A number of days, which Abseil knows nothing of, or what Abseil takes.
+// Parses an age: a number of days such as 30d, which Abseil does not support, or a duration in Abseil's format.
 std::optional<absl::Duration> ParseAge(const std::string& value) {
   absl::string_view days(value);
   double count = 0;
@@ -476,7 +475,7 @@ absl::Status CheckAccess(Options& options, const WhereOf& where) {
   }
   for (const auto& [name, address] : {std::pair("listen", options.listen), std::pair("metrics", options.metrics)}) {
     if (!IsReachable(address)) {
-      // gRPC takes connections that carry a token in plain text by these only.
+      // gRPC accepts tokens in plain text only on these hosts.
       const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
       const bool usual =
           parsed.ok() && (parsed->host == "localhost" || parsed->host == "127.0.0.1" || parsed->host == "::1");

@@ -1,5 +1,5 @@
-// The settings of the daemon: what a flag, a variable and a key of the configuration file have in common, which is how
-// a value is read and shown, the rows, and which of those of access fit together.
+// The settings of the daemon. A setting is a flag, a variable and a key of the configuration file at once. Each row
+// says how a value is read and shown. CheckAccess checks that the settings of access fit together.
 // Threads: pure functions.
 #pragma once
 
@@ -21,35 +21,36 @@
 
 namespace permafrost {
 
-// One row a setting: its flag, its key in the file, and its variable PERMAFROST_NAME.
+// One setting: its flag, its key in the file, and its variable PERMAFROST_NAME.
 struct Setting {
   std::string name;
-  std::string metavar;  // empty: a switch
+  std::string metavar;  // empty: the setting is a switch
   std::string help;
   bool is_list;
-  // Takes one value; a list's is added.
+  // Reads one value. For a list, appends it.
   absl::Status (*read)(const std::string& value, Options& out);
-  // Shows the value as `read` would take it; a list whole, with `:` between its values. Values that show equal are
-  // equal: a reload compares the texts.
+  // Shows the value in the form that `read` accepts, a list with `:` between its values. Equal texts mean equal
+  // values, because a reload compares the texts.
   std::string (*show)(const Options& options);
-  // True: a reload takes a new value over; else it waits for the next start.
+  // True: a reload applies a new value. False: a new value waits for the next start.
   bool reloads = false;
 };
 
-// InvalidArgument: the value, and what would be accepted. So do all of these refuse.
+// Returns InvalidArgument with the value and what would be accepted. All functions below refuse values with it.
 absl::Status Refuse(const std::string& value, absl::string_view accepted);
 absl::Status ReadAddress(const std::string& value, std::string& out);
 absl::Status ReadDirectory(const std::string& value, std::filesystem::path& out);
 absl::Status ReadFilePath(const std::string& value, std::filesystem::path& out);
 absl::Status ReadBool(const std::string& value, bool& out);
 std::string ShowBool(bool value);
-// 0 to `most`.
+// Reads a number from 0 to `most`.
 absl::Status ReadPart(const std::string& value, double most, double& out);
-// 500000000, 500MB, 1.5GiB.
+// Reads a size such as 500000000, 500MB or 1.5GiB.
 absl::Status ReadSize(const std::string& value, uint64_t& out);
 absl::Status ReadSeconds(const std::string& value, double most, absl::Duration& out);
 
-// Underscores are as good as hyphens: pyg-team/pytorch_geometric#10689 writes clear_per_step.
+// Reads an enum's name. Underscores may replace hyphens, because pyg-team/pytorch_geometric#10689 writes
+// clear_per_step.
 template <class E, std::size_t N>
 absl::Status ReadName(const std::string& value, const EnumNames<E, N>& names, E& out) {
   const std::optional<E> parsed = names.Parse(absl::StrReplaceAll(value, {{"_", "-"}}));
@@ -64,26 +65,28 @@ absl::Status ReadCount(const std::string& value, Number most, Number& out, Numbe
   return ok ? absl::OkStatus() : Refuse(value, absl::StrCat(least, " to ", most));
 }
 
-// The settings of backups, of the daemon's end, and of what is done about a device thread that hangs.
+// Adds the settings of backups, of the daemon's exit, and of the watchdog.
 void AddCareSettings(std::vector<Setting>& settings);
 
-// The settings that say how jobs share the device, and what is kept of those that have ended.
+// Adds the settings that say how jobs share the device, and what the daemon keeps of ended jobs.
 void AddJobSettings(std::vector<Setting>& settings);
 
-// The settings that bound what clients may have the daemon keep.
+// Adds the settings that limit what the daemon stores for clients.
 void AddLimitSettings(std::vector<Setting>& settings);
 
-// The settings of the daemon's log.
+// Adds the settings of the daemon's log.
 void AddLogSettings(std::vector<Setting>& settings);
 
-// The settings that say who may call and how connections are protected.
+// Adds the settings that say who may call and how connections are protected.
 void AddAccessSettings(std::vector<Setting>& settings);
 
-// Returns where the value of a setting stands: "--listen", "PERMAFROST_LISTEN", "default of --listen".
+// Returns where the value of a setting was given: "--listen", "PERMAFROST_LISTEN", "default of --listen".
 using WhereOf = std::function<std::string(const std::string& name)>;
-// Resolves Auth::kAuto. Errors: InvalidArgument for an address that other machines reach without TLS or without tokens,
-// unless `insecure`; for tokens over plain text there, which nothing allows; for a certificate without its key, and
-// what speaks of client certificates where there are none.
+// Resolves Auth::kAuto. Errors: InvalidArgument for
+// - an address that other machines reach, without TLS or without tokens, unless `insecure` is set;
+// - tokens in plain text on such an address, even with `insecure`;
+// - a certificate without its key;
+// - options about client certificates without a client authority.
 absl::Status CheckAccess(Options& options, const WhereOf& where);
 
 }  // namespace permafrost

@@ -26,12 +26,12 @@ namespace fs = std::filesystem;
 constexpr mode_t kOthers = 077;
 constexpr mode_t kOwnerOnly = 0700;
 
-// Both paths are without symlinks and without a slash at the end.
+// Returns whether `inner` is `outer` or lies in it. Both paths have no symlinks and no trailing slash.
 bool Holds(const fs::path& outer, const fs::path& inner) {
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
-// Returns whether it may be closed to others: nothing is in it, or what a daemon left there.
+// Returns whether the directory may be closed to others: it is empty, or holds what a daemon left there.
 bool IsOurs(const fs::path& path) {
   std::error_code error;
   return fs::is_empty(path, error) || fs::exists(path / "permafrost.db", error) || fs::exists(path / "lock", error);
@@ -141,7 +141,7 @@ absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::
                         jobs.List(0, token, {.states = {jobs::JobState::kQueued}, .filter = ""}));
     for (const jobs::Job& job : page.jobs) {
       const DatasetId& dataset = job.spec.train.dataset;
-      // An import that had not ended begins anew, and may end otherwise than it did.
+      // An unfinished import starts again, and may end differently.
       const auto known = catalog.Get(dataset);
       if (known.ok() ? known->state == data::DatasetState::kReady : !absl::IsNotFound(known.status())) continue;
       PF_RETURN_IF_ERROR(jobs.Pause(job.id).status());

@@ -1,5 +1,5 @@
-// The folder that everything is kept in, which only the daemon's user may open: where imports may read, and what is
-// done first where it is a copy of a backup. Threads: one, before others start.
+// The state directory, which only the daemon's user may open. Also checks the directories of imports and backups, and
+// takes up a copy of a backup. Threads: one, before others start.
 #pragma once
 
 #include <filesystem>
@@ -15,40 +15,41 @@
 
 namespace permafrost {
 
-// Makes it where it is missing, and closes one that others may open, which the daemon's log tells. From here on what
-// this process makes is its user's alone: files 0600, folders 0700. Errors: those of SystemError. Returns it without
-// symlinks.
+// Creates the directory if it is missing. If other users could open it, closes it to them and logs that. From then
+// on, this process creates files with mode 0600 and directories with mode 0700. Returns the path without symlinks.
+// Errors: FailedPrecondition if another user owns the directory, or if it is open to others and holds foreign files;
+// those of SystemError.
 absl::StatusOr<std::filesystem::path> OpenStateDir(const std::filesystem::path& path);
 
-// The roots without symlinks. Errors: FailedPrecondition for one that is no directory, that holds the state directory,
-// or that is in it: an import could then read tokens.
+// Returns the roots without symlinks. Errors: FailedPrecondition for a root that is not a directory, that contains
+// the state directory or lies in it. An import could otherwise read tokens.
 absl::StatusOr<std::vector<std::filesystem::path>> ResolveImportRoots(const std::vector<std::filesystem::path>& roots,
                                                                       const std::filesystem::path& state_dir);
 
-// As ResolveImportRoots, for --backup-root, which no import may read either; empty: there is none.
+// Does the same for --backup-root, which must not overlap an import root either. Empty: there is no backup root.
 absl::StatusOr<std::filesystem::path> ResolveBackupRoot(const std::filesystem::path& root,
                                                         const std::filesystem::path& state_dir,
                                                         const std::vector<std::filesystem::path>& import_roots);
 
-// The first work of a daemon whose state directory is a copy of a backup, before the first job runs. Pauses the jobs
-// that wait for the device and whose dataset is not there, since they would fail where an operator only has to import
-// it again; the log tells of each. Marks the state directory as taken up, so that this is done once; after a death
-// before that it is done again, and finds the jobs paused. Errors: of the store; those of Rename.
+// Takes up a state directory that is a copy of a backup. A daemon does this first, before any job runs. Pauses each
+// queued job whose dataset is missing, and logs it: the job would fail, although an operator only has to import the
+// dataset again. Then marks the state directory as taken up, so that this is done only once. If the daemon dies
+// before the mark, the next start repeats it and finds the jobs paused. Errors: those of the store and of Rename.
 absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::Catalog& catalog,
                             jobs::JobManager& jobs);
 
-// The backup that the state directory was, by restored.json, without its files; nullopt: it was none. One that cannot
-// be read is told in the log.
+// Returns the backup that the state directory was copied from, according to restored.json, without its files;
+// nullopt: it was not copied from one. If the file cannot be read, logs that and returns nullopt.
 std::optional<backup::Manifest> ReadRestored(const std::filesystem::path& state_dir);
 
 struct Endpoint {
   std::string grpc, metrics;  // host:port as bound
-  std::string socket;         // path; empty: there is none
+  std::string socket;         // path; empty: there is no socket
   std::string auth = "none";  // or "token"
   bool tls = false;
 };
 
-// STATE_DIR/endpoint.json, where scripts read at which addresses the daemon serves: there while it does.
+// STATE_DIR/endpoint.json, from which scripts read the addresses of the daemon. It exists while the daemon serves.
 // Threads: one.
 class EndpointFile {
  public:
@@ -56,7 +57,7 @@ class EndpointFile {
   static absl::StatusOr<EndpointFile> Write(const std::filesystem::path& state_dir, const Endpoint& endpoint);
   EndpointFile(EndpointFile&& other) noexcept;
   EndpointFile& operator=(EndpointFile&&) = delete;
-  // Removes it.
+  // Removes the file.
   ~EndpointFile();
 
  private:

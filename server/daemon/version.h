@@ -1,4 +1,4 @@
-// Tells which build this is. In a file of its own, so that a new commit compiles nothing else anew.
+// Tells which build this is. It has its own source file, so that a new commit recompiles nothing else.
 // Threads: pure functions.
 #pragma once
 
@@ -7,6 +7,6 @@
 namespace permafrost {
 
 std::string_view Version();    // "0.1.0"
-std::string_view GitCommit();  // abbreviated; empty where the sources are no git checkout
+std::string_view GitCommit();  // abbreviated; empty if the sources are not a git checkout
 
 }  // namespace permafrost

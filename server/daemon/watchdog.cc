@@ -47,7 +47,7 @@ void Watchdog::Run() {
     metrics_.Set(!healthy, detector.since_progress());
     if (healthy == healthy_.load(std::memory_order_acquire)) continue;
     healthy_.store(healthy, std::memory_order_release);
-    // Before the line: standard error may be what hangs.
+    // Comes before the log line, because standard error may be what hangs.
     options_.on_change(healthy);
     if (healthy) {
       telemetry::Log(telemetry::Severity::kInfo, absl::StrCat("the device thread gets on: ", ActivityText(activity)));

@@ -1,5 +1,5 @@
-// Sees that the device thread gets on: what has not moved for too long hangs, in the driver, in a file or in a loop,
-// and nobody else would notice. Threads: a thread of its own looks; all methods are safe anywhere.
+// Watches the device thread. If it makes no progress for too long, it hangs in the driver, in a file or in a loop,
+// which nothing else would detect. Threads: the watchdog has its own thread; all methods are thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,16 +16,17 @@
 
 namespace permafrost {
 
-// Decides by what it is shown, and by nothing else. Threads: one.
+// Decides only from the arguments of its calls. Threads: one.
 class StallDetector {
  public:
-  // `limit`: how long a busy thread may go without a sign of progress; zero: for ever.
+  // `limit` is how long a busy thread may go without progress. Zero: no limit.
   explicit StallDetector(absl::Duration limit) : limit_(limit) {}
 
-  // Does what the thread does at `now`, by a clock that nobody sets and that never falls. Idle counts as progress.
+  // Records the thread's activity at `now`, which must come from a monotonic clock. An idle thread counts as making
+  // progress.
   void Look(const jobs::DeviceActivity& activity, absl::Duration now);
   bool stalled() const { return limit_ > absl::ZeroDuration() && since_ && *since_ >= limit_; }
-  // nullopt: the thread is idle.
+  // Time since the last progress; nullopt if the thread is idle.
   std::optional<absl::Duration> since_progress() const { return since_; }
 
  private:
@@ -38,17 +39,17 @@ class StallDetector {
 class Watchdog {
  public:
   struct Options {
-    absl::Duration limit = absl::Minutes(10);     // as StallDetector's
-    absl::Duration interval = absl::Seconds(1);   // between two looks
+    absl::Duration limit = absl::Minutes(10);     // see StallDetector
+    absl::Duration interval = absl::Seconds(1);   // between two checks
     std::function<jobs::DeviceActivity()> read;   // must not wait for a store or a step
-    std::function<void(bool healthy)> on_change;  // on the watchdog's thread
+    std::function<void(bool healthy)> on_change;  // called on the watchdog's thread
   };
   // Borrows the metrics.
   Watchdog(Options options, telemetry::WatchdogMetrics& metrics);
   ~Watchdog();
 
-  // Returns whether the device thread got on within the limit, as of the last look. A caller that tells a supervisor
-  // that the process lives asks this first.
+  // Returns whether the device thread made progress within the limit, as of the last check. A caller that reports to
+  // a supervisor that the process is alive asks this first.
   bool Healthy() const { return healthy_.load(std::memory_order_acquire); }
 
  private:
