@@ -1,7 +1,8 @@
-// The gRPC server: the services, health, reflection and the request metrics behind one address and a unix socket.
-// Threads: all methods are safe anywhere; Shutdown once. Handlers run on gRPC's threads, whose number does not depend
-// on the number of open streams; reflection, which holds a thread a stream, is served to a few clients at a time and
-// refused with RESOURCE_EXHAUSTED beyond. Borrows the job manager and the catalog until destroyed.
+// The gRPC server. Serves the services, health, reflection and the request metrics on one address and a unix socket.
+// Borrows the job manager and the catalog until it is destroyed.
+// Threads: all methods are thread-safe; call Shutdown once. Handlers run on gRPC's threads, whose number does not
+// depend on the number of open streams. Reflection needs a thread for each stream. It therefore serves few clients at a
+// time, and refuses others with RESOURCE_EXHAUSTED.
 #pragma once
 
 #include <filesystem>
@@ -27,61 +28,61 @@
 
 namespace permafrost::api {
 
-// Decides who may call, and how connections are protected. Borrowed as the catalog is.
+// Decides who may call, and how connections are protected. All pointers are borrowed until the server is destroyed.
 struct AccessOptions {
   // Null: every caller is an admin.
   const access::Gate* gate = nullptr;
-  // Null: CreateToken and its like are UNIMPLEMENTED.
+  // Null: the RPCs about tokens are UNIMPLEMENTED.
   access::TokenStore* tokens = nullptr;
-  // Null: nothing is audited.
+  // Null: no call is audited.
   access::AuditLog* audit = nullptr;
-  // Null: plain text.
+  // Null: connections use plain text.
   access::CertificateFiles* certificates = nullptr;
-  // Path of the unix socket, whose callers are admins; empty: there is none.
+  // Path of the unix socket, whose callers are admins. Empty: there is no socket.
   std::filesystem::path socket;
-  // True: clients without the proto files may ask for them.
+  // True: serves gRPC reflection, from which clients without the proto files can get the contract.
   bool reflection = true;
 };
 
 struct ServerOptions {
-  std::string address = "127.0.0.1:0";  // host:port; port 0 picks one
+  std::string address = "127.0.0.1:0";  // host:port; port 0 picks a free port
   ServerInfo info;
-  // Policy of a job's graph cache where its spec does not say.
+  // The graph cache policy of jobs whose spec gives none.
   spec::PolicyOptions default_graph_cache;
   RequestObserver observe_request;                                           // must not block
-  StreamObserver observe_stream;                                             // as that
-  DroppedStateObserver observe_dropped;                                      // as that
-  std::function<DeviceState()> device_state = [] { return DeviceState(); };  // asked on any thread
-  std::function<void()> request_drain;                                       // as ServerService
+  StreamObserver observe_stream;                                             // must not block
+  DroppedStateObserver observe_dropped;                                      // must not block
+  std::function<DeviceState()> device_state = [] { return DeviceState(); };  // called on any thread
+  std::function<void()> request_drain;                                       // see ServerService
   MakeBackup make_backup;                                                    // empty: Backup is UNIMPLEMENTED
   ClockWatch clock;
   CallLimitOptions limits;
   AccessOptions access;
-  // Borrowed as the catalog is. Null: uploads are refused.
+  // Borrowed until the server is destroyed. Null: uploads are refused.
   data::UploadStore* uploads = nullptr;
-  // Borrowed as the catalog is. Null: ProgramService is UNIMPLEMENTED.
+  // Borrowed until the server is destroyed. Null: ProgramService is UNIMPLEMENTED.
   jobs::ProgramStore* programs = nullptr;
 };
 
 class Server {
  public:
-  // Serves from here on. Errors: FailedPrecondition naming the address and the system's reason if it cannot be bound; a
-  // port that another process serves is refused, and so is a socket (PrepareSocket).
+  // Starts serving. Errors: FailedPrecondition, naming the address and the system's reason, if the address cannot be
+  // bound. A port that another process serves is refused, and so is such a socket (PrepareSocket).
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, jobs::JobManager& jobs,
                                                        data::Catalog& catalog);
-  virtual ~Server() = default;  // as Shutdown without grace
+  virtual ~Server() = default;  // same as Shutdown without grace
 
-  // host:port as bound.
+  // Returns host:port as bound.
   virtual const std::string& address() const = 0;
-  // Health of the server and of each service, for load balancers; calls are still served.
+  // Reports the server and each service as not serving, for load balancers. Calls are still served.
   virtual void SetNotServing() = 0;
-  // Health of the server as a whole and of JobService, whose jobs get nowhere while the device thread hangs; the other
-  // services are as they were. Nothing once SetNotServing was called.
+  // Sets the health of the server as a whole and of JobService, because no job makes progress while the device thread
+  // hangs. The other services keep their health. No-op after SetNotServing.
   virtual void SetDeviceHealthy(bool healthy) = 0;
-  // Ends streams after what they still have to send, waits for the calls under way, health checks among them, and
-  // cancels what is left after `grace`. A call whose headers come after that, before its client has read gRPC's GOAWAY,
-  // is CANCELLED: gRPC 1.51's core resets each new stream from the moment that a server shuts down, without any handler
-  // or interceptor, and offers no GOAWAY before that moment.
+  // Ends each stream after its remaining responses. Waits for the calls in progress, including health checks, and
+  // cancels those that remain after `grace`. A call that arrives later, before its client has read gRPC's GOAWAY,
+  // ends with CANCELLED. The reason is in the core of gRPC 1.51: once a server shuts down, it resets each new stream
+  // without any handler or interceptor, and it cannot send a GOAWAY earlier.
   virtual void Shutdown(absl::Duration grace) = 0;
 };
 

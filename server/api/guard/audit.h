@@ -1,5 +1,5 @@
-// A line in the audit log for each call of a method that changes something and that the gate let in.
-// Threads: all of it is safe anywhere.
+// Writes an audit line for each call of a method that changes something, once the gate has admitted the call.
+// Threads: thread-safe.
 #pragma once
 
 #include <grpcpp/support/server_interceptor.h>
@@ -13,12 +13,12 @@
 
 namespace permafrost::api {
 
-// Borrows both for as long as the server lives.
+// Borrows both arguments for the lifetime of the server.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeAudit(const access::Gate& gate,
                                                                                  access::AuditLog& audit);
 
-// Returns what a request or an answer is about: its `name`, its `job_id` as "jobs/ID" (`dataset_id` as "datasets/ID"),
-// or the name of what it holds; clipped. Empty: it says nothing.
+// Returns the resource that a request or response is about, clipped. It is the `name`, the `job_id` as "jobs/ID" (or
+// `dataset_id` as "datasets/ID"), or the name of the contained job or start. Empty: the message names no resource.
 std::string ResourceOf(const google::protobuf::Message& message);
 
 }  // namespace permafrost::api

@@ -1,5 +1,5 @@
-// Counts calls: each by method and code, and those that are open.
-// Threads: all of it is safe anywhere.
+// Counts calls by method and code, and open calls.
+// Threads: all functions and classes are thread-safe.
 #pragma once
 
 #include <grpcpp/support/server_interceptor.h>
@@ -16,33 +16,33 @@
 
 namespace permafrost::api {
 
-// Called once a call, no later than its status is sent. `method` is one of RequestMethods() (methods.h) or "unknown",
-// `code` one of StatusCodeNames().
+// Called once for each call, before or when its status is sent. `method` is one of RequestMethods() (methods.h) or
+// "unknown". `code` is one of StatusCodeNames().
 using RequestObserver = std::function<void(std::string_view method, std::string_view code, absl::Duration duration)>;
 
-// Called when a stream of one of StreamMethods() begins (+1) and when it is gone (-1).
+// Called with +1 when a stream of one of StreamMethods() begins, and with -1 when it has ended.
 using StreamObserver = std::function<void(std::string_view method, int change)>;
 
-// Called when a watch, one of WatchMethods(), passes over a state since its client has not taken the one before.
+// Called when a watch (one of WatchMethods()) skips a state because its client has not yet taken the state before.
 using DroppedStateObserver = std::function<void(std::string_view method)>;
 
-// "OK", "CANCELLED", ...: the canonical names of all codes.
+// Returns the canonical names of all codes: "OK", "CANCELLED", ...
 std::vector<std::string> StatusCodeNames();
 
-// Counts every call by method and code, with its duration: unary ones, streams and cancelled ones alike; and the
-// streams that are open. Logs each that is answered with a fault of the server or its disk (INTERNAL, UNKNOWN,
-// DATA_LOSS), with the client's address.
+// Counts every call by method and code, with its duration, whether it is unary, a stream or cancelled. Also counts
+// the open streams. Logs each call that failed because of the server or its disk (INTERNAL, UNKNOWN, DATA_LOSS), with
+// the client's address.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeRequestMetrics(RequestObserver observer,
                                                                                           StreamObserver streams);
 
-// The calls that are being served, so that a server that ends waits for them and for nothing else: gRPC would wait for
-// connections on which nothing happens, too.
+// Counts the calls that are being served, so that a server that shuts down waits only for them. gRPC itself would
+// wait for idle connections too.
 class OpenCalls {
  public:
   OpenCalls();
   void Begin();
   void End();
-  // Waits until none is open, at most for `limit`, which may be infinite. Returns whether none is.
+  // Waits until no call is open, at most for `limit`, which may be infinite. Returns whether no call is open.
   bool AwaitNone(absl::Duration limit);
 
  private:
@@ -51,8 +51,8 @@ class OpenCalls {
   Event none_;
 };
 
-// Counts the calls of Permafrost's own services, and Health/Check, which is answered as soon as it is asked. Not
-// Health/Watch, which would never end. `calls` may outlive the server, and calls what made it.
+// Counts the calls of Permafrost's own services and Health/Check, which is answered at once. Does not count
+// Health/Watch, which would never end. `calls` may outlive the server and this factory.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CountOpenCalls(std::shared_ptr<OpenCalls> calls);
 
 }  // namespace permafrost::api

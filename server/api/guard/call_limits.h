@@ -1,5 +1,5 @@
-// Bounds how many calls of one kind are served at once, and on how many connections one client calls, so that no client
-// takes all the memory, threads or open files there are from the jobs.
+// Limits how many calls of one kind are served at once, and on how many connections one client calls. No client can
+// thus take all memory, threads or open files from the jobs.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -26,32 +26,33 @@
 
 namespace permafrost::api {
 
-// The far end of a connection: an address of IPv6, those of IPv4 mapped into it, and a port.
+// The remote end of a connection: an IPv6 address (or an IPv4 address mapped into IPv6) and a port.
 using PeerAddress = std::array<uint8_t, 18>;
 
-// Parses what gRPC calls a peer ("ipv4:10.0.0.7:41234", "ipv6:%5Bfd00::7%5D:41234"). nullopt: it has no address, as the
-// peer of a unix socket, whose connections are not told apart.
+// Parses gRPC's name for a peer ("ipv4:10.0.0.7:41234", "ipv6:%5Bfd00::7%5D:41234"). nullopt: the peer has no
+// address. That holds for unix sockets, whose connections cannot be distinguished.
 std::optional<PeerAddress> ParsePeer(std::string_view peer);
-// The peers of all sockets that this process has open; nullopt: the system does not say.
+// Returns the peers of all open sockets of this process; nullopt if the system does not provide them.
 std::optional<std::set<PeerAddress>> OpenPeers();
 
-// Bounds how many connections one client calls on at once. gRPC tells a server neither of a connection that nobody
-// calls on nor of the end of one: counted are those that a client has called on and whose socket this process still has
-// open.
-// Threads: all methods are safe anywhere, and wait for no disk.
+// Limits on how many connections one client calls at once. gRPC does not report connections without calls, nor the
+// end of a connection. This class therefore counts the connections on which a client has called and whose socket is
+// still open in this process.
+// Threads: all methods are thread-safe and never wait for a disk.
 class ConnectionLimit {
  public:
-  // Returns the client that a call counts against (credentials.h); empty: none, and then there is no limit.
+  // Returns the client that a call counts against (credentials.h). Empty: no client, and so no limit.
   using Namer = std::function<std::string(const grpc::CallbackServerContext& context)>;
 
-  // `most`: of one client; 0: any number.
+  // `most` is the limit of one client. 0: no limit.
   ConnectionLimit(int64_t most, Namer client_of,
                   std::function<std::optional<std::set<PeerAddress>>()> open_peers = OpenPeers)
       : most_(most), client_of_(std::move(client_of)), open_peers_(std::move(open_peers)) {}
 
-  // Whom the call is counted to. ResourceExhausted (reason TOO_MANY_CONNECTIONS, metadata `client` and `limit`) where
-  // it comes on one connection more than its client may have. The connection itself stays open: a server cannot close
-  // it, and does once nothing is called on it (CallLimitOptions::idle).
+  // Returns the client that the call counts against. The connection itself stays open, because a server cannot close
+  // it; gRPC closes it once it is idle (CallLimitOptions::idle).
+  // Errors: ResourceExhausted (reason TOO_MANY_CONNECTIONS, metadata `client` and `limit`) if the call comes on more
+  // connections than its client may have.
   absl::StatusOr<std::string> Admit(const grpc::CallbackServerContext& context);
   absl::Status Count(const std::string& client, std::string_view peer);
 
@@ -63,82 +64,84 @@ class ConnectionLimit {
   const std::function<std::optional<std::set<PeerAddress>>()> open_peers_;
   absl::Mutex mu_;
   std::map<std::string, std::set<PeerAddress>> by_client_ ABSL_GUARDED_BY(mu_);  // no set is empty
-  size_t counted_ ABSL_GUARDED_BY(mu_) = 0;                                      // in all of them
+  size_t counted_ ABSL_GUARDED_BY(mu_) = 0;                                      // in all sets together
   size_t forget_at_ ABSL_GUARDED_BY(mu_) = 0;
-  std::optional<Stopwatch> forgot_ ABSL_GUARDED_BY(mu_);  // since it ended
+  std::optional<Stopwatch> forgot_ ABSL_GUARDED_BY(mu_);  // time since it ended
   absl::Duration forgetting_took_ ABSL_GUARDED_BY(mu_);
 };
 
-// The most calls of each kind; one more is refused at once with RESOURCE_EXHAUSTED, reason TOO_MANY_CALLS, and a hint
-// when to ask again.
+// The most calls of each kind at once. Further calls are refused at once with RESOURCE_EXHAUSTED, reason
+// TOO_MANY_CALLS, and a hint when to retry.
 struct CallLimitOptions {
-  // WatchJob, WatchGraphCache, WatchDataset and WatchServer together. Each holds its last response.
+  // WatchJob, WatchGraphCache, WatchDataset and WatchServer together. Each call holds its last response.
   int watches = 4096;
-  // StreamJobLogs. Each holds a piece of the log.
+  // StreamJobLogs. Each call holds a piece of the log.
   int log_streams = 1024;
-  // ExportJob. Each holds an open file and a piece of it.
+  // ExportJob. Each call holds an open file and a piece of it.
   int exports = 64;
-  // Commands to graph caches whose answer waits for the job's next step, their clients gone or not.
+  // Commands to graph caches that wait for the job's next step. A command counts even after its client has gone.
   int cache_commands = 256;
-  // VerifyDataset, SampleDataset and PlanDataset together. Each takes a thread, a core, and as much of the disk as it
-  // can get from a job that trains.
+  // VerifyDataset, SampleDataset and PlanDataset together. Each call takes a thread, a core, and as much disk
+  // bandwidth as it can get beside a training job.
   int dataset_reads = 4;
-  // PlanGraphCache and CensusGraphCache. Each takes a thread and the memory of a job's schedule, and waits for the
-  // device where it is idle.
+  // PlanGraphCache and CensusGraphCache together. Each call takes a thread and the memory of a job's schedule, and
+  // waits for an idle device.
   int plans = 4;
-  // EvaluateJob. Each takes the memory of a model and its batches, and time of every core from the job that trains.
+  // EvaluateJob. Each call takes the memory of a model and its batches, and time on every core from the training job.
   int evaluations = 2;
-  // RunRank. Each takes a thread; one has the device, and another is refused at once.
+  // RunRank. Each call takes a thread. One call has the device; others are refused at once.
   int ranks = 4;
-  // Health/Watch. Each holds gRPC's state of a call; its refusal says no more than the code.
+  // Health/Watch. Each call holds gRPC's state of a call. A refusal carries no details beyond the code.
   int health_watches = 256;
-  // UploadDataset and UploadProgram. Each takes a thread and a message of 1 MiB at most.
+  // UploadDataset and UploadProgram together. Each call takes a thread and a message of at most 1 MiB.
   int uploads = 16;
-  // ListCheckpoints. Each takes a thread while it reads files, which may be large.
+  // ListCheckpoints. Each call takes a thread while it reads files, which may be large.
   int checkpoint_lists = 8;
-  // DeleteDataset, DeleteUpload and DeleteProgram. Each takes a thread while it removes files, which may be large.
+  // DeleteDataset, DeleteUpload and DeleteProgram together. Each call takes a thread while it removes files, which
+  // may be large.
   int deletions = 16;
-  // CreateToken and RevokeToken. Each takes a thread while it waits for the disk.
+  // CreateToken and RevokeToken together. Each call takes a thread while it waits for the disk.
   int token_changes = 8;
-  // Backup. It takes a thread and the disk. One at a time makes anything; a repeat is told to wait for it.
+  // Backup. A call takes a thread and the disk. Only one call at a time makes a backup; a repeated one is told to
+  // wait for it.
   int backups = 2;
-  // Calls that wait for a thread: each is a request in memory. Calls that wait for the disk under the jobs' or the
-  // catalog's lock have a few threads of their own, so that gRPC's, which health is asked on, never wait.
+  // Calls that wait for a thread of a pool; each holds its request in memory. Calls that wait for the disk under the
+  // lock of the jobs or of the catalog run on these threads, so that gRPC's threads, which also answer health checks,
+  // never wait.
   int waiting = 1024;
   int threads = 16;
   int submitting_threads = 2;
-  // Calls of any kind that one connection has open, those whose request has not come yet among them, which no other row
-  // counts. gRPC's client lets one more wait; who sends it nevertheless loses the connection. More than all that the
-  // rows above leave to one client.
+  // Open calls of any kind on one connection, including those whose request has not arrived, which no other limit
+  // counts. gRPC's client queues further calls; a client that sends them anyway loses the connection. The number
+  // exceeds the sum of what the limits above allow one client.
   int calls_of_a_connection = 8192;
-  // A stream is ended when its client has read nothing for so long while there was something to read. A client that is
-  // stopped for longer must begin anew.
+  // A stream ends if its client reads nothing for this long while there is something to read. A client that was
+  // stopped for longer must start again.
   absl::Duration unread = absl::Minutes(5);
-  // Connections that one client calls on at once; 0: any number. Each takes an open file.
+  // Connections on which one client calls at once. 0: no limit. Each connection takes an open file.
   int64_t connections_of_a_client = 64;
-  // A connection is closed on which nothing has been called for so long; gRPC's clients then connect anew by
-  // themselves.
+  // A connection without calls for this long is closed. gRPC's clients reconnect by themselves.
   absl::Duration idle = absl::Minutes(10);
 };
 
-// Returns the client that a call counts against (credentials.h); empty: none. An error refuses the call.
+// Returns the client that a call counts against (credentials.h). Empty: no client. An error refuses the call.
 using ClientNamer = std::function<absl::StatusOr<std::string>(const grpc::CallbackServerContext& context)>;
 
-// Threads: all methods are safe anywhere. Slots may outlive it.
+// Limits one kind of calls. Threads: all methods are thread-safe. Slots may outlive the limit.
 class CallLimit {
  public:
-  // Given back when its last copy is destroyed.
+  // A place for one call. It becomes free when the last copy of the slot is destroyed.
   using Slot = std::shared_ptr<const void>;
 
-  // `calls`: what is limited, in the plural, for the error. One client has at most three quarters of them, so that it
-  // keeps nobody else out.
+  // `calls` names the calls in errors, in the plural. One client can hold at most three quarters of the slots, so
+  // that it cannot shut out all others.
   CallLimit(std::string_view calls, int most, ClientNamer client_of = nullptr)
       : calls_(calls), most_(most), client_of_(std::move(client_of)) {}
 
-  // ResourceExhausted (reason TOO_MANY_CALLS, metadata `calls` and `limit`) while all are taken, or all that one client
-  // may have (`client` too). Passes on the namer's errors.
+  // Takes a slot. Errors: ResourceExhausted (reason TOO_MANY_CALLS, metadata `calls` and `limit`) if all slots are
+  // taken, or all that one client may have (then also metadata `client`); those of the namer.
   absl::StatusOr<Slot> Take(const grpc::CallbackServerContext& context);
-  // Counted to nobody.
+  // Takes a slot that counts against no client.
   absl::StatusOr<Slot> Take() { return TakeFor(""); }
 
  private:
@@ -155,10 +158,10 @@ class CallLimit {
   const std::shared_ptr<Taken> taken_ = std::make_shared<Taken>();
 };
 
-// The error of a call that finds `limit` of `calls` (in the plural).
+// Returns the error of a call that is refused because `limit` calls of this kind are open. `calls` is in the plural.
 absl::Status TooManyCalls(std::string_view calls, int64_t limit);
 
-// Threads for calls that may wait (unary.h), of clients that have no connection too many.
+// Threads for calls that may wait (unary.h). Calls beyond the client's connection limit are refused.
 class CallPool : public WorkPool {
  public:
   CallPool(int threads, int waiting, ConnectionLimit& connections)
@@ -191,20 +194,20 @@ struct CallLimits {
         workers(options.threads, options.waiting, connections),
         submitters(options.submitting_threads, options.waiting, connections) {}
 
-  // Asked by all that is below but health.
+  // Checked for every limit below except health_watches.
   ConnectionLimit connections;
   const ClientNamer client_of;
   CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, ranks, health_watches,
       uploads, checkpoint_lists, deletions, token_changes, backups;
   CallPool workers;
-  // The threads of CreateJob, RetryJob and DeleteJob, which take their time one after the other (a plan of a whole set,
-  // a tree of files): apart, so that they keep nobody else waiting.
+  // Threads of CreateJob, RetryJob and DeleteJob, which take long and run one after the other (a plan of a whole set,
+  // a tree of files). They are separate from `workers`, so that no other call waits for them.
   CallPool submitters;
 };
 
-// Bounds the watches of gRPC's own health service, whose calls no handler of ours sees: ends a Health/Watch that finds
-// all of `watches` taken with RESOURCE_EXHAUSTED; an interceptor has no details to give. Borrows the limit. Threads:
-// safe anywhere.
+// Limits the watches of gRPC's own health service, whose calls none of our handlers sees. Ends a Health/Watch with
+// RESOURCE_EXHAUSTED if all of `watches` are taken. An interceptor cannot add details. Borrows the limit.
+// Threads: thread-safe.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeHealthLimit(CallLimit& watches);
 
 }  // namespace permafrost::api

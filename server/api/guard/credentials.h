@@ -1,7 +1,7 @@
-// Credentials: how an address guards itself before any handler, by TLS and the gate, and who makes a call, as audit and
-// limits name callers. A call that the gate refuses reaches no service, health and reflection included; it is counted
-// and, if its method changes something, audited here.
-// Threads: all of it is safe anywhere.
+// Credentials protect an address before any handler runs, by TLS and the gate. They also identify callers for the
+// audit log and the limits. A call that the gate refuses reaches no service, not even health and reflection. This
+// code counts such a call and, if its method changes something, audits it.
+// Threads: all functions and classes are thread-safe.
 #pragma once
 
 #include <grpcpp/security/server_credentials.h>
@@ -22,19 +22,19 @@
 
 namespace permafrost::api {
 
-// Whom the gate's refusals are told. Borrows everything for as long as the server lives.
+// The gate, and where its refusals are reported. Borrows everything for the lifetime of the server.
 struct GateKeeper {
   const access::Gate* gate = nullptr;  // never null
-  access::AuditLog* audit = nullptr;   // null: nothing is audited
+  access::AuditLog* audit = nullptr;   // null: refused calls are not audited
   RequestObserver observe_request;     // may be empty
 };
 
-// Serves the certificates to connections that begin. Outlives the server.
+// Provides the certificates for new connections. Must outlive the server.
 class CertificateSource {
  public:
   explicit CertificateSource(access::CertificateFiles& files) : files_(files) {}
   access::CertificateFiles& files() { return files_; }
-  // Null: what was given last still holds.
+  // Returns the content if it has changed since the last call; else null.
   std::shared_ptr<const access::CertificateContent> Changed();
 
  private:
@@ -43,25 +43,25 @@ class CertificateSource {
   std::shared_ptr<const access::CertificateContent> given_ ABSL_GUARDED_BY(mu_);
 };
 
-// Plain text. Where the gate asks for tokens, connections to loopback addresses only: gRPC closes others.
+// Plain text. If the gate asks for tokens, only connections to loopback addresses work; gRPC closes others.
 std::shared_ptr<grpc::ServerCredentials> PlainCredentials(const GateKeeper& keeper);
-// TLS; with a client authority, of clients with a valid certificate only.
+// TLS. If there is a client authority, only clients with a valid certificate can connect.
 std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const GateKeeper& keeper, CertificateSource& certificates);
 
-// The metadata that came with a call before its messages.
+// The metadata that came with a call, before its messages.
 using CallMetadata = std::multimap<grpc::string_ref, grpc::string_ref>;
 
-// Errors: Gate::Identify's.
+// Returns the caller. Errors: those of Gate::Identify.
 absl::StatusOr<access::Caller> CallerOf(const access::Gate& gate, const grpc::ServerContextBase& context,
                                         const CallMetadata& metadata);
 
-// Returns a check, to be asked now and then, of whether the caller of a call that goes on would still be let in. Takes
-// the call as it begins.
+// Returns a function that checks whether the caller of an ongoing call would still be admitted. Call StillAdmitted
+// when the call begins, and the returned function from time to time.
 std::function<absl::Status()> StillAdmitted(const access::Gate& gate, const grpc::ServerContextBase& context,
                                             const CallMetadata& metadata);
 
-// Whom a limit counts a call to: the caller's name where callers are told apart, else the address that it came from, of
-// other machines only. Empty: whoever reaches it is of this machine and may take all there is.
+// Returns the client that a limit counts a call against: the caller's name if callers are identified, else the
+// address of the caller's machine. Empty: the call comes from this machine without a name, and is not limited.
 std::string ClientOf(const access::Gate& gate, const grpc::ServerContextBase& context, const CallMetadata& metadata);
 
 }  // namespace permafrost::api

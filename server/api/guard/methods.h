@@ -1,4 +1,4 @@
-// The methods that the server answers, read from the contract: who may call each, and the name it is counted under.
+// The methods of the server, read from the contract: who may call each, and under which name it is counted.
 // Threads: pure functions.
 #pragma once
 
@@ -16,29 +16,28 @@ class MethodDescriptor;
 namespace permafrost::api {
 
 struct Method {
-  // The name that it is counted under: "JobService/CreateJob".
+  // The name under which calls are counted: "JobService/CreateJob".
   std::string label;
-  // It streams, in either direction.
+  // True: it streams in at least one direction.
   bool streams = false;
-  // The least role that may call it; nullopt: anyone may, without a token.
+  // The least role that may call it. nullopt: anyone may, without a token.
   std::optional<access::Role> least_role;
-  // It changes something, and its calls are audited.
+  // True: it changes something, and its calls are audited.
   bool changes = false;
 };
 
 // Reads the method's option `permafrost.v1.access`. A method without a role in it needs an admin.
 Method MethodFromContract(const google::protobuf::MethodDescriptor& method);
 
-// Returns the method of a path on the wire, "/permafrost.v1.JobService/CreateJob". A path that is neither the
-// contract's nor health's needs a viewer, as reflection does, and counts as "unknown", since a client can send any
-// path.
+// Returns the method of a path on the wire, "/permafrost.v1.JobService/CreateJob". Reflection and unknown paths need
+// a viewer. They count as "unknown", because a client can send any path.
 const Method& FindMethod(std::string_view path);
 
-// "JobService/CreateJob", ...: every method of permafrost.v1 and of the health service.
+// Returns every method of permafrost.v1 and of the health service: "JobService/CreateJob", ...
 std::vector<std::string> RequestMethods();
-// The methods that stream, in either direction.
+// Returns the methods that stream in at least one direction.
 std::vector<std::string> StreamMethods();
-// The methods that tell a resource as it is and each change of it.
+// Returns the methods that send a resource's current state and then each change of it.
 std::vector<std::string> WatchMethods();
 
 }  // namespace permafrost::api

@@ -1,4 +1,4 @@
-// The unix socket that the server is also reached by: who may open it, its owner alone, is an admin.
+// The unix socket of the server. Only its owner may open it, and is an admin.
 // Threads: pure functions over the file system.
 #pragma once
 
@@ -9,14 +9,14 @@
 
 namespace permafrost::api {
 
-// Bytes of a socket's path that the system takes.
+// Returns the most bytes that the system accepts in a socket's path.
 size_t MaxSocketPath();
-// Removes a socket that nobody serves any more. Errors: FailedPrecondition where the path is too long, another process
-// serves it, or it is no socket, which is left alone.
+// Removes a socket that no process serves any more. Errors: FailedPrecondition if the path is too long, another
+// process serves the socket, or the file is not a socket. Such a file is left alone.
 absl::Status PrepareSocket(const std::filesystem::path& path);
-// Returns the path as gRPC takes it: "unix:/run/permafrost.sock".
+// Returns the path in gRPC's form: "unix:/run/permafrost.sock".
 std::string SocketUri(const std::filesystem::path& path);
-// Mode 0600. Errors: those of SystemError.
+// Sets mode 0600. Errors: those of SystemError.
 absl::Status CloseToOthers(const std::filesystem::path& path);
 
 }  // namespace permafrost::api

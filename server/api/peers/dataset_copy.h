@@ -1,4 +1,4 @@
-// Sends a dataset's store to another server that lacks it, by the calls of DatasetService that clients use too.
+// Copies a dataset's store to another server that lacks it. Uses the public calls of DatasetService.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -16,31 +16,32 @@
 
 namespace permafrost::api {
 
-// Remembers the checksum of the file that was sent last, since computing it reads the whole file.
-// Threads: all methods are safe anywhere. Each copy runs on a thread of its own.
+// Remembers the checksum of the last file that it sent, because computing it reads the whole file.
+// Threads: all methods are thread-safe. Each copy runs on its own thread.
 class DatasetCopier {
  public:
-  // token: as PeerOptions::token.
+  // `token` is explained in PeerOptions.
   explicit DatasetCopier(std::string token) : token_(std::move(token)) {}
 
-  // Returns once the peer holds the request's dataset, READY and under the same name. It uploads request.dataset_file
-  // and has it imported; an upload that an earlier call began goes on where it stopped. If another server sends the
-  // same dataset, it waits for that one, for ten seconds. The job's log hears when bytes are sent, and how long it
-  // took. Errors, without `address`: FailedPrecondition if the peer has other data under that name or could not import
-  // the copy; Unavailable once the peer has gone, or did not move on for ten seconds; any other that the peer answers;
-  // those of reading the file; Cancelled once request.keep_going returns false, which is asked on the calling thread.
+  // Returns when the peer has the request's dataset, READY and under the same name. Uploads request.dataset_file and
+  // has the peer import it. Continues an upload that an earlier call began. If another server is sending the same
+  // dataset, waits up to ten seconds for it. The job's log reports that bytes are sent, and how long the copy took.
+  // Errors, without `address` in the message: FailedPrecondition if the peer has other data under that name or could
+  // not import the copy; Unavailable if the peer has gone, or made no progress for ten seconds; other errors that the
+  // peer returns; those of reading the file; Cancelled once request.keep_going, which is called on the calling thread,
+  // returns false.
   absl::Status Copy(const train::RecruitRequest& request, const std::string& address,
                     const std::shared_ptr<grpc::Channel>& channel);
 
  private:
   class Transfer;
-  // A file as it was when it was read.
+  // Identifies the version of a file, and holds its checksum.
   struct HashedFile {
     std::filesystem::path path;
     int64_t bytes = 0, modified = 0;
     std::string xxh3;
   };
-  // Returns the checksum of the file if it was the last one that was read, and has not changed; else empty.
+  // Returns the checksum of the file if it was the last one read and has not changed since; otherwise empty.
   std::string Recall(const HashedFile& file);
   void Remember(const HashedFile& file);
 

@@ -1,5 +1,5 @@
-// The other daemons that this one leads in a job, called by gRPC.
-// Threads: all methods are safe anywhere; each recruit has a thread that reads its stream.
+// Calls, by gRPC, the other daemons of a job that this daemon leads.
+// Threads: all methods are thread-safe. Each recruit has a thread that reads its stream.
 #pragma once
 
 #include <memory>
@@ -13,16 +13,16 @@
 namespace permafrost::api {
 
 struct PeerOptions {
-  std::vector<std::string> addresses;  // host:port of gRPC
-  std::string token;                   // a bearer token, sent to every peer; empty: none is sent
-  // PEM. `authority` signed their certificates; empty: they speak plain text. `certificate` and `key` are this
-  // server's, for peers that want one; empty: it shows none.
+  std::vector<std::string> addresses;  // gRPC addresses, host:port
+  std::string token;                   // bearer token sent to every peer; empty: none is sent
+  // PEM texts. `authority` signed the peers' certificates; empty: the peers use plain text. `certificate` and `key`
+  // are this server's, for peers that require a client certificate; empty: it has none.
   std::string authority, certificate, key;
-  // This server's; a peer that differs refuses the rank.
+  // The versions and device of this server. A peer in which one of them differs refuses the rank.
   std::string version, torch_version, device;
-  // Names this process; a peer with the same name is this server.
+  // Identifies this process. A peer with the same identifier is this server itself.
   std::string instance;
-  // How long one may take to say whether its device has taken a rank.
+  // How long a peer may take to answer whether its device has taken a rank.
   absl::Duration answer_timeout = absl::Seconds(10);
 };
 

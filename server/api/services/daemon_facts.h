@@ -1,5 +1,5 @@
-// The daemon hands this to the API: facts about itself, its clock, and a function that makes backups.
-// Threads: values; the functions in them are called on any thread.
+// What the daemon passes to the API: facts about itself, its clock, and a function that makes backups.
+// Threads: plain values; any thread may call the functions in them.
 #pragma once
 
 #include <functional>
@@ -18,33 +18,33 @@ namespace permafrost::api {
 struct ServerInfo {
   std::string version, git_commit, torch_version;
   std::string device;
-  std::string instance;  // as v1::RunRankRequest.leader_instance
+  std::string instance;  // see v1::RunRankRequest.leader_instance
   int threads = 0;
   absl::Time start_time;
   std::string state_dir;
   std::vector<std::string> import_roots;
   std::string metrics_address;  // host:port as bound
-  std::string socket_path;      // empty: there is none
+  std::string socket_path;      // empty: there is no socket
   std::string auth;             // "none" or "token"
   bool tls = false;
-  std::optional<backup::Manifest> restored;  // the backup that the state was, without its files
+  std::optional<backup::Manifest> restored;  // the backup from which the state was restored, without its files
 };
 
 struct ClockJump {
-  absl::Duration by;  // ahead of what was seen to pass; negative: behind
+  absl::Duration by;  // how far the wall clock is ahead of the expected time; negative: behind
   absl::Time noticed;
 };
 
-// The wall clock as the server may believe it.
+// Says how far the server may trust the wall clock.
 struct ClockWatch {
-  // The jump that nobody has confirmed. Waits for no disk.
+  // Returns the unconfirmed jump, if any. Does not wait for the disk.
   std::function<std::optional<ClockJump>()> jump = [] { return std::nullopt; };
-  // Believes the clock from now on, and returns what it had jumped by; zero: nothing. Waits for the disk. Empty:
+  // Trusts the clock from now on. Returns the size of the jump, or zero if there was none. Waits for the disk. Empty:
   // ConfirmClock is UNIMPLEMENTED.
   std::function<absl::StatusOr<absl::Duration>()> confirm;
 };
 
-// The contents of a call of Backup; as in backup::Request.
+// The arguments of a Backup call. See backup::Request.
 struct BackupCall {
   std::string directory;
   bool with_datasets = false;
@@ -52,7 +52,7 @@ struct BackupCall {
   bool answered = false;
 };
 
-// backup::Make with what the daemon knows.
+// Calls backup::Make with the daemon's own arguments added.
 using MakeBackup =
     std::function<absl::StatusOr<backup::Summary>(const BackupCall& call, const backup::OnProgress& on_progress)>;
 

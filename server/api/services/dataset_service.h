@@ -1,7 +1,7 @@
-// DatasetService: what the wire asks, converted and handed to the Catalog.
-// Threads: gRPC's, of which none waits for a disk: verifications, samples, plans, uploads and deletions have threads of
-// their own.
-// Borrows the catalog, the uploads, the job manager (which datasets are in use), the stream set and the limits.
+// DatasetService converts requests and passes them to the Catalog. Borrows the catalog, the uploads, the job manager
+// (which knows the datasets in use), the stream set and the limits.
+// Threads: gRPC's threads, which never wait for a disk. Verifications, samples, plans, uploads and deletions have their
+// own threads.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace permafrost::api {
 
 class DatasetService final : public v1::DatasetService::CallbackService {
  public:
-  // `uploads`: null where there are none to be taken. `unread`: how long an upload may send nothing.
+  // `uploads` is null if the server takes no uploads. An upload that sends nothing for `unread` is ended.
   DatasetService(data::Catalog& catalog, data::UploadStore* uploads, jobs::JobManager& jobs, StreamSet& streams,
                  CallLimits& limits, absl::Duration unread)
       : catalog_(catalog), uploads_(uploads), jobs_(jobs), streams_(streams), limits_(limits), unread_(unread) {}
@@ -54,7 +54,8 @@ class DatasetService final : public v1::DatasetService::CallbackService {
   absl::Status Import(const v1::ImportDatasetRequest& request, v1::Dataset& response);
   absl::Status DeleteOnce(const DatasetId& id, const std::string& etag, const jobs::RequestKey& request);
   absl::Status DeleteUploadOnce(const UploadId& id, const jobs::RequestKey& request);
-  // Returns what tells a dataset from another one of its name; empty: there is none.
+  // Returns a text that distinguishes a dataset from others that had its name before or after it. Empty: there is no
+  // such dataset.
   std::string IdentityOf(const DatasetId& id) const;
   absl::Status Get(const v1::GetDatasetRequest& request, v1::Dataset& response);
   absl::Status List(const v1::ListDatasetsRequest& request, v1::ListDatasetsResponse& response);
@@ -69,7 +70,7 @@ class DatasetService final : public v1::DatasetService::CallbackService {
   CallLimits& limits_;
   const absl::Duration unread_;
   ChangeHub verify_hub_;
-  std::atomic<int64_t> verifications_{0};  // begun; each one's number is its key in the hub
+  std::atomic<int64_t> verifications_{0};  // number begun; the number of a verification is its key in the hub
 };
 
 }  // namespace permafrost::api

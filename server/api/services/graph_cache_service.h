@@ -1,7 +1,8 @@
-// The services about graph caches. GraphCacheService reads the caches of jobs and hands commands to them; PlanService
-// and CensusService tell what a job that is not made would need. Threads: gRPC's; no handler waits for a training step.
-// A command is answered on the thread on which the manager reports its outcome. Borrows the manager, the stream set and
-// the limits.
+// The services about graph caches. GraphCacheService reads the caches of jobs and passes commands to them.
+// PlanService and CensusService say what a job would need without creating it. Borrows the manager, the stream set
+// and the limits.
+// Threads: gRPC's threads. No handler waits for a training step. A command is answered on the thread on which the
+// manager reports its outcome.
 #pragma once
 
 #include <string>
@@ -44,7 +45,7 @@ class GraphCacheService final : public v1::GraphCacheService::CallbackService {
                                                             const v1::WatchGraphCacheRequest* request) override;
 
  private:
-  // Freeze, thaw and clear: commands that are all said by their kind.
+  // Starts freeze, thaw or clear, the commands without arguments.
   template <class Request>
   grpc::ServerUnaryReactor* StartKind(grpc::CallbackServerContext* context, const Request& request,
                                       graphcache::CommandKind kind, v1::GraphCache* response);
@@ -60,8 +61,8 @@ class GraphCacheService final : public v1::GraphCacheService::CallbackService {
   CallLimits& limits_;
 };
 
-// PlanService: what a job would need. A plan takes a thread of its own, since it walks a schedule and may wait for the
-// device. Threads: gRPC's, and one a call. Borrows everything.
+// PlanService says what a job would need. Borrows all arguments.
+// Threads: gRPC's threads, and one for each plan, because a plan walks a schedule and may wait for the device.
 class PlanService final : public v1::PlanService::CallbackService {
  public:
   PlanService(const spec::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, CallLimits& limits)
@@ -77,9 +78,8 @@ class PlanService final : public v1::PlanService::CallbackService {
   CallLimits& limits_;
 };
 
-// CensusService: what a job would leave in the graph cache of MPS. A census takes a thread of its own, since it runs
-// steps.
-// Threads: gRPC's, and one a call. Borrows everything.
+// CensusService says what a job would leave in the graph cache of MPS. Borrows all arguments.
+// Threads: gRPC's threads, and one for each census, because a census runs steps.
 class CensusService final : public v1::CensusService::CallbackService {
  public:
   CensusService(const spec::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, CallLimits& limits)

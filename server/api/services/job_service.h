@@ -1,6 +1,5 @@
-// JobService: what the wire asks, converted and handed to the JobManager.
-// Threads: gRPC's; no handler waits for anything longer than the store.
-// Borrows the manager, the stream set and the limits.
+// JobService converts requests and passes them to the JobManager. Borrows the manager, the stream set and the limits.
+// Threads: gRPC's threads. No handler waits for anything longer than for the store.
 #pragma once
 
 #include <atomic>
@@ -18,7 +17,7 @@ namespace permafrost::api {
 
 class JobService final : public v1::JobService::CallbackService {
  public:
-  // `default_graph_cache`: of jobs that do not say.
+  // `default_graph_cache` is the policy of jobs that give none.
   JobService(const spec::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, StreamSet& streams,
              CallLimits& limits)
       : default_graph_cache_(default_graph_cache), jobs_(jobs), streams_(streams), limits_(limits) {}
@@ -57,9 +56,9 @@ class JobService final : public v1::JobService::CallbackService {
   absl::Status Create(const v1::CreateJobRequest& request, v1::Job& response);
   absl::Status Get(const v1::GetJobRequest& request, v1::Job& response);
   absl::Status List(const v1::ListJobsRequest& request, v1::ListJobsResponse& response);
-  // A verb on the job of that name, answered with the job.
+  // A method of JobManager that changes the named job and returns it.
   using Verb = absl::StatusOr<jobs::Job> (jobs::JobManager::*)(const JobId&, const std::string&);
-  // For a request with a name and a request_id.
+  // Calls `verb` for a request that has a name and a request_id.
   template <class Request>
   absl::Status Do(Verb verb, const Request& request, v1::Job& response);
   absl::Status Update(const v1::UpdateJobRequest& request, v1::Job& response);
@@ -70,7 +69,7 @@ class JobService final : public v1::JobService::CallbackService {
   StreamSet& streams_;
   CallLimits& limits_;
   ChangeHub evaluation_hub_;
-  std::atomic<uint64_t> evaluations_ = 0;  // begun; each one's number is its key in the hub
+  std::atomic<uint64_t> evaluations_ = 0;  // number begun; the number of an evaluation is its key in the hub
 };
 
 }  // namespace permafrost::api

@@ -1,6 +1,7 @@
-// ProgramService: what the wire asks, converted and handed to the ProgramStore. Threads: gRPC's threads never wait for
-// a disk. Uploads and deletions have threads of their own; Get and List run on workers. Borrows the store, the log of
-// requests, the stream set and the limits.
+// ProgramService converts requests and passes them to the ProgramStore. Borrows the store, the request log, the
+// stream set and the limits.
+// Threads: gRPC's threads, which never wait for a disk. Uploads and deletions have their own threads; Get and List run
+// on workers.
 #pragma once
 
 #include <string>
@@ -18,8 +19,7 @@ namespace permafrost::api {
 
 class ProgramService final : public v1::ProgramService::CallbackService {
  public:
-  // `programs`: null where there are none; then each call is UNIMPLEMENTED. `unread`: how long an upload may send
-  // nothing.
+  // If `programs` is null, each call is UNIMPLEMENTED. An upload that sends nothing for `unread` is ended.
   ProgramService(jobs::ProgramStore* programs, jobs::RequestLog& requests, StreamSet& streams, CallLimits& limits,
                  absl::Duration unread)
       : programs_(programs), requests_(requests), streams_(streams), limits_(limits), unread_(unread) {}
@@ -37,7 +37,8 @@ class ProgramService final : public v1::ProgramService::CallbackService {
   absl::Status Get(const v1::GetProgramRequest& request, v1::Program& response) const;
   absl::Status List(const v1::ListProgramsRequest& request, v1::ListProgramsResponse& response) const;
   absl::Status DeleteOnce(const ProgramId& id, const std::string& etag, const jobs::RequestKey& request);
-  // Returns what tells a program from another one of its name; empty: there is none.
+  // Returns a text that distinguishes a program from others that had its name before or after it. Empty: there is no
+  // such program.
   std::string IdentityOf(const ProgramId& id) const;
 
   jobs::ProgramStore* const programs_;

@@ -1,6 +1,6 @@
-// ServerService: the daemon about itself.
-// Threads: gRPC's.
-// Borrows the job manager, the catalog, the tokens, the set of streams and the limits.
+// ServerService answers questions about the daemon and controls it. Borrows the job manager, the catalog, the tokens,
+// the stream set and the limits.
+// Threads: gRPC's threads.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@
 
 namespace permafrost::api {
 
-// The state that changes while the server runs, and that every handler and watch of the service reads.
+// The state of the server that changes while it runs. Handlers and watches of ServerService read it.
 class ServerStatus {
  public:
   ServerStatus(ServerInfo info, std::function<DeviceState()> device_state,
@@ -38,9 +38,9 @@ class ServerStatus {
         jobs_(jobs),
         catalog_(catalog) {}
 
-  // host:port as bound, which is known only once the server runs.
+  // Sets host:port as bound, which is known only once the server runs.
   void SetListenAddress(std::string address);
-  // Returns the state as of now.
+  // Returns the current state.
   v1::ServerInfo Read() const;
 
  private:
@@ -55,8 +55,8 @@ class ServerStatus {
 
 class ServerService final : public v1::ServerService::CallbackService {
  public:
-  // `request_drain` must not block; called after the answer to Drain has been sent. `device_state` is asked on any
-  // thread. `tokens` null: this server keeps none.
+  // `request_drain` is called after the answer to Drain has been sent, and must not block. `device_state` is called
+  // on any thread. `tokens` is null if the server keeps no tokens.
   ServerService(ServerInfo info, std::function<DeviceState()> device_state, std::function<void()> request_drain,
                 jobs::JobManager& jobs, data::Catalog& catalog, access::TokenStore* tokens, MakeBackup make_backup,
                 ClockWatch clock, StreamSet& streams, CallLimits& limits);
@@ -82,7 +82,7 @@ class ServerService final : public v1::ServerService::CallbackService {
                                          v1::ConfirmClockResponse* response) override;
 
  private:
-  // Wakes the watches: nobody tells of the device's memory when it changes.
+  // Wakes the watches at a fixed interval, because nothing reports changes of the device's memory.
   void Tick();
 
   ServerStatus status_;

@@ -1,5 +1,5 @@
-// How a unary handler ends: at once, on a thread of the pool, or on a thread of its own.
-// Threads: safe anywhere.
+// Ways to answer a unary call: at once, on a thread of the pool, or on its own thread.
+// Threads: all functions are thread-safe.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -21,26 +21,26 @@
 
 namespace permafrost::api {
 
-// Answers a call whose outcome is known at once.
+// Answers a call whose outcome is already known.
 inline grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpcStatus(status));
   return reactor;
 }
 
-// Returns how long a call may keep its client waiting for a locked database: four fifths of what its deadline leaves,
-// five seconds at the most.
+// Returns how long a call may wait for a locked database: 80 % of the time until its deadline, at most five seconds.
 inline absl::Duration PatienceOf(const grpc::CallbackServerContext& context) {
   constexpr absl::Duration kMost = absl::Seconds(5);
   return std::min((absl::FromChrono(context.deadline()) - absl::Now()) * 0.8, kMost);
 }
 
-// Starts a call whose `body` may wait for a lock that is held while the disk is written: it runs on a thread of
-// `workers`, and its outcome is the call's. It may fill the response, which lives until then, as the request does. It
-// does not run if by then the client is gone or the deadline is over: nobody hears of its outcome, and a client that
-// asks again must not find it done late. For the same reason it waits for a locked database for a part of the time that
-// is left only (Patience), so that its client hears in time that nothing was done. ResourceExhausted (reason
-// TOO_MANY_CALLS) where too many wait already, and of a connection too many (ConnectionLimit).
+// Answers a call whose `body` may wait for a lock that is held during disk writes. `body` runs on a thread of
+// `workers`, and its result is the call's status. It may fill the response; request and response live until the call
+// is finished. `body` does not run if the client is gone or the deadline has passed by then: the client would not
+// learn the outcome, and a client that asks again must not find the work done late. For the same reason `body` waits
+// for a locked database only for part of the remaining time (Patience). The client then learns in time that nothing
+// was done.
+// Errors: ResourceExhausted (reason TOO_MANY_CALLS) if too many calls wait already; those of ConnectionLimit.
 template <class Body>
 grpc::ServerUnaryReactor* ReplyLater(grpc::CallbackServerContext* context, CallPool& workers, Body body) {
   const absl::Status admitted = workers.connections().Admit(*context).status();
@@ -60,17 +60,18 @@ grpc::ServerUnaryReactor* ReplyLater(grpc::CallbackServerContext* context, CallP
   return reactor;
 }
 
-// For calls whose work waits for a disk: each has a thread of its own, so that gRPC's never wait.
+// The functions below are for calls whose work waits for a disk. Each call has its own thread, so that gRPC's threads
+// never wait.
 
-// ResourceExhausted (reason NO_THREAD), naming `what` ("the deletion of datasets/zinc"), the system's reason and what
-// to do about it.
+// Returns ResourceExhausted (reason NO_THREAD), naming `what` ("the deletion of datasets/zinc"), the system's reason
+// `why` and what to do about it.
 absl::Status NoThreadError(std::string_view what, std::string_view why);
-// Errors: NoThreadError, where the system has no thread to give.
+// Errors: NoThreadError, if the system cannot start a thread.
 absl::StatusOr<std::thread> StartThread(std::string_view what, std::function<void()> body);
 
-// For a unary handler to return: `body` runs on a thread of its own, holding `slot`, and its outcome is the call's;
-// what it throws fails the call. It may fill the response, which lives until the call is finished. For a locked
-// database it waits as ReplyLater's body does, so that nothing is stored for a client that has gone.
+// Returns the reactor of a unary handler. `body` runs on its own thread and holds `slot`. Its result is the call's
+// status, and an exception fails the call. `body` may fill the response, which lives until the call is finished. It
+// waits for a locked database as the body of ReplyLater does, so that nothing is stored for a client that has gone.
 grpc::ServerUnaryReactor* StartThreadedCall(grpc::CallbackServerContext* context, std::string_view what,
                                             CallLimit::Slot slot, std::function<absl::Status()> body);
 

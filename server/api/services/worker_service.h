@@ -1,4 +1,5 @@
-// WorkerService: ranks of jobs that other servers lead. Threads: gRPC's, and one a rank. Borrows everything.
+// WorkerService runs ranks of jobs that other servers lead. Borrows all arguments. Threads: gRPC's, and one for each
+// rank.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,7 @@
 namespace permafrost::api {
 
 struct WorkerFacts {
-  std::string version, torch_version, device;  // the leader must be equal in these
+  std::string version, torch_version, device;  // the leader's must be equal
   std::string instance;                        // must differ from the leader's
 };
 
@@ -42,7 +43,7 @@ class WorkerService final : public v1::WorkerService::CallbackService {
   StreamSet& streams_;
   CallLimits& limits_;
   ChangeHub hub_;
-  std::atomic<uint64_t> ranks_ = 0;  // begun; each one's number is its key in the hub
+  std::atomic<uint64_t> ranks_ = 0;  // number begun; the number of a rank is its key in the hub
 };
 
 }  // namespace permafrost::api

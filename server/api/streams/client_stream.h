@@ -1,5 +1,6 @@
-// A client's stream of a start and then of data, of which a call takes one request after the other.
-// Threads: a call has one of its own, which alone waits for the disk; gRPC's only tell it that a message has come.
+// A client stream that begins with a start message, followed by data. Takes one request after the other.
+// Threads: each call has its own thread, and only this thread waits for the disk. gRPC's threads only signal it that a
+// message has arrived.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -32,18 +33,18 @@ class RefusedStream final : public grpc::ServerReadReactor<Request> {
   void OnDone() override { delete this; }
 };
 
-// `Request` has a `start`, in the first message alone; `Upload` takes the data, and is gone before the client hears of
-// the outcome, so that it may ask again at once.
-// A client that sends nothing for `unread` loses its call, with ABORTED. An error of the machine ends it with
-// UNAVAILABLE: the client waits and sends again. Owns itself: deleted in OnDone. Borrows the context and the stream
-// set.
+// `Request` has a `start`, which only the first message sets. `Upload` takes the data. It is destroyed before the
+// client learns the outcome, so that the client can retry at once.
+// A client that sends nothing for `unread` loses its call, with ABORTED. An error of the machine ends the call with
+// UNAVAILABLE; the client then waits and sends again. Borrows the context and the stream set. Owns itself: deleted in
+// OnDone.
 template <class Request, class Upload>
 class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet::Member {
  public:
-  // For a service's handler to return. `what`: "the upload".
+  // Returns the reactor of a service's handler. `what` names the call in errors: "the upload".
   static grpc::ServerReadReactor<Request>* Start(ClientStream* call, const char* what) {
     call->streams_.Add(call);
-    // OnDone, which joins it, cannot come before gRPC has the reactor, so it finds `thread_` set.
+    // OnDone, which joins the thread, cannot run before gRPC has the reactor. So it finds `thread_` set.
     absl::StatusOr<std::thread> thread = StartThread(what, [call, what] {
       call->Finish(ToGrpcStatus(AskAgainLater(WithoutThrowing(what, [call] { return call->Receive(); }))));
     });
@@ -77,11 +78,11 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
         unread_(unread),
         admitted_(streams.AdmissionOf(context)) {}
 
-  // These three run on the call's own thread; an error of theirs ends the call.
-  // Takes the start. Returns null if the call is answered, so that no data are to come.
+  // The next three methods run on the call's own thread. If one returns an error, the call ends with it.
+  // Begin takes the start. Returns null if the call is already answered and needs no data.
   virtual absl::StatusOr<std::unique_ptr<Upload>> Begin(const Request& start) = 0;
   virtual absl::Status Append(Upload& upload, const Request& data) = 0;
-  // Called when all has come.
+  // Called when all data have arrived.
   virtual absl::Status End(Upload& upload) = 0;
 
  private:
@@ -103,7 +104,7 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
     PF_RETURN_IF_ERROR(CheckClient());
     return upload ? End(*upload) : missing();
   }
-  // Returns whether there is another request, which is then in `request_`.
+  // Returns whether there is another request. If so, it is in `request_`.
   absl::StatusOr<bool> NextRequest() {
     {
       const absl::MutexLock lock(&mu_);
@@ -121,7 +122,7 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
     if (!read_) return ServerStops();
     return *read_;
   }
-  // Ok, or Cancelled where no request comes because the client went away.
+  // Returns Ok, or Cancelled if requests ended because the client went away.
   absl::Status CheckClient() const {
     return context_.IsCancelled() ? absl::CancelledError("the client went away") : absl::OkStatus();
   }
@@ -132,7 +133,7 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
     const absl::MutexLock lock(&mu_);
     stopping_ = true;
   }
-  // Its thread waits with a limit of its own.
+  // No-op: the call's thread has its own time limit.
   void EndIfUnread(absl::Duration /*limit*/) final {}
   void EndIfRefused() final {
     absl::Status now = admitted_();
@@ -150,9 +151,9 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
   std::thread thread_;
 
   absl::Mutex mu_;
-  std::optional<bool> read_ ABSL_GUARDED_BY(mu_);  // how the read that was asked for ended
+  std::optional<bool> read_ ABSL_GUARDED_BY(mu_);  // how the pending read ended; nullopt: it has not
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status refused_ ABSL_GUARDED_BY(mu_);  // of its caller, by now
+  absl::Status refused_ ABSL_GUARDED_BY(mu_);  // set once the caller would no longer be admitted
 };
 
 }  // namespace permafrost::api

@@ -1,6 +1,7 @@
-// Server streams without a thread each: a source says what comes next, a reactor writes it, and a change notice wakes
-// the reactor when the source had nothing. While a write is under way notices only set a flag, so a slow reader skips
-// states but never the last, and is told how many. A client that reads nothing for too long loses its stream.
+// Server streams that need no thread each. A source provides the next response, and a reactor writes it. When the
+// source has nothing new, a change notice wakes the reactor. During a write, notices only set a flag. A slow reader
+// thus skips states, but always gets the last one, and is told how many it missed. A client that reads nothing for
+// too long loses its stream.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -27,7 +28,7 @@
 
 namespace permafrost::api {
 
-// The answer of a source that its stream asks.
+// The result of asking a source for the next response.
 enum class Pull {
   kMore,  // the response is filled; ask again once it is written
   kLast,  // the response is filled; the stream then ends with OK
@@ -35,49 +36,52 @@ enum class Pull {
   kEnd,   // nothing more will come; the stream ends with OK
 };
 
-// Threads: one call at a time, on any thread.
+// Provides the responses of a stream. Threads: one call at a time, on any thread.
 template <class Response>
 class StreamSource {
  public:
   virtual ~StreamSource() = default;
-  // Fills `response`, which comes empty. An error ends the stream with it.
+  // Fills `response`, which is empty at the call. An error ends the stream with this error.
   virtual absl::StatusOr<Pull> Next(Response& response) = 0;
-  // Returns whether Next may wait for a lock that is held while the disk is written: it is then asked on a thread of
-  // the set's.
+  // Returns whether Next may wait for a lock that is held during disk writes. If so, Next is called on a worker
+  // thread of the StreamSet.
   virtual bool may_wait() const { return true; }
-  // The method's name in RequestMethods(), if the source skips states that its client is too slow for. Empty: it skips
-  // nothing.
+  // Returns the method's name in RequestMethods() if the source skips states for slow clients. Empty: the source
+  // skips nothing.
   virtual std::string_view watch() const { return {}; }
-  // Asked once, before the first Next; null for a source that never says kWait.
+  // Called once, before the first Next. Returns null for a source that never returns kWait.
   // NOLINTNEXTLINE(performance-unnecessary-value-param): a source that subscribes keeps it.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener /*listener*/) { return nullptr; }
 };
 
-// The streams that are open, so that a server that goes down can end them: each sends what there still is and ends with
-// UNAVAILABLE. One that is added later does the same. A thread of the set's own ends those that nobody reads, and those
-// whose callers would not be let in any more.
-// Threads: all methods are safe anywhere. Empty when destroyed.
+// The open streams. A server that shuts down ends them through this set: each stream sends its remaining responses
+// and ends with UNAVAILABLE, also one that is added later. A thread of the set ends streams that nobody reads, and
+// streams whose callers would no longer be admitted.
+// Threads: all methods are thread-safe. The set must be empty when it is destroyed.
 class StreamSet {
  public:
   class Member {
    public:
-    // Called at most once. It must not add or remove members before it returns.
+    // Called at most once. Must not add or remove members before it returns.
     virtual void Stop() = 0;
-    // Ends the stream, with ABORTED, if a write has waited for its client for longer than `limit`. The same rule.
+    // Ends the stream, with ABORTED, if a write has waited for the client for longer than `limit`. Must not add or
+    // remove members before it returns.
     virtual void EndIfUnread(absl::Duration limit) = 0;
-    // Ends the stream, with UNAUTHENTICATED, if its caller would not be let in any more. The same rule.
+    // Ends the stream, with UNAUTHENTICATED, if its caller would no longer be admitted. Must not add or remove
+    // members before it returns.
     virtual void EndIfRefused() = 0;
 
    protected:
     ~Member() = default;
   };
 
-  // Says of a call's context whether its caller would still be let in, as credentials.h does.
+  // Takes the context of a call. Returns a function that checks whether the caller would still be admitted
+  // (credentials.h).
   using Admission = std::function<std::function<absl::Status()>(const grpc::CallbackServerContext& context)>;
-  // Told of each state that a watch passed over, by its method.
+  // Called for each state that a watch skipped, with the watch's method.
   using DroppedObserver = std::function<void(std::string_view method)>;
 
-  // `unread`: how long a write may wait for its client.
+  // `unread` is how long a write may wait for its client.
   explicit StreamSet(
       absl::Duration unread, Admission admission = [](const auto&) { return [] { return absl::OkStatus(); }; },
       DroppedObserver dropped = [](std::string_view) {});
@@ -86,15 +90,16 @@ class StreamSet {
   StreamSet& operator=(const StreamSet&) = delete;
 
   void Add(Member* member);
-  // Waits for a running Stop or EndIfUnread of it.
+  // Waits for a running Stop, EndIfUnread or EndIfRefused of the member.
   void Remove(Member* member);
   void StopAll();
-  // Returns the check of a call that begins.
+  // Returns the admission check of a call that begins.
   std::function<absl::Status()> AdmissionOf(const grpc::CallbackServerContext& context) const {
     return admission_(context);
   }
   void CountDropped(std::string_view method) const { dropped_(method); }
-  // The pool on which sources that may wait are asked. Never refuses: each stream has one piece of work there at most.
+  // The pool that calls sources that may wait. Never refuses work, because each stream has at most one piece of work
+  // in it.
   WorkPool& workers() { return workers_; }
 
  private:
@@ -111,33 +116,36 @@ class StreamSet {
   std::thread thread_;
 };
 
-// The error that a stopped stream ends with.
+// Returns the error with which a stopped stream ends.
 absl::Status ServerStops();
-// Ends a call that waits for its client with ABORTED, saying for how long nothing was read. Safe anywhere.
+// Ends a call whose client does not read, with ABORTED and a message that says for how long nothing was read.
+// Threads: thread-safe.
 void AbortUnread(grpc::CallbackServerContext& context, absl::Duration unread);
-// Ends the stream in the same way if its caller would not be let in any more; the status has no details.
+// Ends the call with `refused`, because its caller would no longer be admitted. The status has no details.
+// Threads: thread-safe.
 void AbortRefused(grpc::CallbackServerContext& context, const absl::Status& refused);
-// Tells the client, beside the stream's end, how many states it was not sent: `permafrost-dropped-states`.
+// Tells the client how many states it was not sent, in the trailing metadata `permafrost-dropped-states`.
 void TellDropped(grpc::CallbackServerContext& context, int64_t dropped);
 
-// The time that a client whose caller is not let in any more has to take the message under way.
+// How long a client whose caller is no longer admitted may take to read the message in progress.
 inline constexpr absl::Duration kRefusedWriteTime = absl::Seconds(1);
 
-// Threads: gRPC's, the hub's and the stream set's; `turn_taken_` gives one of them the right to ask the source, to
-// write and to finish. Invariant: Finish is called once, and by the holder of the turn, which is then never given back.
-// Owns itself: deleted in OnDone, after which no notice can come.
+// Writes a source's responses to one client. Owns itself: deleted in OnDone, after which no notice can arrive.
+// Threads: gRPC's, the hub's and the stream set's. Whoever sets `turn_taken_` has the turn: the right to call the
+// source, to write and to finish. Invariant: the holder of the turn calls Finish once, and then keeps the turn for
+// ever.
 template <class Response>
 class StreamReactor final : public grpc::ServerWriteReactor<Response>, private StreamSet::Member {
  public:
-  // For a service's handler to return. `slot` is held to the end; `streams` outlives the reactor.
+  // Returns the reactor of a service's handler. It holds `slot` until it ends. `streams` must outlive it.
   static grpc::ServerWriteReactor<Response>* Start(grpc::CallbackServerContext& context, CallLimit::Slot slot,
                                                    std::unique_ptr<StreamSource<Response>> source, StreamSet& streams) {
     auto* reactor = new StreamReactor(context, std::move(slot), std::move(source), streams);
     streams.Add(reactor);
-    // Before the first Next: a change between them is then not lost.
+    // Subscribes before the first Next, so that no change between the two is lost.
     reactor->subscription_ = reactor->source_->Subscribe([reactor] { reactor->OnChange(); });
-    // The turn is this call's from construction on. OnDone cannot come before gRPC has the reactor, so it is still
-    // here.
+    // This call has had the turn since the constructor. OnDone cannot run before gRPC has the reactor, so the reactor
+    // still exists.
     reactor->Continue();
     return reactor;
   }
@@ -181,15 +189,16 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
     if (TakeTurn(&StreamReactor::stopping_)) Continue();
   }
 
-  // The caller has the turn, which goes to a thread that may wait if need be: neither gRPC's, which health is asked on,
-  // nor the hub's do.
+  // Passes the caller's turn to a worker if the source may wait. Neither gRPC's threads, which also answer health
+  // checks, nor the hub's may wait.
   void Continue() {
     if (!source_->may_wait() || !streams_.workers().Post([this] { Advance(); })) Advance();
   }
 
-  // The client has not taken the message before, and what was to come after it is now passed over for what comes next.
-  // The first change that a write sees may be the one that it sends, told late: it is taken for that, so that what is
-  // counted was passed over, and a state or so may have been beside it.
+  // Counts a state that is skipped: a change arrives while the client has not taken the message in progress and
+  // another change is already pending. The first such notice during a write is not counted, because it may be a late
+  // notice of the state that is being sent. The count is thus never too high, and may be too low by one for each
+  // write.
   void CountIfPassedOver() {
     if (source_->watch().empty()) return;
     {
@@ -201,7 +210,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
     streams_.CountDropped(source_->watch());
   }
 
-  // gRPC then fails the write, which ends the stream as a client's cancel does.
+  // gRPC then fails the write, which ends the stream in the same way as a cancellation by the client.
   void EndIfUnread(absl::Duration limit) override {
     absl::Duration unread;
     {
@@ -224,12 +233,12 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
     if (TakeTurn(&StreamReactor::changed_)) Continue();
   }
 
-  // The caller has the turn.
+  // Ends the stream. The caller must have the turn.
   void End(const grpc::Status& status) {
     Prepare();
     this->Finish(status);
   }
-  // Before the last that is sent.
+  // Adds the trailing metadata. Must run before the last message or status is sent.
   void Prepare() {
     int64_t dropped = 0;
     {
@@ -239,14 +248,15 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
     if (dropped > 0) TellDropped(context_, dropped);
   }
 
-  // Raises `flag` for whoever has the turn; true if it was free and is the caller's now.
+  // Sets `flag` for the holder of the turn. If the turn was free, takes it and returns true.
   bool TakeTurn(bool StreamReactor::*flag) {
     absl::MutexLock lock(&mu_);
     this->*flag = true;
     return !std::exchange(turn_taken_, true);
   }
 
-  // The caller has the turn. After a write or a finish has begun, nothing of `this` is touched: it may be gone.
+  // The caller must have the turn. Once a write or a finish has begun, this function does not access `this`, which
+  // may be destroyed.
   void Advance() {
     while (true) {
       bool stopping = false;
@@ -272,7 +282,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
         return this->StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
       }
       if (*pull == Pull::kEnd) return End(grpc::Status::OK);
-      // `stopping` was read before Next, so what had changed by then has been sent.
+      // `stopping` was read before Next, so that all earlier changes have been sent.
       if (stopping) return End(ToGrpcStatus(ServerStops()));
       absl::ReleasableMutexLock lock(&mu_);
       if (cancelled_) {
@@ -291,17 +301,17 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
   StreamSet& streams_;
   const std::function<absl::Status()> admitted_;
   std::unique_ptr<ChangeHub::Subscription> subscription_;
-  Response response_;  // of the turn's holder
+  Response response_;  // used only by the holder of the turn
 
   absl::Mutex mu_;
   bool turn_taken_ ABSL_GUARDED_BY(mu_) = true;
   bool changed_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status refused_ ABSL_GUARDED_BY(mu_);            // of its caller, by now; Ok: it is let in
-  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;             // states that were passed over
-  bool told_late_ ABSL_GUARDED_BY(mu_) = false;          // whether one was not counted during the write
-  std::optional<Stopwatch> write_ ABSL_GUARDED_BY(mu_);  // since the write that is under way began
+  absl::Status refused_ ABSL_GUARDED_BY(mu_);            // why the caller would no longer be admitted; Ok: it would be
+  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;             // number of skipped states
+  bool told_late_ ABSL_GUARDED_BY(mu_) = false;          // whether the current write has had its uncounted notice
+  std::optional<Stopwatch> write_ ABSL_GUARDED_BY(mu_);  // time since the write in progress began
 };
 
 // A stream that ends with `status` at once.
@@ -312,8 +322,9 @@ class FailedStream final : public grpc::ServerWriteReactor<Response> {
   void OnDone() override { delete this; }
 };
 
-// For a service's handler to return: the stream of what `open` makes, a StatusOr of a unique_ptr to a source, or one
-// that ends with its error, or with `limit`'s. The slot comes first: a call too many opens nothing.
+// Returns the reactor of a service's handler. `open` returns a StatusOr of a unique_ptr to a source, whose responses
+// are streamed. If `open` or `limit` returns an error, the stream ends with it. The slot is taken first, so that a
+// call beyond the limit opens nothing.
 template <class Response, class Open>
 grpc::ServerWriteReactor<Response>* StartStream(grpc::CallbackServerContext& context, CallLimit& limit,
                                                 StreamSet& streams, const Open& open) {
@@ -324,14 +335,14 @@ grpc::ServerWriteReactor<Response>* StartStream(grpc::CallbackServerContext& con
   return StreamReactor<Response>::Start(context, *std::move(slot), *std::move(source), streams);
 }
 
-// A source that is opened on a thread that may wait, rather than in the handler.
-// Threads: as StreamSource.
+// Opens its source on a thread that may wait, instead of in the handler.
+// Threads: same as StreamSource.
 template <class Response>
 class DeferredSource final : public StreamSource<Response> {
  public:
   using Open = std::function<absl::StatusOr<std::unique_ptr<StreamSource<Response>>>()>;
 
-  // `open` is called once, by the first Next; its error ends the stream.
+  // The first Next calls `open` once. An error of `open` ends the stream.
   explicit DeferredSource(Open open) : open_(std::move(open)) {}
 
   absl::StatusOr<Pull> Next(Response& response) override {
@@ -347,7 +358,8 @@ class DeferredSource final : public StreamSource<Response> {
   }
 
  private:
-  // Ends that of the source, if it was opened: who holds it asks the source nothing any more.
+  // Ends the subscription of the opened source, if there is one. The owner of the handle must no longer call the
+  // source.
   class Handle final : public ChangeHub::Subscription {
    public:
     explicit Handle(DeferredSource& owner) : owner_(owner) {}

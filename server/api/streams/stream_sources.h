@@ -1,5 +1,5 @@
-// Sources of the streams that tell what there is: watches of jobs, graph caches and datasets, and a job's files in
-// pieces (StreamJobLogs and ExportJob). Threads: as StreamSource.
+// Sources of streams that report existing state: watches of jobs, graph caches and datasets, and a job's files in
+// pieces (StreamJobLogs and ExportJob). Threads: same as StreamSource.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@
 
 namespace permafrost::api {
 
-// A watch sends the resource as it is, then each change of it, the terminal state last. It borrows the manager or the
-// catalog. Errors: NotFound once the resource is deleted.
+// A watch sends the resource's current state, then each change, and the terminal state last. It borrows the manager
+// or the catalog. Errors: NotFound once the resource is deleted.
 
-// Each epoch is sent once, at most jobs::kMostEpochs of them in a response before the last one. Notices that changed
-// nothing on the wire (log lines) send nothing.
+// Sends each epoch once. Each response except the last has at most jobs::kMostEpochs epochs. Notices that change
+// nothing on the wire, such as log lines, send nothing.
 class JobWatch final : public StreamSource<v1::Job> {
  public:
   JobWatch(jobs::JobManager& jobs, JobId id) : jobs_(jobs), id_(std::move(id)) {}
@@ -38,10 +38,10 @@ class JobWatch final : public StreamSource<v1::Job> {
   jobs::JobManager& jobs_;
   const JobId id_;
   int64_t sent_epoch_ = 0;
-  std::string sent_state_;  // the last response, epochs apart
+  std::string sent_state_;  // the last response, without epochs and device time
 };
 
-// Ends with the cache as the ended job left it.
+// Ends with the final state of the ended job's cache.
 class GraphCacheWatch final : public StreamSource<v1::GraphCache> {
  public:
   GraphCacheWatch(jobs::JobManager& jobs, JobId id) : jobs_(jobs), id_(std::move(id)) {}
@@ -68,11 +68,11 @@ class DatasetWatch final : public StreamSource<v1::Dataset> {
   std::string sent_;  // the last response
 };
 
-// Source of StreamJobLogs. Borrows the manager. Errors: those of JobManager::ReadLog.
-// With `follow`, ends after the last byte of a job in a terminal state; without, at the end as it was met.
+// Source of StreamJobLogs. Borrows the manager. With `follow`, ends after the last byte of a job in a terminal state.
+// Without `follow`, ends at the current end of the log. Errors: those of JobManager::ReadLog.
 class LogSource final : public StreamSource<v1::StreamJobLogsResponse> {
  public:
-  // `offset` as in the request: negative counts from the present end.
+  // `offset` is the request's: a negative one counts from the current end.
   LogSource(jobs::JobManager& jobs, JobId id, int64_t offset, bool follow)
       : jobs_(jobs), id_(std::move(id)), offset_(offset), follow_(follow) {}
   absl::StatusOr<Pull> Next(v1::StreamJobLogsResponse& response) override;
@@ -85,13 +85,14 @@ class LogSource final : public StreamSource<v1::StreamJobLogsResponse> {
   const bool follow_;
 };
 
-// Source of ExportJob: the file as it was when opened, even if the job replaces it meanwhile. It is read, not mapped:
-// an export that nobody reads holds a descriptor and one piece, and none of the mappings that datasets need.
+// Source of ExportJob. Sends the file as it was when opened, even if the job replaces it. Reads the file instead of
+// mapping it: an export that nobody reads holds a descriptor and one piece, and none of the mappings that datasets
+// need.
 class ExportSource final : public StreamSource<v1::ExportJobResponse> {
  public:
   // Errors: those of opening the file.
   static absl::StatusOr<std::unique_ptr<ExportSource>> Open(const std::filesystem::path& path);
-  // Errors: DataLoss where the file was cut short or written to since Open; the system's where it cannot be read.
+  // Errors: DataLoss if the file was truncated or written to since Open; those of SystemError if it cannot be read.
   absl::StatusOr<Pull> Next(v1::ExportJobResponse& response) override;
 
  private:
@@ -103,7 +104,7 @@ class ExportSource final : public StreamSource<v1::ExportJobResponse> {
   const std::filesystem::path path_;
   const Descriptor file_;
   const uint64_t size_;     // bytes
-  const int64_t modified_;  // nanoseconds
+  const int64_t modified_;  // modification time in nanoseconds
   uint64_t offset_ = 0;
   StreamHash hash_;
 };

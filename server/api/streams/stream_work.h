@@ -1,4 +1,4 @@
-// Work that a stream tells of while it is done, and the sources of the streams whose calls ask for work: VerifyDataset,
+// Work that reports its progress on a stream, and the sources of the streams that start such work: VerifyDataset,
 // EvaluateJob and Backup.
 #pragma once
 
@@ -29,26 +29,26 @@
 
 namespace permafrost::api {
 
-// Does the work on a thread of its own, so that gRPC's never wait.
-// Threads: all methods are safe anywhere.
+// Does work on its own thread, so that gRPC's threads never wait.
+// Threads: all methods are thread-safe.
 class StreamWork {
  public:
-  // Tells how far the work is, and is told whether to go on.
+  // Reports progress. Returns whether the work should continue.
   using OnProgress = std::function<bool(int64_t done, int64_t total)>;
   using Body = std::function<absl::Status(const OnProgress& on_progress)>;
 
-  // what: names the work in errors. `hub` gives notice of progress under `key`, which nothing else has; outlives this.
-  // A reader of an outcome sees all that `body` wrote.
+  // `what` names the work in errors. `hub` sends notices of progress under `key`, which must be unique; it outlives
+  // this object. Whoever reads an outcome sees everything that `body` wrote.
   StreamWork(std::string_view what, ChangeHub& hub, std::string key, Body body);
-  // Stops the work and waits for it.
+  // Stops the work and waits for its end.
   ~StreamWork();
 
-  // Once: subscribes and starts the thread.
+  // Subscribes, then starts the thread. Call it once.
   std::unique_ptr<ChangeHub::Subscription> Start(ChangeHub::Listener listener);
 
   struct State {
     int64_t done = 0, total = 0;
-    std::optional<absl::Status> outcome;  // nullopt: it goes on
+    std::optional<absl::Status> outcome;  // nullopt: the work goes on
   };
   State Read();
 
@@ -66,11 +66,11 @@ class StreamWork {
   std::thread thread_;
 };
 
-// Source of VerifyDataset: a thread reads the whole store and reports how far it is.
-// Threads: as StreamSource; the reading thread starts in Subscribe, and is stopped and joined in the destructor.
+// Source of VerifyDataset. A thread reads the whole store and reports its progress.
+// Threads: same as StreamSource. The reading thread starts in Subscribe. The destructor stops and joins it.
 class VerifySource final : public StreamSource<v1::VerifyDatasetResponse> {
  public:
-  // hub, key: as StreamWork.
+  // `hub` and `key` are explained in StreamWork.
   VerifySource(data::OpenedDataset dataset, ChangeHub& hub, std::string key);
 
   absl::StatusOr<Pull> Next(v1::VerifyDatasetResponse& response) override;
@@ -78,19 +78,19 @@ class VerifySource final : public StreamSource<v1::VerifyDatasetResponse> {
 
  private:
   StreamWork work_;
-  std::optional<int64_t> sent_;  // bytes done, as sent last
+  std::optional<int64_t> sent_;  // bytes done in the last response
   std::optional<Stopwatch> since_sent_;
 };
 
-// Every field that is wrong in one answer. Errors: InvalidArgument.
+// Errors: InvalidArgument with a violation for every bad field.
 absl::StatusOr<jobs::EvaluationRequest> EvaluationFromWire(const v1::EvaluateJobRequest& wire);
 v1::JobEvaluation EvaluationToWire(const jobs::JobEvaluation& evaluation);
 
-// Source of EvaluateJob: a thread makes the pass; then its result is sent, and its predictions in pieces.
-// Threads: as StreamSource; the thread starts in Subscribe, and is stopped and joined in the destructor.
+// Source of EvaluateJob. A thread evaluates. Then the source sends the result, and the predictions in pieces.
+// Threads: same as StreamSource. The thread starts in Subscribe. The destructor stops and joins it.
 class EvaluateSource final : public StreamSource<v1::EvaluateJobResponse> {
  public:
-  // hub, key: as StreamWork. `jobs` outlives this.
+  // `hub` and `key` are explained in StreamWork. `jobs` must outlive this object.
   EvaluateSource(jobs::JobManager& jobs, jobs::EvaluationRequest request, ChangeHub& hub, std::string key);
 
   absl::StatusOr<Pull> Next(v1::EvaluateJobResponse& response) override;
@@ -100,20 +100,20 @@ class EvaluateSource final : public StreamSource<v1::EvaluateJobResponse> {
   Pull NextPiece(v1::EvaluateJobResponse& response);
 
   const bool predictions_;
-  jobs::JobEvaluation evaluation_;  // written by the work, until its outcome
-  bool told_ = false;               // the result
-  std::optional<int64_t> sent_;     // rows done, as sent last
+  jobs::JobEvaluation evaluation_;  // the thread writes it until it has an outcome
+  bool told_ = false;               // whether the result was sent
+  std::optional<int64_t> sent_;     // rows done in the last response
   std::optional<Stopwatch> since_sent_;
-  size_t offset_ = 0;  // of the predictions
+  size_t offset_ = 0;  // position in the predictions
   StreamHash hash_;
   StreamWork work_;  // last: its thread ends first
 };
 
-// Source of Backup: how far it is, and what came of it.
-// Threads: as StreamSource; the backup runs on a thread of its own, which ends before the source does.
+// Source of Backup. Reports the progress of the backup, and its result.
+// Threads: same as StreamSource. The backup runs on its own thread, which ends before the source is destroyed.
 class BackupSource final : public StreamSource<v1::BackupResponse> {
  public:
-  // hub, key: as StreamWork. Borrows the log.
+  // `hub` and `key` are explained in StreamWork. Borrows the request log.
   BackupSource(MakeBackup make, jobs::RequestLog& requests, const v1::BackupRequest& request, ChangeHub& hub,
                std::string key);
 
@@ -123,10 +123,10 @@ class BackupSource final : public StreamSource<v1::BackupResponse> {
   }
 
  private:
-  backup::Summary summary_;  // written by the work, read once it has ended
+  backup::Summary summary_;  // the thread writes it; read once the work has ended
   std::optional<int64_t> sent_;
   std::optional<Stopwatch> since_sent_;
-  StreamWork work_;  // last: its thread writes what is above
+  StreamWork work_;  // last: its thread writes the members above
 };
 
 }  // namespace permafrost::api

@@ -1,4 +1,4 @@
-// Datasets between the wire and the domain: their imports, samples of a large graph, and plans of what an epoch reads.
+// Converts datasets between the wire and the domain: imports, samples of a large graph, and read plans.
 // Threads: pure functions.
 #pragma once
 
@@ -20,26 +20,27 @@ struct ImportRequest {
   data::ImportOptions options;
 };
 
-// Defaults are filled in. Errors: InvalidArgument where the domain cannot hold what the wire says, with a violation for
-// every bad field at once. Values out of range are the catalog's to refuse.
+// Fills in defaults. Errors: InvalidArgument with a violation for every bad field, if the domain cannot represent the
+// request. The catalog refuses values out of range.
 absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetRequest& wire);
 
 v1::ImportOptions ImportOptionsToWire(const data::ImportOptions& options);
 
-// Defaults are filled in. Errors: InvalidArgument with violations for what the domain cannot hold; ranges are the
-// domain's to check.
+// Fills in defaults. Errors: InvalidArgument with a violation for each value that the domain cannot represent. The
+// domain checks ranges.
 absl::StatusOr<data::SampleQuery> SampleQueryFromWire(const v1::SampleDatasetRequest& wire);
 
-// An error of data::Sample for `query`, its fields named as on the wire.
+// Converts an error of data::Sample for `query`: renames its fields to those of the wire.
 absl::Status SampleErrorToWire(const data::SampleQuery& query, const absl::Status& status);
 
 v1::SampleDatasetResponse SampleAnswerToWire(const data::SampleAnswer& answer);
 
-// Defaults are filled in; ranges are the domain's to check. Errors: InvalidArgument with violations for what it cannot
-// hold.
+// Fills in defaults. Errors: InvalidArgument with a violation for each value that the domain cannot represent. The
+// domain checks ranges.
 absl::StatusOr<data::ReadPlanQuery> ReadPlanQueryFromWire(const v1::PlanDatasetRequest& wire);
 
-// An error of data::PlanDataset: its fields named as on the wire, or with the dataset where it is of that.
+// Converts an error of data::PlanDataset. Renames its fields to those of the wire, or names the dataset in an error
+// about the dataset.
 absl::Status ReadPlanErrorToWire(const DatasetId& id, const absl::Status& status);
 
 v1::PlanDatasetResponse ReadPlanToWire(const data::ReadPlan& plan);

@@ -1,4 +1,4 @@
-// Graph caches between the wire and the domain, with their plans and censuses.
+// Converts graph caches, cache plans and censuses between the wire and the domain.
 // Threads: pure functions.
 #pragma once
 
@@ -26,13 +26,14 @@ v1::GraphCachePolicy::Shapes ShapesToWire(spec::Shapes shapes);
 v1::FreezePointSource FreezePointSourceToWire(graphcache::FreezeSource source);
 v1::GraphCachePolicy GraphCachePolicyToWire(const spec::PolicyOptions& options);
 
-// Returns a job's policy. `options` has the fields that `wire` gives; the others come from the server's `defaults`. If
-// the policy is not that of the defaults, its freeze point is derived. A policy that keeps nothing is not strict.
+// Returns the policy of a job. `options` has the fields that `wire` gives, and those of the server's `defaults` for
+// the rest. Unless `wire` gives these fields, freeze_at becomes 0 (derived) if the policy is not that of `defaults`,
+// and strict becomes false if the policy keeps nothing.
 spec::PolicyOptions WithPolicyDefaults(const v1::GraphCachePolicy& wire, const spec::PolicyOptions& defaults,
                                        spec::PolicyOptions options);
 
-// Adds a violation of `policy` where it is missing, or of its field for each enum value that is unknown.
-// graphcache::Check decides whether any of it makes sense for the cache.
+// Adds a violation of `policy` if it is missing, and a violation for each enum field with an unknown value.
+// graphcache::Check decides whether the update makes sense for the cache.
 graphcache::PolicyUpdate PolicyUpdateFromWire(const v1::UpdateGraphCachePolicyRequest& wire, Violations& violations);
 
 v1::PlanGraphCacheResponse CachePlanToWire(const graphcache::CachePlan& plan);

@@ -1,4 +1,5 @@
-// Jobs between the wire and the domain: requests, states, progress, results and their metrics, updates, checkpoints.
+// Converts jobs between the wire and the domain: requests, states, progress, results and their metrics, updates,
+// checkpoints.
 // Threads: pure functions.
 #pragma once
 
@@ -25,14 +26,14 @@
 
 namespace permafrost::api {
 
-// Returns the facts about a dataset that decide the defaults of its jobs; nullopt: the dataset is not known.
+// Returns the facts about a dataset that decide the defaults of its jobs; nullopt if the dataset is unknown.
 using LevelOf = std::function<std::optional<jobs::DatasetTraits>(const DatasetId& dataset)>;
 inline LevelOf LevelsOf(const jobs::JobManager& jobs) {
   return [&jobs](const DatasetId& dataset) { return jobs.TraitsOf(dataset); };
 }
 
-// Returns the same for an existing job, whose dataset is described as the job knew it. If the dataset is gone or
-// replaced, which `now` tells, the options of the job decide.
+// Returns a LevelOf for the existing job `of`, which describes the job's dataset as the job knew it. If `now_of` says
+// that the dataset is gone or replaced, the facts come from the options of the job.
 inline LevelOf LevelsOf(LevelOf now_of, const jobs::Job& of) {
   const spec::TrainOptions& train = of.spec.train;
   const bool bare =
@@ -44,18 +45,18 @@ inline LevelOf LevelsOf(LevelOf now_of, const jobs::Job& of) {
     if (id != dataset) return now;
     const bool is_the_same = now && (uid.empty() ? now->create_time <= made : now->uid == uid);
     if (!is_the_same) return std::optional(told);
-    // Older servers gave such jobs no other inputs, so the job decides.
+    // Older servers gave jobs on bare nodes no other inputs, so the job's own options decide.
     now->bare_nodes = now->bare_nodes && told.bare_nodes;
     return now;
   };
 }
 
-// Defaults are filled in; those of the graph cache are the server's. Errors: InvalidArgument where the domain cannot
-// hold what the wire says, with a violation for every bad field at once. The job manager refuses values out of range.
+// Fills in defaults; those of the graph cache come from the server. Errors: InvalidArgument with a violation for
+// every bad field, if the domain cannot represent the request. The job manager refuses values out of range.
 absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
                                                           const spec::PolicyOptions& default_graph_cache,
                                                           const LevelOf& level_of = {});
-// Reads the spec of a request about a job that will not be made. Without a spec all options have their defaults.
+// Reads the spec of a request about a job that will not be created. Without a spec, all options have their defaults.
 template <class Request>
 absl::StatusOr<spec::JobSpec> SpecFromWire(const Request& wire, const spec::PolicyOptions& default_graph_cache,
                                            const LevelOf& level_of) {
@@ -66,36 +67,37 @@ absl::StatusOr<spec::JobSpec> SpecFromWire(const Request& wire, const spec::Poli
   return std::move(job->spec);
 }
 
-// Writes the spec whole, but for messages that mean nothing for the job.
+// Writes the whole spec, except messages that have no meaning for the job.
 void SpecToWire(const spec::JobSpec& spec, v1::JobSpec& wire);
 v1::Job JobToWire(const jobs::Job& job);
 
-// Adds violations of `states[I]`.
+// Adds a violation of `states[I]` for each unknown state, or of `states` if it has more entries than there are
+// states.
 std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, Violations& violations);
 
-// Adds a violation of `artifact`.
+// Adds a violation of `artifact` if the value is unknown.
 jobs::Artifact ArtifactFromWire(int artifact, Violations& violations);
 
-// Returns infinity and adds a violation of `field` if protobuf's types do not allow the value.
+// If protobuf's types do not allow the value, these two return infinity and add a violation of `field`.
 absl::Duration DurationFromWire(const google::protobuf::Duration& wire, std::string_view field, Violations& violations);
 absl::Time TimeFromWire(const google::protobuf::Timestamp& wire, std::string_view field, Violations& violations);
 
 jobs::Labels LabelsFromWire(const google::protobuf::Map<std::string, std::string>& wire);
 
-// Reads the fields that the mask names, or without a mask those that the job sets. InvalidArgument with a violation for
-// each unknown path.
+// Reads the fields that the mask names; without a mask, those that the job sets.
+// Errors: InvalidArgument with a violation for each unknown path.
 absl::StatusOr<jobs::JobUpdate> UpdateFromWire(const v1::UpdateJobRequest& wire);
 
 v1::Checkpoint CheckpointToWire(const train::CheckpointInfo& info);
 
 v1::Metric MetricToWire(spec::Metric metric);
 
-// Adds violations of `field` and its elements.
+// Adds violations of `field` and of its elements.
 std::vector<spec::Metric> MetricsFromWire(const google::protobuf::RepeatedField<int>& wire, std::string_view field,
                                           Violations& violations);
 
-// Writes one value for each metric. Where there are none, since an older version ran the job, it writes `first` for the
-// first metric.
+// Writes one value for each metric. If `values` is empty, because an older version ran the job, writes only `first`,
+// for the first metric.
 void MetricsToWire(const std::vector<spec::Metric>& metrics, const std::vector<double>& values, double first,
                    google::protobuf::RepeatedPtrField<v1::MetricValue>& wire);
 

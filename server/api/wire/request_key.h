@@ -1,4 +1,4 @@
-// Tells one call from another of the same `request_id`.
+// Distinguishes different calls with the same `request_id`.
 // Threads: pure functions.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace permafrost::api {
 
-// Hashes all fields of the request but `request_id`.
+// Hashes all fields of the request except `request_id`.
 template <class Request>
 std::string HashOfAsked(const Request& request) {
   Request asked = request;
@@ -21,13 +21,13 @@ std::string HashOfAsked(const Request& request) {
   {
     google::protobuf::io::StringOutputStream stream(&bytes);
     google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);  // of maps too
+    coded.SetSerializationDeterministic(true);  // maps too
     asked.SerializeToCodedStream(&coded);
   }
   return HashHex(Hash64(bytes));
 }
 
-// Its type and all its fields but `request_id`. An empty id: none.
+// Returns a key made of the request's type and all its fields except `request_id`; an empty key if the id is empty.
 template <class Request>
 jobs::RequestKey KeyOf(const Request& request) {
   if (request.request_id().empty()) return {};

@@ -1,6 +1,6 @@
-// absl::Status as a gRPC status with google.rpc details in the trailer `grpc-status-details-bin`: BadRequest from
-// violations, ErrorInfo (domain "permafrost.dev") from the reason, RetryInfo for UNAVAILABLE and for a call or a
-// connection too many, or a thread that is not to be had.
+// Converts absl::Status to a gRPC status with google.rpc details in the trailer `grpc-status-details-bin`. Violations
+// become BadRequest, and the reason becomes ErrorInfo (domain "permafrost.dev"). RetryInfo is added for UNAVAILABLE,
+// and if a limit on calls or connections is reached, or no thread can be started.
 // Threads: pure functions.
 #pragma once
 
@@ -13,23 +13,23 @@
 
 namespace permafrost::api {
 
-// Reason of the RESOURCE_EXHAUSTED that refuses a call too many of its kind (call_limits.h).
+// Reason of RESOURCE_EXHAUSTED when too many calls of one kind are open (call_limits.h).
 inline constexpr char kTooManyCalls[] = "TOO_MANY_CALLS";
-// The reason that refuses a call on a connection too many of its client (call_limits.h).
+// Reason of RESOURCE_EXHAUSTED when a client calls on too many connections (call_limits.h).
 inline constexpr char kTooManyConnections[] = "TOO_MANY_CONNECTIONS";
-// The reason that refuses a call if the system does not give its work a thread (unary.h).
+// Reason of RESOURCE_EXHAUSTED when the system has no thread for the call's work (unary.h).
 inline constexpr char kNoThread[] = "NO_THREAD";
 
-// Long texts are clipped, since a client drops trailers above 8 KiB and with them the error.
+// Clips long texts, because a client drops trailers above 8 KiB, and with them the error.
 grpc::Status ToGrpcStatus(const absl::Status& from);
 
-// The same for a field of a message: nothing is clipped. `status`: not Ok.
+// Does the same for a field of a message, without clipping. `status` must not be Ok.
 void SetRpcStatus(const absl::Status& status, google::rpc::Status& out);
 
-// Returns what another server answered: code, message and reason.
+// Converts another server's answer to its code, message and reason.
 absl::Status FromGrpcStatus(const grpc::Status& from);
 
-// "OK", "CANCELLED", ...: the canonical names; "UNKNOWN" for a number that is none of them.
+// Returns the canonical name, such as "OK" or "CANCELLED"; "UNKNOWN" for a number that is not a code.
 std::string StatusCodeName(grpc::StatusCode code);
 
 }  // namespace permafrost::api

@@ -1,5 +1,5 @@
-// Options between the wire and the domain, by their rows (spec/field.h) and the contract's description of itself: a new
-// field is a line of the contract and a row, and nothing here.
+// Converts options between the wire and the domain, by their rows (spec/field.h) and the descriptors of the contract.
+// A new field needs a line in the contract and a row, and no change here.
 // Threads: pure functions.
 #pragma once
 
@@ -26,7 +26,7 @@ template <class T>
 inline constexpr bool kIsOptional = false;
 template <class T>
 inline constexpr bool kIsOptional<std::optional<T>> = true;
-// True for a list of structs with rows.
+// True for a list of structs that have rows.
 template <class T>
 inline constexpr bool kIsListOfFields = false;
 template <class T>
@@ -34,12 +34,12 @@ inline constexpr bool kIsListOfFields<std::vector<T>> = spec::HasFields<T>;
 
 class WireReader {
  public:
-  // `prefix` stands before the names of fields in violations ("spec."). Borrows the message and the violations.
+  // Prepends `prefix` ("spec.") to the names of fields in violations. Borrows the message and the violations.
   WireReader(const google::protobuf::Message& from, std::string prefix, Violations& violations)
       : from_(from), prefix_(std::move(prefix)), violations_(violations) {}
 
-  // Overwrites what the message gives: a field that is not set, a list without entries and an unspecified enum leave
-  // the option as it is. Adds a violation for each value that the domain cannot hold.
+  // Overwrites the options that the message gives. An unset field, an empty list and an unspecified enum leave the
+  // option as it is. Adds a violation for each value that the domain cannot represent.
   template <spec::HasFields T>
   void Read(T& options) const {
     VisitFields(spec::Options<T>(), [&](const spec::Field& field, auto member, const auto&... names) {
@@ -63,10 +63,10 @@ class WireReader {
   const google::protobuf::FieldDescriptor& Of(const spec::Field& field) const;
   bool IsGiven(const google::protobuf::FieldDescriptor& wire) const;
   int64_t Integer(const google::protobuf::FieldDescriptor& wire) const;
-  // Returns false, with a violation, for a list with more entries than the row accepts.
+  // Returns false and adds a violation if a list has more entries than the row accepts.
   bool HasRoom(const spec::Field& field, const google::protobuf::FieldDescriptor& wire) const;
-  // Returns the domain's name for the value of an enum's field, or for entry `index` of a list. For an unknown value it
-  // adds a violation and returns nullopt.
+  // Returns the domain's name for the value of an enum field, or of entry `index` of a repeated field. Adds a
+  // violation and returns nullopt for an unknown value.
   std::optional<std::string> Name(const google::protobuf::FieldDescriptor& wire, const std::vector<std::string>& names,
                                   std::optional<int> index = std::nullopt) const;
 
@@ -75,7 +75,7 @@ class WireReader {
     option = static_cast<M>(Integer(wire));
   }
   void Value(const google::protobuf::FieldDescriptor& wire, bool& option) const;
-  // One ASCII character, or none: '\0'.
+  // Reads one ASCII character; '\0' for an empty string.
   void Value(const google::protobuf::FieldDescriptor& wire, char& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, double& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, std::string& option) const;
@@ -102,7 +102,7 @@ class WireReader {
     option.reserve(static_cast<std::size_t>(size));
     for (int i = 0; i < size; ++i) {
       const auto name = Name(wire, Known(names), i);
-      // A refused entry becomes the last name, so that the list still counts as given.
+      // A refused entry becomes the last name, so that the list still counts as set.
       option.push_back(name ? *names.Parse(*name) : names.rows.back().first);
     }
   }
@@ -125,12 +125,12 @@ class WireReader {
 
 class WireWriter {
  public:
-  // Borrows the message.
+  // Writes every field. Borrows the message.
   explicit WireWriter(google::protobuf::Message& to) : to_(to) {}
-  // Leaves out each `told_where_needed` field that means nothing for the job. Borrows both.
+  // Omits each `told_where_needed` field that has no meaning for `job`. Borrows the message and the job.
   WireWriter(google::protobuf::Message& to, const spec::TrainOptions& job) : to_(to), job_(&job) {}
 
-  // Sets each field that has a row in the contract, except options without a value.
+  // Sets each field of the contract that has a row, except options without a value.
   template <spec::HasFields T>
   void Write(const T& options) const {
     VisitFields(spec::Options<T>(), [&](const spec::Field& field, auto member, const auto&... names) {

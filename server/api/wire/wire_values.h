@@ -1,5 +1,6 @@
-// Single values between the wire and the domain: text, times and enums. A proto3 string must be UTF-8, and what goes
-// into a trailer must be short. Threads: pure functions.
+// Converts single values between the wire and the domain: text, times and enums. A proto3 string must be valid UTF-8,
+// and text in a trailer must be short.
+// Threads: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +21,14 @@
 
 namespace permafrost::api {
 
-// Each byte that is no part of a valid UTF-8 sequence becomes U+FFFD.
+// Replaces each byte that does not belong to a valid UTF-8 sequence with U+FFFD.
 std::string ValidUtf8(std::string_view text);
-// ValidUtf8, cut between characters to at most `max_bytes` (>= 3), the last three of them "..." where it was cut.
+// Returns ValidUtf8(text), cut between characters to at most `max_bytes` (>= 3). Text that was cut ends with "...",
+// which counts towards `max_bytes`.
 std::string Clip(std::string_view text, std::size_t max_bytes);
 
-// Leaves `out` as it is for an infinite time. `out` is a function, since touching a submessage would set it:
-// SetTime(job.end_time, [&] { return wire.mutable_end_time(); });
+// Does nothing for an infinite time. `out` is a function, because accessing a submessage would set it:
+//  SetTime(job.end_time, [&] { return wire.mutable_end_time(); });
 template <class Out>
 void SetTime(absl::Time time, Out out) {
   if (time == absl::InfinitePast() || time == absl::InfiniteFuture()) return;
@@ -36,7 +38,7 @@ void SetTime(absl::Time time, Out out) {
   wire->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(time - absl::FromUnixSeconds(seconds))));
 }
 
-// Converts a finite duration of either sign, or 0.
+// Converts a finite duration of any sign.
 inline google::protobuf::Duration SignedDuration(absl::Duration duration) {
   google::protobuf::Duration wire;
   absl::Duration rest;
@@ -45,35 +47,35 @@ inline google::protobuf::Duration SignedDuration(absl::Duration duration) {
   return wire;
 }
 
-// Leaves `out` unset for a duration that is not finite or not above zero: nothing is known then.
+// Does nothing for a duration that is infinite or not above zero, because the duration is then unknown.
 template <class Out>
 void SetDuration(absl::Duration duration, Out out) {
   if (duration <= absl::ZeroDuration() || duration == absl::InfiniteDuration()) return;
   *out() = SignedDuration(duration);
 }
 
-// One enum on both sides of the wire, matched by name: LOSS_CROSS_ENTROPY is what the domain calls "cross-entropy". A
-// new value is a row of the domain's table and a line of the contract, and nothing here.
-//   using Losses = WireEnum<v1::JobSpec::Loss, spec::kLossNames>;
-// `kNames`: the domain's EnumNames.
+// Maps one enum between the wire and the domain, by name: LOSS_CROSS_ENTROPY is "cross-entropy" in the domain. A new
+// value needs a row in the domain's table and a line in the contract, and no change here.
+//  using Losses = WireEnum<v1::JobSpec::Loss, spec::kLossNames>;
+// `kNames` is the domain's EnumNames.
 template <class Wire, const auto& kNames>
 class WireEnum {
  public:
   using Domain = typename std::decay_t<decltype(kNames.rows)>::value_type::first_type;
 
-  // The unspecified value where the wire has no name for it.
+  // Returns the unspecified value if the wire has no name for `value`.
   static Wire ToWire(Domain value) {
     for (const auto& [wire, domain] : Rows())
       if (domain == value) return wire;
     return static_cast<Wire>(0);
   }
-  // `value` is a number from the wire, of this version's enum or of another's.
+  // `value` is a number from the wire. It may come from another version's enum.
   static std::optional<Domain> FromWire(int value) {
     for (const auto& [wire, domain] : Rows())
       if (static_cast<int>(wire) == value) return domain;
     return std::nullopt;
   }
-  // Overwrites `out` unless `value` is 0 (unspecified: the default stays) or unknown (a violation of `field`).
+  // Sets `out`. Keeps `out` if `value` is 0 (unspecified). Adds a violation of `field` if `value` is unknown.
   static void Read(int value, std::string_view field, Domain& out, Violations& violations) {
     if (value == 0) return;
     if (const auto domain = FromWire(value)) {
@@ -82,7 +84,7 @@ class WireEnum {
       violations.Add(field, std::to_string(value) + " is unknown; accepted: " + Accepted());
     }
   }
-  // "LOSS_L1, LOSS_MSE"
+  // Returns the accepted names: "LOSS_L1, LOSS_MSE".
   static std::string Accepted() {
     std::string out;
     for (const auto& [wire, domain] : Rows()) {
@@ -94,7 +96,7 @@ class WireEnum {
   static std::size_t size() { return Rows().size(); }
 
  private:
-  // Pairs of wire and domain values, in the domain's order.
+  // Returns pairs of wire and domain values, in the domain's order.
   static const std::vector<std::pair<Wire, Domain>>& Rows() {
     static const auto& rows = *new std::vector<std::pair<Wire, Domain>>(MakeRows());
     return rows;
