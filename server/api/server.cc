@@ -42,19 +42,20 @@
 namespace permafrost::api {
 namespace {
 
-// Requests are specs, not data.
+// The most bytes of a request. Requests hold specs, not data.
 constexpr int kMaxRequestBytes = 1 << 20;
 constexpr int kKeepaliveMs = 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
-// Clients may ping this often without being cut off.
+// Clients may ping at this interval without being disconnected.
 constexpr int kMinClientPingMs = 10'000;
-// Bounds gRPC's synchronous services, of which reflection is the only one: each of its open streams holds a thread.
-// Beyond these it answers RESOURCE_EXHAUSTED. Our own calls and health are callbacks and take none of them.
+// Bounds the threads of gRPC's synchronous services. Reflection is the only one, and each of its open streams holds a
+// thread. Beyond this number it answers RESOURCE_EXHAUSTED. Our own calls and health use callbacks and need none of
+// these threads.
 constexpr int kMaxReflectionThreads = 8;
-// For the last answers to leave; longer than this gRPC would wait for connections on which nothing happens.
+// The time for the last answers to leave. With a longer one gRPC would wait for idle connections.
 constexpr absl::Duration kFlushTime = absl::Milliseconds(100);
 
-// gRPC only says that binding failed; trying once more by hand says why.
+// Returns the reason why binding failed, by binding once more itself. gRPC reports only the failure.
 std::string WhyNotBound(const HostPort& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -78,7 +79,7 @@ std::string WhyNotBound(const HostPort& address) {
   return why;
 }
 
-// Its library registers reflection with every server of the process before main: asking for it is not what turns it on.
+// Removes reflection from one server. gRPC's library registers it with every server of the process before main.
 class NoReflection final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
@@ -126,7 +127,7 @@ class GrpcServer final : public Server {
   }
 
   absl::Status Start() {
-    // Both are asked for at build time, process-wide.
+    // These two settings hold for the whole process, and are read when a server is built.
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
@@ -153,9 +154,9 @@ class GrpcServer final : public Server {
     builder.SetResourceQuota(quota);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, calls_of_a_connection_);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(absl::ToInt64Milliseconds(idle_)));
-    // Off, or a second daemon would silently share the port and get half of the calls.
+    // Off, because a second daemon would otherwise silently share the port and get half of the calls.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    // A watcher whose machine vanished is noticed, and its stream freed.
+    // Keepalive detects a watcher whose machine has vanished, so that its stream is freed.
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinClientPingMs);
@@ -202,7 +203,7 @@ class GrpcServer final : public Server {
     SetNotServing();
     streams_.StopAll();
     calls_->AwaitNone(grace);
-    // The deadline is a span of time, not a time of the wall clock.
+    // A time span: the deadline does not depend on the wall clock.
     const absl::Duration flush = std::min(grace, kFlushTime);
     server_->Shutdown(gpr_time_from_nanos(absl::ToInt64Nanoseconds(flush), GPR_TIMESPAN));
     server_->Wait();
@@ -210,7 +211,7 @@ class GrpcServer final : public Server {
   }
 
  private:
-  // If the options give no gate, every caller is an admin.
+  // Without a gate in the options, every caller is an admin.
   const access::Gate& gate() const { return access_.gate == nullptr ? open_gate_ : *access_.gate; }
 
   std::shared_ptr<grpc::ServerCredentials> Credentials() {
@@ -244,7 +245,7 @@ class GrpcServer final : public Server {
   std::string address_;
   const RequestObserver observer_;
   const StreamObserver stream_observer_;
-  // Before the server, whose connections it serves.
+  // Declared before the server, because it provides certificates for the server's connections.
   std::unique_ptr<CertificateSource> certificates_;
   std::unique_ptr<grpc::Server> server_;
   absl::Mutex health_mu_;

@@ -26,8 +26,8 @@ using grpc::experimental::ServerRpcInfo;
 
 constexpr size_t kMostResourceBytes = 128;
 
-// One a call. gRPC runs hooks of a call's operations on different threads, but one at a time, and destroys it after the
-// last.
+// Audits one call. gRPC runs the hooks of a call's operations on different threads, but one at a time. It destroys
+// the interceptor after the last one.
 class Auditor final : public Interceptor {
  public:
   Auditor(ServerRpcInfo* info, const access::Gate& gate, access::AuditLog& audit)
@@ -35,7 +35,7 @@ class Auditor final : public Interceptor {
     entry_.method = std::string_view(info->method()).substr(1);
   }
 
-  // A call whose status was never sent: the client had gone.
+  // A call without a sent status: the client had gone.
   ~Auditor() override {
     if (!written_) Write(grpc::StatusCode::CANCELLED);
   }
@@ -61,14 +61,14 @@ class Auditor final : public Interceptor {
     const grpc::ServerContextBase& context = *info_->server_context();
     entry_.peer = context.peer();
     const auto* metadata = methods.GetRecvInitialMetadata();
-    // The caller, just let in, is known, unless the token was revoked since.
+    // The gate has just admitted the caller, so it is known, except if its token was revoked since then.
     const absl::StatusOr<access::Caller> caller =
         CallerOf(gate_, context, metadata == nullptr ? CallMetadata() : *metadata);
     entry_.caller = caller.ok() ? caller->name : "unknown";
     if (caller.ok()) entry_.role = access::kRoleNames.Name(caller->role);
   }
 
-  // `message`: one of protobuf's, or null.
+  // `message` is a protobuf message, or null.
   void TakeResource(const void* message) {
     if (message == nullptr || !entry_.resource.empty()) return;
     entry_.resource = ResourceOf(*static_cast<const Message*>(message));
@@ -114,7 +114,7 @@ std::string ResourceOf(const Message& message) {
     const bool is_text =
         field != nullptr && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING && !field->is_repeated();
     const std::string value = is_text ? reflection->GetString(message, field) : std::string();
-    // A secret that was put in the place of a name by mistake is in no log.
+    // Omits a value that contains a secret, which somebody may pass as a name by mistake.
     return absl::StrContains(value, AbslView(access::kSecretPrefix)) ? std::string()
                                                                      : value.substr(0, kMostResourceBytes);
   };
@@ -124,7 +124,7 @@ std::string ResourceOf(const Message& message) {
       return absl::StrCat(kind, "s/", id);
     }
   }
-  // UpdateJob's job, UploadDataset's start.
+  // UpdateJob has a job, and UploadDataset a start.
   for (const char* held : {"job", "start"}) {
     const FieldDescriptor* field = type->FindFieldByName(held);
     if (field == nullptr || field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_repeated()) continue;

@@ -26,16 +26,17 @@ bool IsFaultOfTheServer(grpc::StatusCode code) {
   return code == grpc::StatusCode::INTERNAL || code == grpc::StatusCode::UNKNOWN || code == grpc::StatusCode::DATA_LOSS;
 }
 
-// One a call. gRPC runs hooks of a call's operations on different threads, but destroys the interceptor after the last.
+// Records one call. gRPC runs the hooks of a call's operations on different threads, and destroys the interceptor
+// after the last one.
 class Recorder final : public Interceptor {
  public:
-  // `streams`: empty for a call that is none.
+  // `streams` is empty if the call does not stream.
   Recorder(ServerRpcInfo* info, std::string_view method, const RequestObserver& observer, StreamObserver streams)
       : info_(info), method_(method), observer_(observer), streams_(std::move(streams)) {
     if (streams_) streams_(method_, +1);
   }
 
-  // A call whose status was never sent: the client had gone.
+  // A call without a sent status: the client had gone.
   ~Recorder() override {
     if (!reported_) Report(grpc::StatusCode::CANCELLED);
     if (streams_) streams_(method_, -1);
@@ -43,7 +44,7 @@ class Recorder final : public Interceptor {
 
   void Intercept(InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
-      // Whatever a handler answers to a client that has gone, the call counts as cancelled.
+      // If the client has gone, the call counts as cancelled, whatever the handler answers.
       const bool cancelled = info_->server_context()->IsCancelled();
       const grpc::Status status = methods->GetSendStatus();
       Report(cancelled ? grpc::StatusCode::CANCELLED : status.error_code());
@@ -85,7 +86,7 @@ class RecorderFactory final : public grpc::experimental::ServerInterceptorFactor
   const StreamObserver streams_;
 };
 
-// Counts one call as open. gRPC makes one for each call, and destroys it when the call ends.
+// Counts one call as open. gRPC creates an object for each call, and destroys it when the call ends.
 class OpenCall final : public Interceptor {
  public:
   explicit OpenCall(std::shared_ptr<OpenCalls> calls) : calls_(std::move(calls)) { calls_->Begin(); }

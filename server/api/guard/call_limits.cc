@@ -26,11 +26,11 @@
 namespace permafrost::api {
 namespace {
 
-// This many are remembered, closed or not, before anyone looks which are open.
+// Up to this number of connections are remembered, open or closed, before ForgetClosed looks which are open.
 constexpr size_t kFewPeers = 1024;
-// A look is followed by so many times its own length without one, so that looks take a fifth of a core at most,
-// whatever clients call. Longer, and a client at its limit would be refused for connections that it has closed
-// meanwhile.
+// After a look, ForgetClosed rests for this multiple of the look's duration, so that looks take at most a fifth of a
+// core, whatever clients do. A longer rest would refuse clients at their limit because of connections that they have
+// closed.
 constexpr int kRestPerLook = 4;
 
 constexpr size_t kAddressBytes = sizeof(in6_addr);
@@ -79,7 +79,7 @@ std::optional<PeerAddress> ParsePeer(std::string_view peer) {
   }
   host = host.substr(0, colon);
   if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
-  const std::string text(host.substr(0, host.find('%')));  // without the interface of a link-local one
+  const std::string text(host.substr(0, host.find('%')));  // without the interface of a link-local address
   in_addr v4{};
   if (is_v4 && inet_pton(AF_INET, text.c_str(), &v4) == 1) return AddressOf(v4, static_cast<uint16_t>(port));
   in6_addr v6{};
@@ -135,8 +135,8 @@ void ConnectionLimit::ForgetClosed() {
   const std::optional<std::set<PeerAddress>> open = open_peers_();
   counted_ = 0;
   for (auto it = by_client_.begin(); it != by_client_.end();) {
-    // Where the system does not say, all count as closed: better one connection too many than a client refused for
-    // connections that it closed long ago.
+    // If the system does not report open sockets, all connections count as closed. One connection too many is better
+    // than refusing a client because of connections that it closed long ago.
     std::erase_if(it->second, [&open](const PeerAddress& peer) { return !open || !open->contains(peer); });
     counted_ += it->second.size();
     it = it->second.empty() ? by_client_.erase(it) : std::next(it);
@@ -160,7 +160,7 @@ absl::StatusOr<CallLimit::Slot> CallLimit::Take(const grpc::CallbackServerContex
 }
 
 absl::StatusOr<CallLimit::Slot> CallLimit::TakeFor(const std::string& client) {
-  // A limit of one leaves no part to others.
+  // With a limit of 1, one client may take the only slot.
   const int most_of_one = most_ - most_ / 4;
   absl::MutexLock lock(&taken_->mu);
   if (taken_->all >= most_) {
@@ -177,7 +177,7 @@ absl::StatusOr<CallLimit::Slot> CallLimit::TakeFor(const std::string& client) {
     ++of_client;
   }
   ++taken_->all;
-  // Points to nothing: only its destruction matters.
+  // The slot points to nothing; only its destruction matters.
   return Slot(static_cast<const void*>(nullptr), [taken = taken_, client](const void*) {
     absl::MutexLock given_back(&taken->mu);
     --taken->all;
@@ -196,14 +196,14 @@ using grpc::experimental::ServerRpcInfo;
 
 constexpr std::string_view kHealthWatch = "/grpc.health.v1.Health/Watch";
 
-// Counts one watch. gRPC makes one for each watch, and destroys it when the watch ends.
+// Counts one watch. gRPC creates an object for each watch, and destroys it when the watch ends.
 class LimitedWatch final : public Interceptor {
  public:
   LimitedWatch(ServerRpcInfo* info, absl::StatusOr<CallLimit::Slot> slot) : info_(info), slot_(std::move(slot)) {}
 
   void Intercept(InterceptorBatchMethods* methods) override {
     if (!slot_.ok() && methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_INITIAL_METADATA)) {
-      // The service then finds a call that was cancelled.
+      // The service then sees a cancelled call.
       grpc_call_cancel_with_status(info_->server_context()->c_call(), GRPC_STATUS_RESOURCE_EXHAUSTED,
                                    std::string(slot_.status().message()).c_str(), nullptr);
     }

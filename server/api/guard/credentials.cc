@@ -24,7 +24,7 @@ std::string_view ViewOf(const grpc_slice& slice) {
   return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)), GRPC_SLICE_LENGTH(slice)};
 }
 
-// The subject of the client certificate that the handshake has verified.
+// Returns the subject of the client certificate that the handshake verified.
 std::string_view SubjectOf(const grpc_auth_context* context) {
   grpc_auth_property_iterator it = grpc_auth_context_find_properties_by_name(context, GRPC_X509_SUBJECT_PROPERTY_NAME);
   const grpc_auth_property* property = grpc_auth_property_iterator_next(&it);
@@ -45,12 +45,12 @@ void TellRefusal(const GateKeeper& keeper, std::string_view path, const access::
                        .code = code});
 }
 
-// gRPC's hook before a call is given to a service.
+// gRPC calls this hook before it passes a call to a service.
 void Process(void* state, grpc_auth_context* context, const grpc_metadata* metadata, size_t count,
              grpc_process_auth_metadata_done_cb done, void* call) {
   const auto& keeper = *static_cast<const GateKeeper*>(state);
   std::string_view path;
-  // Given twice, who is audited might not be who was let in.
+  // A repeated header is refused: the audited caller might not be the admitted one.
   int times_given = 0;
   access::Presented presented{.by_socket = false, .authorization = {}, .subject = SubjectOf(context)};
   for (size_t i = 0; i < count; ++i) {
@@ -76,14 +76,14 @@ grpc_ssl_certificate_config_reload_status FetchCertificates(void* state, grpc_ss
   if (!changed) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
   const grpc_ssl_pem_key_cert_pair pair = {.private_key = changed->key.c_str(),
                                            .cert_chain = changed->certificate.c_str()};
-  // Even where no client certificate is asked for, gRPC wants some authority, and does nothing with it.
+  // Even if no client certificate is requested, gRPC requires some authority, which it then ignores.
   const std::string& authority = changed->client_authority.empty() ? changed->certificate : changed->client_authority;
   *config = grpc_ssl_server_certificate_config_create(authority.c_str(), &pair, /*num_key_cert_pairs=*/1);
   return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
 }
 
-// gRPC's C++ classes neither take certificates at each handshake nor let a hook see a call before it is dispatched
-// without copying its metadata; its C interface does both. Owns `credentials`.
+// Owns `credentials`. Uses gRPC's C interface, because its C++ classes cannot provide certificates at each handshake,
+// and their hook sees a call only after copying its metadata.
 class CoreCredentials final : public grpc::ServerCredentials {
  public:
 #if GRPC_CPP_VERSION_MAJOR == 1 && GRPC_CPP_VERSION_MINOR < 57
@@ -100,7 +100,7 @@ class CoreCredentials final : public grpc::ServerCredentials {
 #endif
 
  public:
-  // The gate is the processor.
+  // No-op: the gate is the processor.
   void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>& /*processor*/) override {}
 };
 
@@ -115,7 +115,8 @@ std::shared_ptr<grpc::ServerCredentials> WithGate(grpc_server_credentials* crede
 
 bool CameBySocket(absl::string_view peer) { return absl::StartsWith(peer, "unix"); }
 
-// "ipv4:10.0.0.7:41234" -> "ipv4:10.0.0.7", "ipv6:%5Bfd00::7%5D:41234" -> "ipv6:%5Bfd00::7%5D". Empty: of this machine.
+// Returns the machine of a peer: "ipv4:10.0.0.7:41234" -> "ipv4:10.0.0.7", "ipv6:%5Bfd00::7%5D:41234" ->
+// "ipv6:%5Bfd00::7%5D". Empty: the peer is on this machine.
 std::string MachineOf(absl::string_view peer) {
   const absl::string_view machine = peer.substr(0, peer.rfind(':'));
   const bool own = CameBySocket(peer) || absl::StartsWith(machine, "ipv4:127.") ||
@@ -123,7 +124,7 @@ std::string MachineOf(absl::string_view peer) {
   return own ? "" : std::string(machine);
 }
 
-// The credentials that a call brought along, kept for as long as it lasts.
+// A copy of the credentials that came with a call, kept as long as the call lasts.
 struct Brought {
   bool by_socket = false;
   std::string authorization, subject;
@@ -155,7 +156,7 @@ std::shared_ptr<const access::CertificateContent> CertificateSource::Changed() {
 }
 
 std::shared_ptr<grpc::ServerCredentials> PlainCredentials(const GateKeeper& keeper) {
-  // A hook needs credentials with a security of their own; without one there is nothing to check.
+  // A hook needs credentials that support security. Without authentication there is nothing to check.
   if (keeper.gate->auth() == access::Auth::kNone) return grpc::InsecureServerCredentials();
   return WithGate(grpc_local_server_credentials_create(LOCAL_TCP), keeper);
 }
@@ -179,7 +180,7 @@ std::function<absl::Status()> StillAdmitted(const access::Gate& gate, const grpc
   if (gate.auth() == access::Auth::kNone) return [] { return absl::OkStatus(); };
   Brought brought = BroughtBy(context, metadata);
   const absl::StatusOr<access::Caller> caller = gate.Identify(brought.presented());
-  // Revoked in the moment since it was let in: the first time that it is asked.
+  // If the token was revoked since the call was admitted, the first check ends the call.
   access::Caller admitted = caller.ok() ? *caller : access::Caller();
   return [&gate, brought = std::move(brought), admitted = std::move(admitted)] {
     return gate.CheckStill(admitted, brought.presented());

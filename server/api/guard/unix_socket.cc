@@ -18,7 +18,7 @@ namespace {
 
 constexpr mode_t kSocketMode = 0600;
 
-// Returns whether a process answers there.
+// Returns whether a process serves the socket.
 bool IsServed(const std::filesystem::path& path) {
   const Descriptor client(socket(AF_UNIX, SOCK_STREAM, 0));
   sockaddr_un address{};

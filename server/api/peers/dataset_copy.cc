@@ -27,11 +27,11 @@
 namespace permafrost::api {
 namespace {
 
-// It bounds a call that is answered at once.
+// Deadline of a call that the peer answers at once.
 constexpr absl::Duration kCopyCallTimeout = absl::Seconds(30);
 constexpr absl::Duration kCopyLookInterval = absl::Milliseconds(100);
-// A copy waits so long while nothing moves on, because another server sends the same dataset or the peer imports
-// another one. Then the job waits in the queue, where it holds no device.
+// A copy waits this long without progress, because another server sends the same dataset or the peer imports another
+// one. After that, the job waits in the queue, where it holds no device.
 constexpr absl::Duration kBusyPatience = absl::Seconds(10);
 
 std::string SizeText(int64_t bytes) {
@@ -40,13 +40,13 @@ std::string SizeText(int64_t bytes) {
   return size < kGiga ? absl::StrFormat("%.3g MB", size / kMega) : absl::StrFormat("%.4g GB", size / kGiga);
 }
 
-// True if the peer is there, and a later call may have another outcome. UNAVAILABLE without details is gRPC's own: the
-// connection is lost.
+// Returns true if the peer is reachable and a later call may succeed. UNAVAILABLE without details comes from gRPC
+// itself and means that the connection is lost.
 bool MayPass(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
       return !status.error_details().empty();
-    // Another server has imported it, deleted the upload of both, or sent to it between two calls.
+    // Another server has imported the dataset, deleted the shared upload, or sent data to it between two calls.
     case grpc::StatusCode::ALREADY_EXISTS:
     case grpc::StatusCode::NOT_FOUND:
     case grpc::StatusCode::FAILED_PRECONDITION:
@@ -58,7 +58,7 @@ bool MayPass(const grpc::Status& status) {
 
 }  // namespace
 
-// One copy. Threads: Run on a thread of its own; Stop and TakeLines are safe anywhere. Borrows everything.
+// One copy. Borrows all arguments. Threads: Run runs on its own thread; Stop and TakeLines are thread-safe.
 class DatasetCopier::Transfer {
  public:
   Transfer(DatasetCopier& copier, const train::RecruitRequest& request, const std::string& address,
@@ -85,14 +85,14 @@ class DatasetCopier::Transfer {
     const absl::MutexLock lock(&mu_);
     if (running_ != nullptr) running_->TryCancel();
   }
-  // Returns the lines for the job's log that came since the last call.
+  // Returns the lines for the job's log since the last call.
   std::vector<std::string> TakeLines() {
     const absl::MutexLock lock(&mu_);
     return std::exchange(lines_, {});
   }
 
  private:
-  // A call that Stop cancels.
+  // A call that Stop can cancel.
   class Call {
    public:
     explicit Call(Transfer& transfer) : transfer_(transfer) {
@@ -126,7 +126,7 @@ class DatasetCopier::Transfer {
   }
 
   absl::Status CopyUntilReady() {
-    int64_t read = -1;  // by the peer's import
+    int64_t read = -1;  // bytes that the peer's import has read
     for (; !stop_.is_set(); stop_.WaitFor(kCopyLookInterval)) {
       v1::GetDatasetRequest get;
       get.set_name(FormatDatasetName(request_.options.dataset));
@@ -154,7 +154,7 @@ class DatasetCopier::Transfer {
     return absl::CancelledError();
   }
 
-  // Judges a dataset whose import has ended.
+  // Checks the result of an import that has ended.
   absl::Status End(const v1::Dataset& dataset) {
     if (dataset.state() != v1::Dataset::STATE_READY) {
       return absl::FailedPreconditionError(absl::StrCat("its import failed: ", dataset.error()));
@@ -163,7 +163,7 @@ class DatasetCopier::Transfer {
       return absl::FailedPreconditionError("other data has taken its name meanwhile");
     }
     if (!start_.name().empty()) {
-      // Else the peer removes it in a day.
+      // The peer would remove the upload only after a day.
       v1::DeleteUploadRequest remove;
       remove.set_name(start_.name());
       google::protobuf::Empty none;
@@ -172,7 +172,8 @@ class DatasetCopier::Transfer {
     return absl::OkStatus();
   }
 
-  // Reads all of the file for its checksum, which names the upload: servers that send equal files share one.
+  // Reads the whole file for its checksum. The checksum names the upload, so that servers that send equal files share
+  // one.
   absl::Status DeclareFile() {
     if (!start_.name().empty()) return absl::OkStatus();
     struct stat info {};
@@ -200,7 +201,7 @@ class DatasetCopier::Transfer {
 
   grpc::Status Upload() {
     v1::Upload upload;
-    // A call with only the start returns what the peer has.
+    // A call that sends only the start returns what the peer has.
     grpc::Status status = Send(std::nullopt, upload);
     if (!status.ok() || upload.complete()) return status;
     const int64_t received = upload.files_size() == 1 ? upload.files(0).received_bytes() : 0;
@@ -213,7 +214,7 @@ class DatasetCopier::Transfer {
     return {grpc::StatusCode::FAILED_PRECONDITION, "not all of its bytes have come"};
   }
 
-  // Sends the start; if `received` is given, also all bytes from there on.
+  // Sends the start. If `received` is given, also sends all bytes from that offset on.
   grpc::Status Send(std::optional<int64_t> received, v1::Upload& upload) {
     upload.Clear();
     Call call(*this);
@@ -238,7 +239,7 @@ class DatasetCopier::Transfer {
     }
     writer->WritesDone();
     const grpc::Status status = writer->Finish();
-    // A call with only the start proves no progress: the peer always answers it.
+    // A call that sends only the start proves no progress, because the peer always answers it.
     if (status.ok() && received) unmoved_.Restart();
     return read.ok() ? status : ToGrpcStatus(absl::InternalError(read.message()));
   }
@@ -260,9 +261,9 @@ class DatasetCopier::Transfer {
   const train::RecruitRequest& request_;
   const std::string& address_;
   const std::unique_ptr<v1::DatasetService::Stub> stub_;
-  v1::UploadStart start_;  // without a name: the file was not read yet
-  bool told_ = false;      // the log hears that bytes are sent
-  Stopwatch unmoved_;      // since the peer took or did something
+  v1::UploadStart start_;  // unnamed: the file was not read yet
+  bool told_ = false;      // whether the log says that bytes are sent
+  Stopwatch unmoved_;      // time since the peer last made progress
   Event stop_;
   absl::Mutex mu_;
   grpc::ClientContext* running_ ABSL_GUARDED_BY(mu_) = nullptr;

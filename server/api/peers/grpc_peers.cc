@@ -35,17 +35,18 @@
 namespace permafrost::api {
 namespace {
 
-// They end the stream of a peer whose machine vanished, after both times together.
+// Keepalive: after the sum of these times, the stream of a peer whose machine has vanished ends.
 constexpr int kPeerPingMs = 10'000, kPeerPingTimeoutMs = 10'000;
-// A collective fails at once when a rank goes, and the end of that rank's stream may come a moment later.
+// How long to wait for a rank's stream to end. A collective fails as soon as a rank goes, and the stream may end a
+// moment later.
 constexpr absl::Duration kNewsWait = absl::Seconds(1);
-// Time between two checks that the job still wants its peers, and between two rounds of asking.
+// Interval between two checks that the job still wants its peers, and between two rounds of asking.
 constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
-// A rank that ends sooner has not trained much.
+// A rank that ends sooner than this has not trained much.
 constexpr absl::Duration kShortRank = absl::Seconds(30);
 constexpr absl::Duration kFirstAvoidance = absl::Seconds(5), kLongestAvoidance = absl::Minutes(10);
 
-// One daemon's rank, as long as its stream is open.
+// The rank of one daemon, for as long as its stream is open.
 class Recruit {
  public:
   Recruit(std::string address, std::shared_ptr<grpc::Channel> channel, const std::string& token,
@@ -66,7 +67,8 @@ class Recruit {
   }
 
   const std::string& address() const { return address_; }
-  // Returns once the device has taken the rank, or would take it. Errors: why not, without the address; Cancelled.
+  // Returns Ok once the device has taken the rank, or would take it. Errors: the reason against it, without the
+  // address; Cancelled.
   absl::Status AwaitAnswer(absl::Duration timeout, const std::function<bool()>& keep_going) {
     const Stopwatch waited;
     while (waited.Elapsed() < timeout) {
@@ -81,17 +83,17 @@ class Recruit {
     }
     return absl::DeadlineExceededError(absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
   }
-  // Returns the time from this call's begin to its end; to now, if it goes on.
+  // Returns how long the call has lasted: until its end, or until now.
   absl::Duration lived() const {
     absl::MutexLock lock(&mu_);
     return ended_ ? lived_ : begun_.Elapsed();
   }
-  // Returns what the rank told last.
+  // Returns the last progress that the rank reported.
   train::RankProgress progress() const {
     absl::MutexLock lock(&mu_);
     return progress_;
   }
-  // How the rank ended; nullopt: it goes on.
+  // Returns how the rank ended; nullopt: it has not.
   std::optional<absl::Status> ended() const {
     absl::MutexLock lock(&mu_);
     return ended_;
@@ -136,8 +138,8 @@ class Recruit {
   std::thread thread_;
 };
 
-// Peers that took a rank of a job and did not train it, or whose copy of the dataset failed. For a while, which doubles
-// each time, they are asked only if too few others join. Threads: safe anywhere.
+// Peers that took a rank of a job and did not train it, or that could not get the dataset. Such a peer is avoided for
+// a while, which doubles each time: it is asked only if too few others join. Threads: thread-safe.
 class AvoidedPeers {
  public:
   void Add(const std::string& job, const std::string& address) {
@@ -161,13 +163,13 @@ class AvoidedPeers {
   };
 
   mutable absl::Mutex mu_;
-  std::string job_ ABSL_GUARDED_BY(mu_);  // the last one
+  std::string job_ ABSL_GUARDED_BY(mu_);  // the job that the peers are avoided for
   std::map<std::string, Avoided> peers_ ABSL_GUARDED_BY(mu_);
 };
 
 class GrpcRecruits final : public train::Recruits {
  public:
-  // avoided: outlives this.
+  // `avoided` must outlive this object.
   GrpcRecruits(std::string job, AvoidedPeers& avoided) : job_(std::move(job)), avoided_(avoided) {}
   void Add(std::unique_ptr<Recruit> recruit) {
     addresses_.push_back(recruit->address());
@@ -184,12 +186,12 @@ class GrpcRecruits final : public train::Recruits {
     absl::Status lost;
     for (const auto& recruit : recruits_) {
       const std::optional<absl::Status> ended = recruit->ended();
-      // A rank ends well when it has trained to the job's end, which the others may reach a moment later.
+      // A rank that ends with Ok has trained to the job's end, which the others may reach a moment later.
       if (!ended || ended->ok()) continue;
       const std::string reason = GetReason(*ended).reason;
       const std::string what = absl::StrCat(recruit->address(), ": ", ended->message());
       if (reason == train::kRankLostReason) {
-        // It tells of another one, which is the cause.
+        // This rank only reports that it lost another rank, which is the cause.
         if (lost.ok()) lost = WithReason(absl::UnavailableError(what), reason);
         continue;
       }
@@ -225,7 +227,7 @@ class GrpcRecruits final : public train::Recruits {
   }
 
  private:
-  // Once for each, however often the others ask what has ended.
+  // Notes each peer once, however often failure() finds it ended.
   void Note(const Recruit& recruit) const {
     const absl::MutexLock lock(&mu_);
     if (noted_.insert(recruit.address()).second) avoided_.Add(job_, recruit.address());
@@ -245,9 +247,9 @@ class GrpcPeers final : public train::Peers {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPeerPingMs);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPeerPingTimeoutMs);
-    // Peers are on a private network.
+    // No proxy, because peers are on a private network.
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    // A daemon that comes back is found soon.
+    // Short, so that a daemon that comes back is found soon.
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
     const std::shared_ptr<grpc::ChannelCredentials> credentials =
         options_.authority.empty() ? grpc::InsecureChannelCredentials()
@@ -267,9 +269,9 @@ class GrpcPeers final : public train::Peers {
     auto recruits = std::make_unique<GrpcRecruits>(request.job, avoided_);
     const auto joined = [&recruits] { return std::ssize(recruits->addresses()); };
     std::map<std::string, std::string> refusals;  // by address
-    std::vector<size_t> lacking;                  // the dataset
-    // Returns those to ask again. needed: they are asked only while fewer than `least` have joined, and are sent the
-    // dataset if they lack it.
+    std::vector<size_t> lacking;                  // peers without the dataset
+    // Asks `peers` and returns those to ask again. If `needed`, asks a peer only while fewer than `least` have
+    // joined, and sends it the dataset if it lacks it.
     const auto ask = [&](const std::vector<size_t>& peers, bool needed) -> absl::StatusOr<std::vector<size_t>> {
       std::vector<size_t> again;
       for (const size_t i : peers) {
@@ -332,7 +334,7 @@ class GrpcPeers final : public train::Peers {
       std::unique_ptr<api::Recruit> question;
       const absl::Status answer = Ask(i, wire, request, /*copies=*/true, question);
       if (answer.ok()) return true;
-      // Ranks of this job answer so too.
+      // Peers that run ranks of this job also answer that they are busy.
       if (GetReason(answer).reason == jobs::kDeviceBusyReason || absl::IsCancelled(answer)) continue;
       request.log(absl::StrCat("does not join: ", address, ": ", answer.message()));
     }
@@ -353,8 +355,8 @@ class GrpcPeers final : public train::Peers {
     wire.set_leader_instance(options_.instance);
     return wire;
   }
-  // Asks a peer as `wire` says. If it lacks the dataset and `copies` is true, sends it a copy and asks again. Sets
-  // `recruit` to the last call.
+  // Asks a peer to take the rank in `wire`. If the peer lacks the dataset and `copies` is true, sends it a copy and
+  // asks again. Sets `recruit` to the last call.
   absl::Status Ask(size_t peer, const v1::RunRankRequest& wire, const train::RecruitRequest& request, bool copies,
                    std::unique_ptr<api::Recruit>& recruit) {
     const auto ask = [&] {
@@ -367,7 +369,7 @@ class GrpcPeers final : public train::Peers {
     }
     absl::Status copied = copier_.Copy(request, options_.addresses[peer], channels_[peer]);
     if (copied.ok()) return ask();
-    // A copy that failed may fail again, and takes its time.
+    // A copy that failed may fail again, and takes time.
     if (!absl::IsCancelled(copied)) avoided_.Add(request.job, options_.addresses[peer]);
     return copied;
   }

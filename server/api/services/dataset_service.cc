@@ -32,10 +32,10 @@
 namespace permafrost::api {
 namespace {
 
-// A sample is small; the cores belong to the job that trains.
+// A sample is small, and the cores belong to the training job.
 constexpr int kSampleThreads = 1;
 
-// Opens the graph for `what` ("samples are drawn").
+// Opens a dataset of one large graph. `what` names the purpose in the error: "samples are drawn".
 absl::StatusOr<std::shared_ptr<const data::Graph>> OpenGraph(const data::Catalog& catalog, const DatasetId& id,
                                                              std::string_view what) {
   PF_ASSIGN_OR_RETURN(const data::OpenedDataset opened, catalog.Open(id));
@@ -70,7 +70,7 @@ std::vector<data::UploadFile> FilesFromWire(const v1::UploadStart& wire) {
   return files;
 }
 
-// The answer to a start whose files had all come.
+// Fills in the answer to a start whose files have all arrived.
 void AllReceived(const std::vector<data::UploadFile>& files, v1::Upload& wire) {
   for (const data::UploadFile& received : files) {
     auto* file = wire.add_files();
@@ -91,8 +91,8 @@ void UploadToWire(const data::UploadWriter& writer, v1::Upload& wire) {
   wire.set_complete(writer.complete());
 }
 
-// One call of UploadDataset, as ClientStream: a client's stream of chunks into an UploadStore. Borrows the store and
-// the log too.
+// One call of UploadDataset (see ClientStream): streams a client's chunks into an UploadStore. Also borrows the store
+// and the request log.
 class UploadCall final : public ClientStream<v1::UploadDatasetRequest, data::UploadWriter> {
  public:
   UploadCall(grpc::CallbackServerContext& context, CallLimit::Slot slot, data::UploadStore& store,
@@ -113,7 +113,7 @@ class UploadCall final : public ClientStream<v1::UploadDatasetRequest, data::Upl
   data::UploadStore& store_;
   jobs::RequestLog& requests_;
   v1::Upload& response_;
-  jobs::RequestKey key_;  // of the start
+  jobs::RequestKey key_;  // key of the start
 };
 
 absl::StatusOr<std::unique_ptr<data::UploadWriter>> UploadCall::Begin(const v1::UploadDatasetRequest& start) {
@@ -126,7 +126,7 @@ absl::StatusOr<std::unique_ptr<data::UploadWriter>> UploadCall::Begin(const v1::
   key_ = KeyOf(start.start());
   PF_ASSIGN_OR_RETURN(const bool answered, requests_.IsAnswered(key_));
   response_.set_name(start.start().name());
-  // A daemon that goes on from a backup knows of uploads that are not there.
+  // A daemon that was restored from a backup may remember an upload that does not exist.
   if (answered && store_.Source(*id).ok()) {
     AllReceived(files, response_);
     return nullptr;
@@ -148,7 +148,7 @@ absl::Status ListUploadsOf(data::UploadStore& store, const v1::ListUploadsReques
   const auto page_size = static_cast<size_t>(ReadPageSize(request.page_size(), violations));
   const UploadId after = ReadUploadPageToken(request.page_token(), violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  // One more tells whether this is the last page.
+  // Asks for one more than the page holds, to learn whether this is the last page.
   const std::vector<data::UploadStore::Listed> list = store.List(after, page_size + 1);
   for (size_t i = 0; i < std::min(list.size(), page_size); ++i) {
     const data::UploadStore::Listed& listed = list[i];
@@ -206,7 +206,7 @@ ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context
   if (!id.ok()) return Reply(context, id.status());
   absl::StatusOr<CallLimit::Slot> slot = limits_.deletions.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
-  // The call has a thread of its own, since it waits for the disk.
+  // The call has its own thread, because it waits for the disk.
   return StartThreadedCall(
       context, "the deletion", *std::move(slot),
       [this, id = *std::move(id), etag = request->etag(), key = KeyOf(*request)] { return DeleteOnce(id, etag, key); });
@@ -306,7 +306,7 @@ absl::Status DatasetService::Import(const v1::ImportDatasetRequest& request, v1:
   }
   return jobs_.requests().Once(
       KeyOf(request), IdentityOf(import.id), [&](const jobs::Earlier& earlier) -> absl::Status {
-        // One that was begun, and whose dataset came to be since, was accepted.
+        // If the earlier call was begun and a new dataset has appeared since, that call was accepted.
         const std::string now = IdentityOf(import.id);
         const bool done =
             earlier.seen == Seen::kAnswered || (earlier.seen == Seen::kBegun && !now.empty() && now != earlier.subject);
@@ -330,7 +330,7 @@ std::string DatasetService::IdentityOf(const DatasetId& id) const {
 
 absl::Status DatasetService::DeleteOnce(const DatasetId& id, const std::string& etag, const jobs::RequestKey& request) {
   return jobs_.requests().Once(request, IdentityOf(id), [&](const jobs::Earlier& earlier) {
-    // A dataset imported under its name since is not the one that was meant.
+    // If the name now belongs to a newer dataset, the one that the earlier call meant is already deleted.
     const bool done =
         earlier.seen == Seen::kAnswered || (earlier.seen == Seen::kBegun && IdentityOf(id) != earlier.subject);
     return done ? absl::OkStatus() : catalog_.Delete(id, etag, [this, &id] { return jobs_.CheckDatasetUnused(id); });
@@ -348,7 +348,7 @@ absl::Status DatasetService::DeleteUploadOnce(const UploadId& id, const jobs::Re
 absl::Status DatasetService::FindUploaded(const std::string& upload, data::ImportOptions& options) const {
   PF_ASSIGN_OR_RETURN(const UploadId id, ParseUploadName("upload", upload));
   if (uploads_ == nullptr) return NoUploads();
-  // The path lies in the upload, whose folder has no links.
+  // The path must lie inside the upload, whose directory has no symlinks.
   const std::filesystem::path path = options.source.lexically_normal();
   if (path.is_absolute() || (!path.empty() && *path.begin() == "..")) {
     Violations violations;

@@ -23,13 +23,13 @@ using graphcache::CommandKind;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// A command's call. It is answered when the manager reports the outcome, or given up when the client is gone or the
-// call is past its deadline: whichever comes first. The manager's report may come long after the call, and after the
-// server. Threads: the manager's and gRPC's. Invariant: Finish is called once, by whoever raised `ended` first. Owns
-// itself: deleted in OnDone, which comes after Finish, so that whoever raised the flag finds it alive.
+// The call of a command. It ends when the manager reports the outcome, when the client is gone or when the deadline
+// passes, whichever comes first. The manager's report may come long after the call, and even after the server. Owns
+// itself: deleted in OnDone, which comes after Finish, so that whoever sets the flag still finds it alive.
+// Threads: the manager's and gRPC's. Invariant: whoever first sets `ended` calls Finish, once.
 class CommandCall final : public ServerUnaryReactor {
  public:
-  // `slot` is held until the manager's report, since what waits for it outlasts a client that goes.
+  // Holds `slot` until the manager's report, because the waiting command outlasts a client that goes away.
   static ServerUnaryReactor* Start(jobs::JobManager& jobs, const JobId& job, const Command& command,
                                    const std::string& request_id, CallLimit::Slot slot, WorkPool& workers,
                                    v1::GraphCache* response) {
@@ -42,9 +42,9 @@ class CommandCall final : public ServerUnaryReactor {
         return outcome.status();
       })));
     };
-    // It waits for the disk.
+    // Runs on a worker, because it waits for the disk.
     const bool posted = workers.Post([&jobs, job, command, request_id, done, ended = call->ended_] {
-      // A client that gave the call up and asks again must not find it done late.
+      // A client that has given up the call and asks again must not find the command done late.
       if (ended->load()) return;
       const Patience patience(absl::InfiniteDuration(), [ended] { return !ended->load(); });
       const absl::Status begun = WithoutThrowing("the command", [&]() -> absl::Status {
@@ -54,7 +54,7 @@ class CommandCall final : public ServerUnaryReactor {
       if (!begun.ok()) done(begun);
     });
     if (!posted) done(TooManyCalls("waiting calls", static_cast<int64_t>(workers.most_waiting())));
-    // The outcome may have been told by now, but OnDone cannot come before gRPC has the call, so it is still here.
+    // The outcome may be known by now, but OnDone cannot run before gRPC has the call. So the call still exists.
     return call;
   }
 
@@ -171,7 +171,7 @@ absl::Status GraphCacheService::List(const v1::ListGraphCacheEntriesRequest& req
   PF_RETURN_IF_ERROR(violations.ToStatus());
   PF_ASSIGN_OR_RETURN(const std::vector<graphcache::EntryInfo> entries, jobs_.GraphCacheEntries(job));
   const auto count = static_cast<int64_t>(entries.size());
-  // A cache that was cleared since the last page may end before `begin`.
+  // If the cache was cleared since the last page, it may end before `begin`.
   const int64_t end = std::min(begin + page_size, count);
   for (int64_t i = begin; i < end; ++i) *response.add_entries() = GraphCacheEntryToWire(entries[i]);
   if (end < count) response.set_next_page_token(MakeEntryPageToken(job, end));

@@ -134,7 +134,7 @@ ServerWriteReactor<v1::EvaluateJobResponse>* JobService::EvaluateJob(CallbackSer
 absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& response) {
   LevelOf level_of = LevelsOf(jobs_);
   std::string asked;
-  // One that no job can have is told with the other bad fields.
+  // CreateRequestFromWire reports an invalid id together with the other bad fields.
   if (!request.request_id().empty() && jobs::CheckRequestId(request.request_id()).ok()) {
     asked = HashOfAsked(request);
     PF_ASSIGN_OR_RETURN(const std::optional<jobs::CreatedBefore> earlier,
@@ -143,7 +143,7 @@ absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& re
       response = JobToWire(earlier->job);
       return absl::OkStatus();
     }
-    // A job that is there keeps the dataset it had, though that may be deleted by now, or replaced by another one.
+    // The existing job keeps its dataset, which may be deleted or replaced by now.
     if (earlier) level_of = LevelsOf(std::move(level_of), earlier->job);
   }
   PF_ASSIGN_OR_RETURN(jobs::CreateRequest create, CreateRequestFromWire(request, default_graph_cache_, level_of));

@@ -54,8 +54,8 @@ v1::Program ProgramToWire(const jobs::StoredProgram& program) {
   return wire;
 }
 
-// One call of UploadProgram, as ClientStream: a client's stream of bytes into a ProgramStore. Borrows the store and the
-// log too.
+// One call of UploadProgram (see ClientStream): streams a client's bytes into a ProgramStore. Also borrows the store
+// and the request log.
 class ProgramUploadCall final : public ClientStream<v1::UploadProgramRequest, jobs::ProgramUpload> {
  public:
   ProgramUploadCall(grpc::CallbackServerContext& context, CallLimit::Slot slot, jobs::ProgramStore& store,
@@ -75,7 +75,7 @@ class ProgramUploadCall final : public ClientStream<v1::UploadProgramRequest, jo
   jobs::ProgramStore& store_;
   jobs::RequestLog& requests_;
   v1::Program& response_;
-  jobs::RequestKey key_;  // of the start
+  jobs::RequestKey key_;  // key of the start
 };
 
 absl::StatusOr<std::unique_ptr<jobs::ProgramUpload>> ProgramUploadCall::Begin(const v1::UploadProgramRequest& start) {
@@ -155,7 +155,7 @@ absl::Status ProgramService::List(const v1::ListProgramsRequest& request, v1::Li
   const auto page_size = static_cast<size_t>(ReadPageSize(request.page_size(), violations));
   const ProgramId after = ReadProgramPageToken(request.page_token(), violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  // One more tells whether this is the last page.
+  // Asks for one more than the page holds, to learn whether this is the last page.
   const std::vector<jobs::StoredProgram> list = programs_->List(after, page_size + 1);
   for (size_t i = 0; i < std::min(list.size(), page_size); ++i) *response.add_programs() = ProgramToWire(list[i]);
   if (list.size() > page_size) response.set_next_page_token(MakeProgramPageToken(list[page_size - 1].id));
@@ -169,7 +169,7 @@ std::string ProgramService::IdentityOf(const ProgramId& id) const {
 
 absl::Status ProgramService::DeleteOnce(const ProgramId& id, const std::string& etag, const jobs::RequestKey& request) {
   return requests_.Once(request, IdentityOf(id), [&](const jobs::Earlier& earlier) {
-    // A program uploaded under its name since is not the one that was meant.
+    // If the name now belongs to a newer program, the one that the earlier call meant is already deleted.
     const bool done =
         earlier.seen == Seen::kAnswered || (earlier.seen == Seen::kBegun && IdentityOf(id) != earlier.subject);
     return done ? absl::OkStatus() : programs_->Delete(id, etag);

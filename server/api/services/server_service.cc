@@ -22,7 +22,7 @@
 namespace permafrost::api {
 namespace {
 
-// The time from one notice of a watch to the next.
+// The interval between two notices to watches.
 constexpr absl::Duration kWatchInterval = absl::Seconds(1);
 constexpr char kServerKey[] = "server";
 
@@ -52,7 +52,7 @@ v1::DeviceState DeviceStateToWire(const DeviceState& state) {
   if (state.utilization) wire.set_utilization(*state.utilization);
   for (const DeviceSetting& setting : state.settings) {
     v1::DeviceSetting& told = *wire.add_settings();
-    // Both come from the environment, and may be any bytes.
+    // Names and values come from the environment, and may be any bytes.
     told.set_name(ValidUtf8(setting.name));
     told.set_value(ValidUtf8(setting.value));
   }
@@ -60,7 +60,7 @@ v1::DeviceState DeviceStateToWire(const DeviceState& state) {
   return wire;
 }
 
-// The server as it is, then each change that a notice finds. Borrows both.
+// Sends the server's current state, then each change that a notice finds. Borrows both arguments.
 class ServerWatch final : public StreamSource<v1::ServerInfo> {
  public:
   ServerWatch(const ServerStatus& status, ChangeHub& hub) : status_(status), hub_(hub) {}
@@ -68,13 +68,14 @@ class ServerWatch final : public StreamSource<v1::ServerInfo> {
     response = status_.Read();
     std::string bytes = response.SerializeAsString();
     if (bytes == sent_) return Pull::kWait;
-    // A change since the last notice waits for the next. A drain does not: the server soon ends.
+    // A change after the last notice waits for the next notice. A drain is sent at once, because the server soon
+    // ends.
     const bool drains = response.draining() && !std::exchange(draining_, response.draining());
     if (!sent_.empty() && !drains && !due_.exchange(false)) return Pull::kWait;
     sent_ = std::move(bytes);
     return Pull::kMore;
   }
-  // Its values are published apart from the locks.
+  // The values are published without the locks that Next would have to wait for.
   bool may_wait() const override { return false; }
   std::string_view watch() const override { return "ServerService/WatchServer"; }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override {
@@ -92,11 +93,12 @@ class ServerWatch final : public StreamSource<v1::ServerInfo> {
   std::atomic<bool> due_ = false;
 };
 
-// Answers once whoever made it calls Finish, then drains: OnDone comes after the answer is on its way.
+// The creator answers the call with Finish. OnDone, which comes after the answer is on its way, then requests the
+// drain.
 class DrainReactor final : public grpc::ServerUnaryReactor {
  public:
   explicit DrainReactor(const std::function<void()>& request_drain) : request_drain_(request_drain) {}
-  // Called in place of Finish: it answers, and drains nothing.
+  // Answers without a drain. Call it instead of Finish.
   void AnswerOnly(const absl::Status& status) {
     drains_ = false;
     Finish(ToGrpcStatus(status));
@@ -108,7 +110,7 @@ class DrainReactor final : public grpc::ServerUnaryReactor {
 
  private:
   const std::function<void()>& request_drain_;  // the service's, which outlives its calls
-  bool drains_ = true;                          // written before Finish
+  bool drains_ = true;                          // set before Finish
 };
 
 using Seen = jobs::Earlier::Seen;
@@ -136,7 +138,7 @@ absl::Status MakeToken(access::TokenStore& tokens, jobs::RequestLog& requests, c
   } else {
     Roles::Read(wanted.role(), "token.role", role, violations);
   }
-  // 9999-12-31T23:59:59Z: what a timestamp of the wire, and its JSON, may say.
+  // 9999-12-31T23:59:59Z, the last time that a wire timestamp and its JSON can express.
   constexpr int64_t kLastSecond = 253'402'300'799;
   const auto& expires = wanted.expire_time();
   if (wanted.has_expire_time() && (expires.seconds() < 0 || expires.seconds() > kLastSecond || expires.nanos() < 0 ||
@@ -148,7 +150,7 @@ absl::Status MakeToken(access::TokenStore& tokens, jobs::RequestLog& requests, c
                                                                 absl::Nanoseconds(wanted.expire_time().nanos())
                                                           : absl::InfiniteFuture();
   return requests.Once(KeyOf(request), "", [&](const jobs::Earlier& earlier) -> absl::Status {
-    // Its secret went with the answer that was lost: the same token has another.
+    // The secret was lost together with the first answer. A repeated call gives the same token a new secret.
     absl::StatusOr<access::TokenStore::Made> made = absl::NotFoundError("");
     if (earlier.seen != Seen::kNever) made = tokens.ChangeSecret(request.request_id());
     if (absl::IsNotFound(made.status()) && earlier.seen != Seen::kAnswered) {
@@ -166,7 +168,7 @@ absl::Status RemoveToken(access::TokenStore& tokens, jobs::RequestLog& requests,
   absl::string_view id = request.name();
   if (!absl::ConsumePrefix(&id, kTokenCollection) || !access::IsTokenId(id)) {
     Violations violations;
-    // The value is left out, so that a secret put here by mistake reaches no log.
+    // The error omits the value, so that a secret passed by mistake reaches no log.
     violations.Add("name", "is not tokens/ID, as ListTokens tells them");
     return violations.ToStatus();
   }
@@ -216,7 +218,7 @@ v1::ServerInfo ServerStatus::Read() const {
   wire.set_datasets(static_cast<int32_t>(std::accumulate(datasets.begin(), datasets.end(), int64_t{0})));
   *wire.mutable_device_state() = DeviceStateToWire(device_state_());
   if (const std::optional<ClockJump> jump = clock_jump_()) {
-    // In whole seconds, and only while it lasts: a watch is not woken by each second that passes.
+    // Whole seconds, and only while the jump lasts, so that the passing time alone does not wake a watch.
     *wire.mutable_clock_jump()->mutable_by() = SignedDuration(absl::Trunc(jump->by, absl::Seconds(1)));
     SetTime(absl::FromUnixSeconds(absl::ToUnixSeconds(jump->noticed)),
             [&wire] { return wire.mutable_clock_jump()->mutable_notice_time(); });
@@ -271,8 +273,8 @@ grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* /*co
     if (absl::IsInvalidArgument(answered.status()) || absl::IsAlreadyExists(answered.status())) {
       return call->AnswerOnly(answered.status());
     }
-    // By this server, or by the one before it: what was to stop has stopped. One whose disk fails is drained all the
-    // same.
+    // True if this request was answered before, by this server or by the one before it. In the latter case, what the
+    // client wanted to stop has stopped. If the log cannot be read, the server drains all the same.
     const bool again = answered.value_or(false);
     if (again && !jobs_.draining()) return call->AnswerOnly(absl::OkStatus());
     if (!again) jobs_.requests().Remember(key);
@@ -280,7 +282,8 @@ grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* /*co
     if (again) return call->AnswerOnly(absl::OkStatus());
     call->Finish(grpc::Status::OK);
   };
-  // It waits for the jobs' lock. Where too much does, main asks the jobs again.
+  // Runs on a worker, because it waits for the jobs' lock. If too many calls wait, it is skipped: main also asks the
+  // jobs to drain.
   if (!limits_.workers.Post(drain)) call->Finish(grpc::Status::OK);
   return call;
 }
@@ -320,7 +323,7 @@ grpc::ServerUnaryReactor* ServerService::ConfirmClock(grpc::CallbackServerContex
   return ReplyLater(context, limits_.workers, [=, this]() -> absl::Status {
     if (!confirm_clock_) return absl::UnimplementedError("this server keeps no account of its clock");
     return jobs_.requests().Once(KeyOf(*request), "", [&](const jobs::Earlier& earlier) -> absl::Status {
-      // A clock that has jumped since was not meant.
+      // A jump since the first answer is not the one that this request confirms.
       if (earlier.seen == jobs::Earlier::Seen::kAnswered) return absl::OkStatus();
       PF_ASSIGN_OR_RETURN(const absl::Duration jump, confirm_clock_());
       if (jump != absl::ZeroDuration()) *response->mutable_jump() = SignedDuration(absl::Trunc(jump, absl::Seconds(1)));

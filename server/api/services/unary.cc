@@ -13,7 +13,8 @@
 namespace permafrost::api {
 namespace {
 
-// Threads: the one it starts, which calls Finish; OnDone, on gRPC's, joins it. Owns itself: deleted in OnDone.
+// A call with its own thread. Owns itself: deleted in OnDone.
+// Threads: the thread that it starts calls Finish; OnDone, on gRPC's thread, joins it.
 class ThreadedCall final : public grpc::ServerUnaryReactor {
  public:
   ThreadedCall(const grpc::CallbackServerContext& context, std::string_view what, CallLimit::Slot slot,
@@ -21,7 +22,7 @@ class ThreadedCall final : public grpc::ServerUnaryReactor {
       : context_(context), what_(what), slot_(std::move(slot)), body_(std::move(body)) {
     absl::StatusOr<std::thread> thread = StartThread(what_, [this] {
       const grpc::Status status = ToGrpcStatus(Do());
-      // First, so that who has the answer finds the place free.
+      // Frees the slot before Finish, so that a client with the answer finds it free.
       slot_.reset();
       Finish(status);
     });

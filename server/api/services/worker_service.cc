@@ -26,8 +26,8 @@ namespace {
 
 constexpr absl::Duration kTellInterval = absl::Seconds(1);
 
-// Source of RunRank: a thread waits for the rank, which the device's thread runs.
-// Threads: as StreamSource; the thread starts in Subscribe, and is stopped and joined in the destructor.
+// Source of RunRank. A thread waits for the rank, which the device thread runs.
+// Threads: same as StreamSource. The thread starts in Subscribe. The destructor stops and joins it.
 class RankSource final : public StreamSource<v1::RunRankResponse> {
  public:
   RankSource(jobs::JobManager& jobs, jobs::RankRequest request, ChangeHub& hub, std::string key)
@@ -38,7 +38,7 @@ class RankSource final : public StreamSource<v1::RunRankResponse> {
                     const absl::MutexLock lock(&mu_);
                     progress_ = progress;
                   }
-                  // The total only says that the device has taken it.
+                  // The total of 1 only says that the device has taken the rank.
                   return on_progress(progress.steps, 1);
                 });
               }) {}
@@ -47,7 +47,7 @@ class RankSource final : public StreamSource<v1::RunRankResponse> {
     const StreamWork::State state = work_.Read();
     if (state.outcome) {
       PF_RETURN_IF_ERROR(*state.outcome);
-      // A rank that was taken tells of its last steps too.
+      // A rank that the device took also reports its last steps.
       if (state.total == 0 || std::exchange(told_all_, true)) return Pull::kEnd;
     } else if (state.total == 0 || (since_told_ && since_told_->Elapsed() < kTellInterval)) {
       return Pull::kWait;
@@ -69,7 +69,7 @@ class RankSource final : public StreamSource<v1::RunRankResponse> {
   StreamWork work_;  // last: its thread ends first
 };
 
-// The address that a call comes from, as gRPC writes it: "ipv4:10.0.0.1:5000", "ipv6:%5B::1%5D:5000".
+// Returns the host of a caller. gRPC writes its address as "ipv4:10.0.0.1:5000" or "ipv6:%5B::1%5D:5000".
 absl::StatusOr<std::string> HostOf(absl::string_view peer) {
   std::string address(peer.substr(std::min(peer.size(), peer.find(':') + 1)));
   address = absl::StrReplaceAll(address, {{"%5B", "["}, {"%5D", "]"}});

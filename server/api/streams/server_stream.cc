@@ -11,11 +11,12 @@
 namespace permafrost::api {
 namespace {
 
-// The interval at which streams are looked at: fine enough for any limit and for a token that is revoked, and no load.
+// Bounds on the interval at which the set checks its streams. It is short enough for every limit and for revoked
+// tokens, and causes no load.
 constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr absl::Duration kShortestLook = absl::Milliseconds(10);
 constexpr int kWorkers = 8;
-// More than the limits of all kinds of streams together.
+// More than the limits of all kinds of streams allow together.
 constexpr size_t kMostStreams = 1 << 20;
 
 }  // namespace
@@ -74,7 +75,8 @@ void StreamSet::Remove(Member* member) {
 void StreamSet::StopAll() {
   absl::MutexLock lock(&mu_);
   stopped_ = true;
-  // gRPC runs OnDone, and so Remove, on a thread of its own: it waits for the lock and cannot come from within Stop.
+  // gRPC runs OnDone, and thus Remove, on its own thread. So Remove waits for the lock and is never called from
+  // within Stop.
   for (Member* member : members_) member->Stop();
 }
 

@@ -18,7 +18,8 @@ namespace permafrost::api {
 
 absl::StatusOr<Pull> JobWatch::Next(v1::Job& response) {
   PF_ASSIGN_OR_RETURN(jobs::Job job, jobs_.Get(id_, sent_epoch_));
-  // A response has a piece of a long history. Clients stop at the terminal state, with which all the rest comes.
+  // A response holds only a piece of a long history. Clients stop at the terminal state, so all remaining epochs come
+  // with it.
   if (jobs::IsTerminal(job.state) && job.epochs.size() == jobs::kMostEpochs) {
     PF_ASSIGN_OR_RETURN(
         job, jobs::GetInPieces(sent_epoch_, [this](int64_t after_epoch) { return jobs_.Get(id_, after_epoch); }));
@@ -26,7 +27,7 @@ absl::StatusOr<Pull> JobWatch::Next(v1::Job& response) {
   response = JobToWire(job);
   google::protobuf::RepeatedPtrField<v1::EpochMetrics> epochs;
   epochs.Swap(response.mutable_epochs());
-  // Runs on while nothing else changes: told with what does.
+  // The device time changes all the time. It alone does not cause a response, but each response has it.
   google::protobuf::Duration device_time;
   const bool has_device_time = response.has_device_time();
   if (has_device_time) device_time.Swap(response.mutable_device_time());
@@ -45,7 +46,7 @@ std::unique_ptr<ChangeHub::Subscription> JobWatch::Subscribe(ChangeHub::Listener
 }
 
 absl::StatusOr<Pull> GraphCacheWatch::Next(v1::GraphCache& response) {
-  // The job before its cache: where it has ended, the cache that is read after it is the last one.
+  // Reads the job before its cache. If the job has ended, the cache read after it is the final one.
   PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Get(id_, jobs::kNoEpochs));
   PF_ASSIGN_OR_RETURN(const graphcache::Snapshot snapshot, jobs_.GetGraphCache(id_));
   const bool ended = jobs::IsTerminal(job.state);
@@ -116,7 +117,7 @@ absl::Status ExportSource::CheckUnchanged() const {
   return absl::DataLossError(absl::StrCat(path_.string(), ": was written to while it was exported"));
 }
 
-// Fills `piece` from offset_ on. Its size says how much to read.
+// Fills `piece` from offset_ on. The size of `piece` is the number of bytes to read.
 absl::Status ExportSource::Read(std::string& piece) const {
   size_t done = 0;
   while (done < piece.size()) {
@@ -124,7 +125,7 @@ absl::Status ExportSource::Read(std::string& piece) const {
         pread(file_.get(), piece.data() + done, piece.size() - done, static_cast<off_t>(offset_ + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return SystemError(errno, path_, "read");
-    // Before the end that it had: CheckUnchanged says so.
+    // The file now ends before the size that it had. CheckUnchanged reports that.
     if (got == 0) break;
     done += static_cast<size_t>(got);
   }

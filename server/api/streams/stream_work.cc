@@ -58,7 +58,7 @@ void StreamWork::Run() {
       state_.total = total;
       go_on = !stop_;
     }
-    // The hub makes few calls of many notices.
+    // The hub merges many notices into few calls.
     hub_.Notify(key_);
     return go_on;
   };
@@ -95,7 +95,7 @@ absl::StatusOr<Pull> VerifySource::Next(v1::VerifyDatasetResponse& response) {
     state.done = state.total;
     if (sent_ == state.done) return Pull::kEnd;
   } else if (state.total == 0 || sent_ == state.done || (since_sent_ && since_sent_->Elapsed() < kVerifyInterval)) {
-    return Pull::kWait;  // A notice comes soon: of more bytes, or of the end.
+    return Pull::kWait;  // A notice of more bytes, or of the end, comes soon.
   }
   sent_ = state.done;
   since_sent_.emplace();
@@ -112,7 +112,7 @@ using EvaluatedWeights = WireEnum<v1::InitFrom::Weights, spec::kJobWeightsNames>
 constexpr absl::Duration kEvaluateInterval = absl::Milliseconds(250);
 constexpr size_t kPredictionPieceBytes = 64 << 10;
 
-// The name of a resource, or a violation in its place.
+// Returns the id in a resource name. Adds a violation and returns an empty id for an invalid name.
 template <class Id>
 Id ReadName(absl::StatusOr<Id> (*parse)(std::string_view, std::string_view), std::string_view field,
             std::string_view name, Violations& violations) {
@@ -231,7 +231,7 @@ absl::StatusOr<Pull> BackupSource::Next(v1::BackupResponse& response) {
   if (state.outcome && !state.outcome->ok()) return *state.outcome;
   if (!state.outcome) {
     if (state.total == 0 || sent_ == state.done || (since_sent_ && since_sent_->Elapsed() < kBackupInterval)) {
-      return Pull::kWait;  // A notice comes soon: of more bytes, or of the end.
+      return Pull::kWait;  // A notice of more bytes, or of the end, comes soon.
     }
     sent_ = state.done;
     since_sent_.emplace();

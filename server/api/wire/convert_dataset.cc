@@ -137,7 +137,7 @@ v1::Dataset DatasetToWire(const data::Dataset& dataset) {
   wire.set_name(FormatDatasetName(dataset.id));
   wire.set_state(DatasetStates::ToWire(dataset.state));
   SetTime(dataset.create_time, [&wire] { return wire.mutable_create_time(); });
-  // One that was only checked has neither.
+  // A dataset that was only validated has neither uid nor etag.
   wire.set_uid(ValidUtf8(dataset.uid));
   if (!dataset.uid.empty()) wire.set_etag(data::EtagOf(dataset));
   *wire.mutable_import_options() = ImportOptionsToWire(dataset.options);
@@ -164,7 +164,7 @@ v1::Dataset DatasetToWire(const data::Dataset& dataset) {
 
 namespace {
 
-// The contract's older name for inverse_edges KEEP is no row of the options.
+// Reads the contract's older name for inverse_edges KEEP, for which the options have no row.
 void ReadNoInverseEdges(const v1::ImportOptions& wire, data::ImportOptions& options, Violations& violations) {
   if (!wire.no_inverse_edges()) return;
   if (wire.inverse_edges() != v1::ImportOptions::INVERSE_EDGES_UNSPECIFIED &&
@@ -186,13 +186,13 @@ absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetReque
   if (wire.has_options()) {
     WireReader(wire.options(), "options.", violations).Read(request.options);
     ReadNoInverseEdges(wire.options(), request.options, violations);
-    // Without a source, all of the upload is imported.
+    // Without a source_path, the whole upload is imported.
     if (!wire.upload().empty() && request.options.source.empty()) request.options.source = ".";
   } else {
     violations.Add("options", "is missing; accepted: ImportOptions with at least a source_path");
   }
-  // A request that says something is the catalog's to check. One that cannot be read never gets there: what it would
-  // find is told here too, so that the answer has every bad field.
+  // The catalog checks a request that can be represented. Other requests do not get there, so its checks run here,
+  // and the answer has every bad field.
   if (!violations.empty()) {
     violations.AddMissing(wire.has_options() ? data::CheckImport(request.id, request.options)
                                              : CheckIdSyntax("dataset_id", request.id.value()));
@@ -213,8 +213,9 @@ namespace {
 using SamplerKinds = WireEnum<v1::SamplerKind, spec::kSamplerKindNames>;
 using TemporalSamplings = WireEnum<v1::TemporalSampling, spec::kTemporalSamplingNames>;
 
-// wire: v1::NeighborSampling or v1::SampleDatasetRequest::Neighbors. options: with the members replace, weighted,
-// disjoint, temporal and sampler. Adds a violation for an unknown value, its field after `prefix` ("neighbors.").
+// `wire` is a v1::NeighborSampling or v1::SampleDatasetRequest::Neighbors. `options` has the members replace,
+// weighted, disjoint, temporal and sampler. Adds a violation for an unknown value, with `prefix` ("neighbors.")
+// before its field.
 template <class Wire, class Options>
 void ReadDraws(const Wire& wire, std::string_view prefix, Options& options, Violations& violations) {
   options.replace = wire.replace();
@@ -236,8 +237,8 @@ data::NeighborSamplingOptions NeighborsFromWire(const v1::SampleDatasetRequest::
   return options;
 }
 
-// Returns the wire's name for a field that the domain names: a field of the query ("nodes[3]"), of its kind
-// ("fan_outs"), or the kind itself.
+// Returns the wire's name for a field of the domain: a field of the query ("nodes[3]"), a field of the query's kind
+// ("fan_outs"), or the kind itself ("walks").
 std::string WireField(const data::SampleQuery& query, std::string_view field) {
   if (field.starts_with("nodes") || field.starts_with("names") || field == "count") return std::string(field);
   if (field == "walks") return "walk";
@@ -341,7 +342,7 @@ v1::PlannedReading ReadingToWire(const data::PlannedReading& reading) {
 absl::StatusOr<data::ReadPlanQuery> ReadPlanQueryFromWire(const v1::PlanDatasetRequest& wire) {
   Violations violations;
   data::ReadPlanQuery query;
-  // Below zero stays outside every range.
+  // A negative value becomes a huge one, which every range excludes.
   query.memory_bytes = static_cast<uint64_t>(wire.memory_bytes());
   if (wire.has_batch_size()) query.batch_size = wire.batch_size();
   query.sampling.fan_outs.assign(wire.neighbors().fan_outs().begin(), wire.neighbors().fan_outs().end());

@@ -23,7 +23,7 @@ void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCa
   WireWriter(wire).Write(stats);
 }
 
-// `add` makes one more CauseCount.
+// `add` appends a CauseCount and returns it.
 template <class Add>
 void CausesToWire(Mode mode, const graphcache::CauseCounts& counts, Add add) {
   for (const auto& [cause, name] : graphcache::kCauseNames.rows) {

@@ -22,12 +22,12 @@ using JobStates = WireEnum<v1::Job::State, jobs::kJobStateNames>;
 using Architectures = WireEnum<v1::ModelSpec::Architecture, spec::kArchitectureNames>;
 using Artifacts = WireEnum<v1::ExportJobRequest::Artifact, jobs::kArtifactNames>;
 
-// Guesses the level for a dataset that is not known: the only level of the model, else what other fields imply, else
-// the level that the model had first.
+// Guesses the level of an unknown dataset. It is the only level of the model, else what other fields imply, else the
+// first level that the model supported.
 spec::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   const auto architecture = Architectures::FromWire(wire.model().architecture());
   if (architecture && !spec::TraitsOf(*architecture).of_nodes) return spec::ModelLevel::kGraph;
-  // A budget bounds sampled blocks, too.
+  // KIND_BUDGET applies to sampled blocks too.
   const bool bounds_blocks = wire.batching().kind() == v1::Batching::KIND_BUDGET && wire.has_neighbor_sampling();
   if ((wire.has_batching() && !bounds_blocks) || wire.has_cross_validation()) return spec::ModelLevel::kGraph;
   if (wire.has_neighbor_sampling() || wire.has_link_prediction() || wire.has_node2vec() ||
@@ -37,14 +37,14 @@ spec::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   return architecture ? spec::FirstLevelOf(*architecture) : spec::ModelLevel::kGraph;
 }
 
-// Sets the defaults that depend on what else the wire says.
+// Sets the defaults that depend on other fields of the request.
 void SetDefaults(const v1::JobSpec& wire, const std::optional<jobs::DatasetTraits>& dataset,
                  const spec::PolicyOptions& graph_cache, spec::TrainOptions& train) {
   train = spec::DefaultOptions(dataset ? dataset->level : GuessLevel(wire));
   const int hops = wire.neighbor_sampling().fan_outs_size();
   const bool is_program =
       !wire.model().program().empty() || wire.model().architecture() == v1::ModelSpec::ARCHITECTURE_PROGRAM;
-  // A program has its own layers.
+  // The number of hops sets num_layers, except for a program, which has its own layers.
   if (train.model.level == spec::ModelLevel::kNode && hops > 0 && !is_program) train.model.num_layers = hops;
   if (wire.model().architecture() == v1::ModelSpec::ARCHITECTURE_NODE2VEC) spec::SetNode2VecDefaults(train);
   if (is_program) train.model.architecture = spec::Architecture::kProgram;
@@ -53,15 +53,16 @@ void SetDefaults(const v1::JobSpec& wire, const std::optional<jobs::DatasetTrait
     train.links.given = dataset && dataset->gives_links;
     train.loss = spec::Loss::kBce;
   }
-  // A budget alone bounds how many graphs a batch has. In sampled blocks batch_size still counts the seeds.
+  // With a budget, only the budget bounds the graphs of a batch. In sampled blocks, batch_size still counts the
+  // seeds.
   if (wire.batching().kind() == v1::Batching::KIND_BUDGET && train.model.level == spec::ModelLevel::kGraph) {
     train.batch_size = spec::kMaxBatchSize;
   }
   train.graph_cache = graph_cache;
 }
 
-// Refuses a field that means nothing for the job and has its default, which the domain cannot tell from one that is not
-// set.
+// Refuses a field that is set to its default and has no meaning for the job. The domain cannot tell such a field from
+// an unset one.
 void CheckGiven(const v1::JobSpec& wire, const spec::TrainOptions& train, Violations& violations) {
   const std::string refusal = spec::RefusalOf(spec::Need::kDrawnLinks, train);
   for (const auto& [given, field] : {std::pair(wire.link_prediction().has_valid_part(), "valid_part"),
@@ -84,8 +85,8 @@ spec::JobSpec SpecFromWire(const v1::JobSpec& wire, const spec::PolicyOptions& d
   const auto known = dataset.ok() && level_of ? level_of(*dataset) : std::nullopt;
   SetDefaults(wire, known, default_graph_cache, train);
   WireReader(wire, "spec.", violations).Read(spec);
-  // Without features batch norm would see equal rows, so nodes begin with degrees. The job stores this choice, since
-  // jobs of older servers made none.
+  // Without features, batch norm would see equal rows, so nodes start with degrees. The job stores this choice,
+  // because jobs of older servers made none.
   if (train.model.node_inputs == spec::NodeInputs::kAuto && known && known->bare_nodes) {
     train.model.node_inputs = spec::NodeInputs::kDegree;
   }
@@ -128,7 +129,7 @@ void LifeToWire(const jobs::Job& job, v1::Job& wire) {
 
 void ProgressToWire(const train::Progress& progress, v1::Progress& wire) { WireWriter(wire).Write(progress); }
 
-// `metrics`: what the job's evaluations report, in order (spec::MetricsOf).
+// `metrics` are those that the job's evaluations report, in order (spec::MetricsOf).
 void EpochToWire(const train::EpochMetrics& epoch, const std::vector<spec::Metric>& metrics, v1::EpochMetrics& wire) {
   WireWriter(wire).Write(epoch);
   wire.set_metric(MetricToWire(metrics.front()));
@@ -159,8 +160,8 @@ absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobReq
   } else {
     violations.Add("spec", "is missing; accepted: a JobSpec with at least its dataset");
   }
-  // The job manager checks a request that can be read. One that cannot never gets there, so its checks run here, and
-  // the answer has every bad field.
+  // The job manager checks a request that can be represented. Other requests do not get there, so its checks run
+  // here, and the answer has every bad field.
   if (!violations.empty() && wire.has_spec()) violations.AddMissing(jobs::CheckRequest(request));
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return request;
@@ -191,7 +192,7 @@ v1::Job JobToWire(const jobs::Job& job) {
 
 std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, Violations& violations) {
   std::vector<jobs::JobState> states;
-  // Before the loop: a request has room for a million of them.
+  // Checked before the loop, because a request can hold a million entries.
   if (static_cast<std::size_t>(wire.states_size()) > JobStates::size()) {
     violations.Add("states", absl::StrCat("has ", wire.states_size(), " entries; accepted: at most the ",
                                           JobStates::size(), " states there are, each once"));
@@ -217,7 +218,7 @@ jobs::Artifact ArtifactFromWire(int artifact, Violations& violations) {
 
 namespace {
 
-// The most that google.protobuf.Duration and Timestamp may hold.
+// The limits of google.protobuf.Duration and Timestamp.
 constexpr int64_t kMaxDurationSeconds = 315'576'000'000;
 constexpr int64_t kMinTimestampSeconds = -62'135'596'800;
 constexpr int64_t kMaxTimestampSeconds = 253'402'300'799;
@@ -229,7 +230,7 @@ absl::Duration DurationFromWire(const google::protobuf::Duration& wire, std::str
                                 Violations& violations) {
   const int64_t seconds = wire.seconds();
   const int32_t nanos = wire.nanos();
-  // The checks of the job refuse one below 0.
+  // Negative durations pass here; the checks of the job refuse them.
   if (seconds < -kMaxDurationSeconds || seconds > kMaxDurationSeconds || nanos < -kMaxNanos || nanos > kMaxNanos) {
     violations.Add(field,
                    absl::StrCat(seconds, " s and ", nanos, " ns are no google.protobuf.Duration; accepted: at most ",
@@ -264,7 +265,7 @@ absl::Time ReadDeadline(const v1::Job& job, Violations& violations) {
   return TimeFromWire(job.spec().deadline(), "job.spec.deadline", violations);
 }
 
-// Returns false for an unknown path.
+// Reads the field at `path` into `update`. Returns false for an unknown path.
 bool ReadPath(std::string_view path, const v1::Job& job, jobs::JobUpdate& update, Violations& violations) {
   if (path == kLabelsPath) {
     update.labels = LabelsFromWire(job.labels());
@@ -318,7 +319,7 @@ v1::Checkpoint CheckpointToWire(const train::CheckpointInfo& info) {
   v1::Checkpoint wire;
   wire.set_step(info.step);
   wire.set_state(info.damage.empty() ? v1::Checkpoint::STATE_COMPLETE : v1::Checkpoint::STATE_DAMAGED);
-  // After an epoch's last step `epochs_done` counts it only once it is evaluated.
+  // After an epoch's last step, `epochs_done` includes the epoch only once it has been evaluated.
   wire.set_epoch(info.batch > 0 || info.epochs_done == 0 ? info.epochs_done + 1 : info.epochs_done);
   wire.set_batch(info.batch);
   wire.set_best_epoch(info.best_epoch);
@@ -339,7 +340,7 @@ v1::Metric MetricToWire(spec::Metric metric) { return Metrics::ToWire(metric); }
 std::vector<spec::Metric> MetricsFromWire(const google::protobuf::RepeatedField<int>& wire, std::string_view field,
                                           Violations& violations) {
   std::vector<spec::Metric> metrics;
-  // A request has room for a million of them.
+  // A request can hold a million entries.
   if (static_cast<std::size_t>(wire.size()) > Metrics::size()) {
     violations.Add(field, absl::StrCat("has ", wire.size(), " entries; accepted: at most the ", Metrics::size(),
                                        " metrics there are, each once"));

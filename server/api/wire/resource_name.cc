@@ -16,7 +16,7 @@
 namespace permafrost::api {
 namespace {
 
-// The forms of names: what stands before the id, what the form calls it, what stands after it.
+// The form of a name: the text before the id, the word for the id in errors, and the text after the id.
 struct Form {
   std::string_view before, id, after;
 };
@@ -82,7 +82,7 @@ namespace {
 
 constexpr int64_t kDefaultPageSize = 50;
 constexpr int64_t kMaxPageSize = 1000;
-// Tokens are opaque to clients; the prefix tells ours from any other base64.
+// Tokens are opaque to clients. The prefix distinguishes them from other base64 text.
 constexpr std::string_view kDatasetPrefix = "datasets>", kUploadPrefix = "uploads>", kProgramPrefix = "programs>";
 
 void AddTokenViolation(const std::string& token, std::string_view accepted, Violations& violations) {
@@ -94,7 +94,8 @@ std::string PageToken(std::string_view prefix, const std::string& last) {
   return absl::WebSafeBase64Escape(absl::StrCat(AbslView(prefix), last));
 }
 
-// Empty for an empty token, and for one that `list` did not make, which is a violation.
+// Returns the id in a page token. Returns an empty id for an empty token, and for a token that `list` did not make,
+// with a violation.
 std::string ReadPageToken(const std::string& token, std::string_view prefix, std::string_view list,
                           Violations& violations) {
   if (token.empty()) return "";
@@ -143,7 +144,7 @@ int64_t ReadEntryPageToken(const std::string& token, const JobId& job, Violation
   if (absl::WebSafeBase64Unescape(token, &text)) {
     int64_t position = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), position);
-    // Made again rather than taken apart: only the one true spelling passes.
+    // Compares with a newly made token instead of parsing further, so that only the canonical spelling passes.
     if (error == std::errc() && position > 0 && MakeEntryPageToken(job, position) == token) return position;
   }
   AddTokenViolation(token, "ListGraphCacheEntries of this job", violations);

@@ -18,15 +18,16 @@ namespace {
 constexpr char kDomain[] = "permafrost.dev";
 constexpr int kLastCode = static_cast<int>(absl::StatusCode::kUnauthenticated);
 
-// Budgets in bytes. The message is sent twice, once percent-encoded (up to threefold), the details in base64: together
-// they stay below the 8 KiB that gRPC allows by default.
+// Limits in bytes. The message is sent twice, once of them percent-encoded (up to three times as long), and the
+// details in base64. Together they stay below the 8 KiB that gRPC allows by default.
 constexpr std::size_t kMaxMessage = 768;
 constexpr std::size_t kMaxViolation = 384;
 constexpr std::size_t kMaxViolations = 2048;
 constexpr std::size_t kMaxMetadataValue = 128;
 constexpr std::size_t kMaxMetadataEntries = 4;
 
-// A drain takes a step and a checkpoint; a supervisor then starts the daemon again. Calls of a kind end as often.
+// A drain takes a step and a checkpoint, after which a supervisor restarts the daemon. Calls of one kind end about as
+// often.
 constexpr int kRetrySeconds = 5;
 
 google::rpc::BadRequest ToBadRequest(const std::vector<FieldViolation>& violations) {
@@ -62,7 +63,8 @@ google::rpc::ErrorInfo ToErrorInfo(const ErrorReason& reason) {
   return out;
 }
 
-// A refusal by the daemon's own disk is not the caller's doing, and a later call may succeed.
+// Turns a PERMISSION_DENIED of the daemon's own disk into UNAVAILABLE: the caller is not at fault, and a later call
+// may succeed.
 absl::Status AsOfTheMachine(const absl::Status& status) {
   if (!absl::IsPermissionDenied(status) || !IsTransient(status)) return status;
   absl::Status out = absl::UnavailableError(status.message());
@@ -84,7 +86,7 @@ grpc::Status ToGrpcStatus(const absl::Status& from) {
   }
   const ErrorReason reason = GetReason(status);
   if (!reason.reason.empty()) details.add_details()->PackFrom(ToErrorInfo(reason));
-  // Places held by other calls come back when those end.
+  // The retry succeeds once other calls have ended and freed their places.
   const bool is_held_by_others =
       reason.reason == kTooManyCalls || reason.reason == kTooManyConnections || reason.reason == kNoThread;
   if (absl::IsUnavailable(status) || is_held_by_others) {
@@ -121,7 +123,7 @@ absl::Status FromGrpcStatus(const grpc::Status& from) {
 }
 
 std::string StatusCodeName(grpc::StatusCode code) {
-  // Abseil's codes are gRPC's by number and by name.
+  // Abseil's codes have gRPC's numbers and names.
   const bool known = code >= 0 && static_cast<int>(code) <= kLastCode;
   return absl::StatusCodeToString(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown);
 }

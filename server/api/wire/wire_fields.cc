@@ -18,7 +18,7 @@ using google::protobuf::Reflection;
 
 namespace {
 
-// Every row names a field of the contract. A row that names none fails each test that converts a job.
+// Returns the contract's field of a row, which must exist. A row without one fails every test that converts a job.
 const FieldDescriptor& FieldOf(const google::protobuf::Message& message, const spec::Field& field) {
   return *message.GetDescriptor()->FindFieldByName(field.name);
 }
@@ -65,7 +65,7 @@ std::optional<std::string> WireReader::Name(const FieldDescriptor& wire, const s
     if (*number == value) return name;
     accepted.push_back(wire.enum_type()->FindValueByNumber(*number)->name());
   }
-  // Unlike a field that is not set, an entry of a list has no default.
+  // An entry of a list has no default, so an unspecified one is a violation.
   violations_.Add(absl::StrCat(prefix_, wire.name(), index ? absl::StrCat("[", *index, "]") : ""),
                   absl::StrCat(index && value == 0 ? "says nothing" : absl::StrCat(value, " is unknown"),
                                "; accepted: ", absl::StrJoin(accepted, ", ")));
@@ -167,7 +167,7 @@ void WireWriter::SetInteger(const FieldDescriptor& wire, int64_t option) const {
   }
 }
 
-// Sets the unspecified value where the contract has no such name.
+// Sets the unspecified value if the contract lacks the name.
 void WireWriter::SetName(const FieldDescriptor& wire, std::string_view name) const {
   const int number = ParseEnum(*wire.enum_type(), name).value_or(0);
   const Reflection& reflection = *to_.GetReflection();
