@@ -115,8 +115,8 @@ absl::Status AuditLog::Append(std::string line) {
 }
 
 void AuditLog::TakeBack(uint64_t written) {
-  // Starts from the current size, because somebody may have truncated the file. ftruncate must not extend it, which
-  // would fill it with zeros.
+  // Uses the current size, because somebody may have truncated the file. ftruncate must not extend it, which would
+  // fill it with zeros.
   struct stat info {};
   const bool known = fstat(file_->get(), &info) == 0 && static_cast<uint64_t>(info.st_size) >= written;
   if (known && ftruncate(file_->get(), info.st_size - static_cast<off_t>(written)) == 0) {

@@ -21,12 +21,12 @@ namespace permafrost::access {
 struct AuditOptions {
   // The log is written to `path`. Older files are `path`.1 (the newest) to `path`.`kept`.
   std::filesystem::path path;
-  // Once the file has this many bytes, it is renamed and a new one begins.
+  // When a line would exceed this size in bytes, the file is renamed and a new one begins.
   uint64_t max_bytes = uint64_t{16} << 20;
   // The number of older files kept. Files beyond this number are removed.
   int kept = 4;
-  // A token bucket limits the lines of unknown callers: its size, and its refill rate. Calls beyond the limit are
-  // only counted, as `dropped` in the next line, so that a flood does not push out other lines.
+  // Limits on the lines of unknown callers: a burst, then this many a second. Calls beyond the limits are only
+  // counted, as `dropped` in the next line, so that a flood does not push out other lines.
   double unknown_burst = 100, unknown_per_second = 1;
 };
 
@@ -45,9 +45,9 @@ class AuditLog {
   // Opens the file for appending. Errors: those of SystemError.
   static absl::StatusOr<std::unique_ptr<AuditLog>> Open(AuditOptions options);
 
-  // Writes one line before it returns. The line survives a kill -9, but perhaps not a power cut. If a line cannot be
-  // written, the daemon's log reports it once, until writing works again, and the call goes on. A new line never
-  // continues a partial one.
+  // Writes one line, which is in the file when this returns. The line survives a kill -9, but perhaps not a power
+  // cut. If it cannot be written, the call goes on, and the daemon's log reports the failure once until writing works
+  // again. A new line never continues a partial one.
   void Write(const AuditEntry& entry);
 
  private:
@@ -57,7 +57,7 @@ class AuditLog {
         file_(std::move(file)),
         bytes_(bytes),
         ends_amid_a_line_(ends_amid_a_line) {}
-  // Takes one line from the token bucket of unknown callers. Returns false if it is empty.
+  // Takes one line from the allowance of unknown callers. Returns false if the allowance is used up.
   bool TakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Append(std::string line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Removes the `written` bytes of a line that could not be written whole.

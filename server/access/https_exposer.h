@@ -1,5 +1,5 @@
-// Serves /metrics over HTTPS. The HTTP library for plain text (civetweb 1.15, as Debian 12 builds it) cannot: it
-// calls a function that OpenSSL 3 does not export, and dies at the first connection.
+// Serves /metrics over HTTPS. The HTTP library that serves plain text (civetweb 1.15, as Debian 12 builds it) cannot
+// do this: it calls a function that OpenSSL 3 does not export, and dies at the first connection.
 // Threads: all methods are thread-safe. Each connection has its own thread, for at most `limit`.
 #pragma once
 

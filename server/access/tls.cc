@@ -39,7 +39,7 @@ BioPointer BioOf(const std::string& text) {
   return BioPointer(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// Refuses a passphrase callback, so that OpenSSL does not prompt on a terminal.
+// Supplies no passphrase, so that OpenSSL does not ask for one on a terminal.
 int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writes*/, void* /*data*/) { return -1; }
 
 // Returns the private key in a PEM text, or null if there is none or it needs a passphrase.

@@ -52,7 +52,7 @@ constexpr int kMinClientPingMs = 10'000;
 // thread. Beyond this number it answers RESOURCE_EXHAUSTED. Our own calls and health use callbacks and need none of
 // these threads.
 constexpr int kMaxReflectionThreads = 8;
-// The time for the last answers to leave. With a longer one gRPC would wait for idle connections.
+// How long Shutdown lets the last answers leave. It is short, because gRPC waits as long for idle connections.
 constexpr absl::Duration kFlushTime = absl::Milliseconds(100);
 
 // Returns the reason why binding failed, by binding once more itself. gRPC reports only the failure.

@@ -76,7 +76,7 @@ class Server {
   virtual const std::string& address() const = 0;
   // Reports the server and each service as not serving, for load balancers. Calls are still served.
   virtual void SetNotServing() = 0;
-  // Sets the health of the server as a whole and of JobService, because no job makes progress while the device thread
+  // Sets the health of the server as a whole and of JobService, whose jobs make no progress while the device thread
   // hangs. The other services keep their health. No-op after SetNotServing.
   virtual void SetDeviceHealthy(bool healthy) = 0;
   // Ends each stream after its remaining responses. Waits for the calls in progress, including health checks, and

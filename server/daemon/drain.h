@@ -45,9 +45,9 @@ class DrainSignal {
   // Keeps the reason of the first call only. Never blocks, except in the hook.
   void Request(std::string reason);
   bool requested() const;
-  // The first Request calls `hook` once, before Wait returns and even while Wait runs a reload. If a Request came
-  // earlier, OnRequest calls it at once. The hook must not block and must not call this object. Destroying the
-  // returned handle removes the hook, after waiting for a call of it to end.
+  // The first Request calls `hook` once, before Wait returns. It does so even while Wait runs a reload. If a Request
+  // came earlier, OnRequest calls the hook at once. The hook must not block and must not call this object. Destroying
+  // the returned handle waits for a running call of the hook, and removes the hook.
   [[nodiscard]] std::unique_ptr<const Hook> OnRequest(std::function<void()> hook);
   // Requests a reload of what can change while the daemon runs. Never blocks.
   void RequestReload();

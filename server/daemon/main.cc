@@ -195,7 +195,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                 .reserve = reserve,
                                 .max_bytes = options.max_program_bytes,
                                 .warn = warn}));
-  // A job whose device failed is back in the queue. A new process continues it.
+  // Set when the device fails. The job is then back in the queue, and a new process continues it.
   DeviceFault device_fault;
   const auto on_device_fault = [&](const absl::Status& fault) {
     device_fault.Set(fault);
@@ -290,7 +290,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   };
   auto server = api::Server::Start(std::move(server_options), *jobs, *catalog);
   if (!server.ok()) return Annotate(server.status(), "--listen");
-  // The request itself does this, because this thread may be in a reload that waits for the disk.
+  // Runs within the request itself, because this thread may be in a reload that waits for the disk.
   const auto not_serving = drain.OnRequest([&server] { (*server)->SetNotServing(); });
 
   if (!drain.requested()) jobs->Start();

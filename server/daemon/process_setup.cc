@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>  // defines __GLIBC__ where it is so
+#include <cstdlib>  // defines __GLIBC__ if the C library is glibc
 #include <cstring>
 #include <filesystem>
 #include <system_error>

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr absl::Duration kPoll = absl::Milliseconds(20);
 
-// A new folder, which goes with it.
+// A temporary directory, which the destructor removes.
 class WorkFolder {
  public:
   static absl::StatusOr<std::unique_ptr<WorkFolder>> Make() {
@@ -58,7 +58,7 @@ absl::StatusOr<data::OpenedDataset> ImportSample(const fs::path& source, const f
   while (true) {
     PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog->Get(id));
     if (dataset.state == data::DatasetState::kReady) return catalog->Open(id);
-    // One that waits for the machine is not waited for.
+    // An import that waits for the machine counts as failed, because the self-test does not wait.
     const std::string& failed = dataset.error.empty() ? dataset.last_error : dataset.error;
     if (!failed.empty()) return absl::FailedPreconditionError(absl::StrCat("--self-test-data: ", failed));
     absl::SleepFor(kPoll);

@@ -32,9 +32,10 @@ absl::StatusOr<std::filesystem::path> ResolveBackupRoot(const std::filesystem::p
                                                         const std::vector<std::filesystem::path>& import_roots);
 
 // Takes up a state directory that is a copy of a backup. A daemon does this first, before any job runs. Pauses each
-// queued job whose dataset is missing, and logs it: the job would fail, although an operator only has to import the
-// dataset again. Then marks the state directory as taken up, so that this is done only once. If the daemon dies
-// before the mark, the next start repeats it and finds the jobs paused. Errors: those of the store and of Rename.
+// queued job whose dataset is missing, and logs that. Otherwise such a job would fail, although an operator only has
+// to import the dataset again. Then marks the state directory as taken up, so that later starts skip this. If the
+// daemon dies before the mark, the next start does it again and finds the jobs paused. Errors: those of the store and
+// of Rename.
 absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::Catalog& catalog,
                             jobs::JobManager& jobs);
 

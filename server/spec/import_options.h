@@ -75,8 +75,7 @@ inline constexpr EnumNames<Header, 3> kHeaderNames{
 
 // Which node features to take from a source with both a dense and a sparse table.
 enum class NodeFeatureChoice {
-  // The sparse table. If the dense one has as many columns and at least a tenth of its values are not zero: the dense
-  // one.
+  // The sparse table, except if the dense one has as many columns and at least a tenth of its values are non-zero.
   kAuto,
   kDense,   // refused if the source has no dense table
   kSparse,  // refused if the source has no sparse table
@@ -91,7 +90,7 @@ enum class FeatureType {
   kFloat32,
   kFloat16,   // refuses a value that would become infinite
   kBfloat16,  // refuses a value that would become infinite
-  kInt8,      // multiples -127..127 of a scale for each column, which is its largest absolute value / 127
+  kInt8,      // integers -127..127 times a scale for each column: its largest absolute value / 127
 };
 inline constexpr EnumNames<FeatureType, 5> kFeatureTypeNames{{{{FeatureType::kAsIs, "as-is"},
                                                                {FeatureType::kFloat32, "float32"},
@@ -236,7 +235,7 @@ struct ImportOptions {
   // For one large graph: merges edges with equal ends into one, with the sum of their weights and the latest
   // timestamp. For a TUDataset: keeps the first of such edges, with its features.
   bool coalesce = false;
-  // For one large directed graph: stores the edges sorted by source as well as by target. Walks need the former.
+  // For one large directed graph: stores the edges in order of source too, not only of target. Walks need the former.
   // Symmetric graphs always have both.
   bool keep_out_edges = true;
   // For one large graph in the OGB layout.

@@ -38,7 +38,7 @@ struct JobSpec {
   TrainOptions train;
   int32_t priority = 0;  // -100..100; higher runs first
   JobLimits limits;
-  // Errors of the machine may end the first run and this many runs in a row after it. 0: no limit.
+  // The most retries in a row after errors of the machine. 0: no limit.
   int32_t max_retries = 0;
   bool operator==(const JobSpec&) const = default;
 };

@@ -33,7 +33,7 @@ struct MetricTraits {
   Metric metric;
   std::string_view name;
   std::string_view title;  // the name shown to users
-  bool of_values = false;  // true: it suits losses of values; false: it suits losses of classes and of binary labels
+  bool of_values = false;  // true: for losses of values; false: for losses of classes and of binary labels
   bool of_links = false;   // it measures link predictions
   bool ranking = false;    // it measures only link predictions
   bool higher_is_better = true;

@@ -40,15 +40,15 @@ struct ModelTraits {
   std::string_view name;
   bool of_graphs, of_nodes;      // the levels that it supports
   bool weighs_messages = false;  // true: it uses the edge weights of one large graph
-  // True: for nodes, its first layer reads each node's row and the plain mean of the neighbours' rows. With dense
+  // True: at node level, the first layer reads each node's row and the plain mean of its neighbours' rows. With dense
   // features, both can be computed while a batch is gathered.
   bool begins_with_means = false;
   EdgeUse edges = EdgeUse::kNone;
   bool has_heads = false;        // true: ModelOptions::heads has a meaning
   bool has_aggregation = false;  // true: ModelOptions::aggregation has a meaning
-  // True: it has no layers. It learns a row of weights for each node from random walks.
+  // True: the model has no layers, and learns a row of weights for each node from random walks.
   bool walks = false;
-  // True: it is a program (server/program). A program has its own options, and reads what its inputs name.
+  // True: the model is a program (server/program). A program has its own options, and reads what its inputs name.
   bool is_program = false;
   constexpr bool Serves(ModelLevel level) const { return level == ModelLevel::kGraph ? of_graphs : of_nodes; }
 };

@@ -1,4 +1,4 @@
-// The options of the optimizer and of the learning rate. Threads: values.
+// The options of the optimizer and of the learning rate. Threads: plain values.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@
 
 namespace permafrost::spec {
 
-// An input or an output. Its type is such as "float32[N, 9]" or "int". N, E and G are a batch's nodes, edges and
-// graphs.
+// An input or an output. Its type is, for example, "float32[N, 9]" or "int". N, E and G are a batch's nodes, edges
+// and graphs.
 struct ProgramValue {
   std::string name, type;
   bool operator==(const ProgramValue&) const = default;

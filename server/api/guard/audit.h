@@ -1,5 +1,5 @@
-// Writes an audit line for each call of a method that changes something, once the gate has admitted the call.
-// Threads: thread-safe.
+// Writes an audit line for each admitted call of a method that changes something.
+// Threads: all functions are thread-safe.
 #pragma once
 
 #include <grpcpp/support/server_interceptor.h>

@@ -51,8 +51,8 @@ class ConnectionLimit {
 
   // Returns the client that the call counts against. The connection itself stays open, because a server cannot close
   // it; gRPC closes it once it is idle (CallLimitOptions::idle).
-  // Errors: ResourceExhausted (reason TOO_MANY_CONNECTIONS, metadata `client` and `limit`) if the call comes on more
-  // connections than its client may have.
+  // Errors: ResourceExhausted (reason TOO_MANY_CONNECTIONS, metadata `client` and `limit`) if the client already calls
+  // on as many other connections as it may.
   absl::StatusOr<std::string> Admit(const grpc::CallbackServerContext& context);
   absl::Status Count(const std::string& client, std::string_view peer);
 
@@ -66,7 +66,7 @@ class ConnectionLimit {
   std::map<std::string, std::set<PeerAddress>> by_client_ ABSL_GUARDED_BY(mu_);  // no set is empty
   size_t counted_ ABSL_GUARDED_BY(mu_) = 0;                                      // in all sets together
   size_t forget_at_ ABSL_GUARDED_BY(mu_) = 0;
-  std::optional<Stopwatch> forgot_ ABSL_GUARDED_BY(mu_);  // time since it ended
+  std::optional<Stopwatch> forgot_ ABSL_GUARDED_BY(mu_);  // time since ForgetClosed last ended
   absl::Duration forgetting_took_ ABSL_GUARDED_BY(mu_);
 };
 

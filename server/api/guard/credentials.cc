@@ -156,7 +156,7 @@ std::shared_ptr<const access::CertificateContent> CertificateSource::Changed() {
 }
 
 std::shared_ptr<grpc::ServerCredentials> PlainCredentials(const GateKeeper& keeper) {
-  // A hook needs credentials that support security. Without authentication there is nothing to check.
+  // Without authentication there is nothing to check. A hook would need credentials that support security.
   if (keeper.gate->auth() == access::Auth::kNone) return grpc::InsecureServerCredentials();
   return WithGate(grpc_local_server_credentials_create(LOCAL_TCP), keeper);
 }

@@ -1,4 +1,4 @@
-// The unix socket of the server. Only its owner may open it, and is an admin.
+// The unix socket of the server. Only its owner may open it. Whoever opens it is an admin.
 // Threads: pure functions over the file system.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace permafrost::api {
 // Returns the most bytes that the system accepts in a socket's path.
 size_t MaxSocketPath();
 // Removes a socket that no process serves any more. Errors: FailedPrecondition if the path is too long, another
-// process serves the socket, or the file is not a socket. Such a file is left alone.
+// process serves the socket, or the file is not a socket. In these cases the file stays.
 absl::Status PrepareSocket(const std::filesystem::path& path);
 // Returns the path in gRPC's form: "unix:/run/permafrost.sock".
 std::string SocketUri(const std::filesystem::path& path);

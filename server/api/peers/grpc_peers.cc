@@ -37,7 +37,7 @@ namespace {
 
 // Keepalive: after the sum of these times, the stream of a peer whose machine has vanished ends.
 constexpr int kPeerPingMs = 10'000, kPeerPingTimeoutMs = 10'000;
-// How long to wait for a rank's stream to end. A collective fails as soon as a rank goes, and the stream may end a
+// How long to wait for a rank's stream to end. A collective fails as soon as a rank ends, and the stream may end a
 // moment later.
 constexpr absl::Duration kNewsWait = absl::Seconds(1);
 // Interval between two checks that the job still wants its peers, and between two rounds of asking.

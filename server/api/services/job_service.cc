@@ -134,7 +134,7 @@ ServerWriteReactor<v1::EvaluateJobResponse>* JobService::EvaluateJob(CallbackSer
 absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& response) {
   LevelOf level_of = LevelsOf(jobs_);
   std::string asked;
-  // CreateRequestFromWire reports an invalid id together with the other bad fields.
+  // An invalid id is reported later, together with the other bad fields.
   if (!request.request_id().empty() && jobs::CheckRequestId(request.request_id()).ok()) {
     asked = HashOfAsked(request);
     PF_ASSIGN_OR_RETURN(const std::optional<jobs::CreatedBefore> earlier,

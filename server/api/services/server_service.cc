@@ -93,7 +93,7 @@ class ServerWatch final : public StreamSource<v1::ServerInfo> {
   std::atomic<bool> due_ = false;
 };
 
-// The creator answers the call with Finish. OnDone, which comes after the answer is on its way, then requests the
+// A Drain call. Its creator answers with Finish. OnDone runs once the answer is on its way, and then requests the
 // drain.
 class DrainReactor final : public grpc::ServerUnaryReactor {
  public:

@@ -151,7 +151,7 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
   std::thread thread_;
 
   absl::Mutex mu_;
-  std::optional<bool> read_ ABSL_GUARDED_BY(mu_);  // how the pending read ended; nullopt: it has not
+  std::optional<bool> read_ ABSL_GUARDED_BY(mu_);  // whether the last read got a message; nullopt: it is pending
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status refused_ ABSL_GUARDED_BY(mu_);  // set once the caller would no longer be admitted
 };

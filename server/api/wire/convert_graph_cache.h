@@ -27,8 +27,8 @@ v1::FreezePointSource FreezePointSourceToWire(graphcache::FreezeSource source);
 v1::GraphCachePolicy GraphCachePolicyToWire(const spec::PolicyOptions& options);
 
 // Returns the policy of a job. `options` has the fields that `wire` gives, and those of the server's `defaults` for
-// the rest. Unless `wire` gives these fields, freeze_at becomes 0 (derived) if the policy is not that of `defaults`,
-// and strict becomes false if the policy keeps nothing.
+// the rest. If `wire` gives no freeze_at and the policy is not that of `defaults`, freeze_at becomes 0 (derived). If
+// `wire` gives no strict and the policy keeps nothing, strict becomes false.
 spec::PolicyOptions WithPolicyDefaults(const v1::GraphCachePolicy& wire, const spec::PolicyOptions& defaults,
                                        spec::PolicyOptions options);
 

@@ -94,8 +94,8 @@ std::string PageToken(std::string_view prefix, const std::string& last) {
   return absl::WebSafeBase64Escape(absl::StrCat(AbslView(prefix), last));
 }
 
-// Returns the id in a page token. Returns an empty id for an empty token, and for a token that `list` did not make,
-// with a violation.
+// Returns the id in a page token, or an empty id for an empty token. For a token that `list` did not make, adds a
+// violation and returns an empty id.
 std::string ReadPageToken(const std::string& token, std::string_view prefix, std::string_view list,
                           Violations& violations) {
   if (token.empty()) return "";

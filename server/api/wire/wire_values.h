@@ -56,7 +56,7 @@ void SetDuration(absl::Duration duration, Out out) {
 
 // Maps one enum between the wire and the domain, by name: LOSS_CROSS_ENTROPY is "cross-entropy" in the domain. A new
 // value needs a row in the domain's table and a line in the contract, and no change here.
-//  using Losses = WireEnum<v1::JobSpec::Loss, spec::kLossNames>;
+//   using Losses = WireEnum<v1::JobSpec::Loss, spec::kLossNames>;
 // `kNames` is the domain's EnumNames.
 template <class Wire, const auto& kNames>
 class WireEnum {
