@@ -39,9 +39,9 @@ class ServiceNotifier {
 
   // Sends one line about the daemon's current work, which `systemctl status` shows.
   void Status(std::string_view line);
-  // The daemon serves. From now on, reports to the manager twice in each watchdog interval that the daemon is alive,
-  // as long as `healthy` returns true. When it returns false, the manager will restart the daemon. `healthy` is
-  // called on the notifier's thread.
+  // The daemon serves. From now on, reports to the manager twice in each watchdog interval that the daemon is alive.
+  // When `healthy` returns false, the reports stop, and the manager restarts the daemon. `healthy` is called on the
+  // notifier's thread.
   void Ready(std::string_view status, std::function<bool()> healthy);
   // Call these before and after a reload of what can change while the daemon serves.
   void Reloading();

@@ -41,8 +41,8 @@ class FieldChecker {
 
 // True if a field with this need has a meaning for the job `options`.
 bool Holds(Need need, const TrainOptions& options);
-// Returns the reason why a field is refused whose need does not hold, such as "is given for schedule step; accepted:
-// for plateau".
+// Returns why a field with this need is refused, such as "is given for schedule step; accepted: for plateau". The
+// need must not hold for `options`.
 std::string RefusalOf(Need need, const TrainOptions& options);
 
 // Checks options against their rows: the accepted ranges, and fields that have no meaning for the job.
@@ -52,8 +52,8 @@ class RowCheck {
   // `job` decides which fields have a meaning; if it is null, all of them do. Borrows `check` and `job`.
   RowCheck(FieldChecker& check, const TrainOptions* job) : check_(check), job_(job) {}
 
-  // Adds a violation for each field that has no meaning for the job and yet differs from `usual`, and for each other
-  // number that is out of range. Prepends `prefix` ("model.") to the names of fields.
+  // Adds a violation for each field that has no meaning for the job and yet differs from `usual`. Does the same for
+  // each other number that is out of range. Prepends `prefix` ("model.") to the names of fields.
   template <HasFields T>
   void Visit(const T& options, const T& usual, const std::string& prefix = "") {
     VisitFields(Options<T>(), [&](const Field& field, auto member, const auto&... /*names*/) {

@@ -245,7 +245,7 @@ void CheckClassWeights(const TrainOptions& options, FieldChecker& check) {
                                             "; accepted for bce: two, the weights of labels 0 and 1"));
   }
   for (size_t i = 0; i < weights.size(); ++i) {
-    // Stops at the first violation, because there may be as many weights as classes.
+    // One violation is enough, because there may be as many weights as classes.
     if (!check.IsPositive(absl::StrCat("class_weights[", i, "]"), weights[i])) break;
   }
 }

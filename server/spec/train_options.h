@@ -237,8 +237,8 @@ enum class JobWeights { kBest, kLast };
 inline constexpr EnumNames<JobWeights, 2> kJobWeightsNames{
     {{{JobWeights::kBest, "best"}, {JobWeights::kLast, "last"}}}};
 struct InitialWeights {
-  // At most one of `job` and `file` (a safetensors file) is given. Training starts from its
-  // weights instead of random ones.
+  // At most one of `job` and `file` (a safetensors file) is given. Training starts from its weights instead of random
+  // ones.
   JobId job;
   std::string file;
   JobWeights weights = JobWeights::kBest;  // which weights of `job` to take
@@ -396,7 +396,7 @@ void VisitFields(Options<TrainOptions>, F&& f) {
 // Returns the names of the models of a level: "sage, gcn".
 std::string ModelsOf(ModelLevel level, std::string_view separator);
 
-// Returns the options of a job that gives only its dataset.
+// Returns the options of a job that gives only a dataset of this level.
 TrainOptions DefaultOptions(ModelLevel level);
 
 // Returns the defaults for a job with the level and model of `options`.

@@ -105,9 +105,9 @@ struct CallLimitOptions {
   // Backup. A call takes a thread and the disk. Only one call at a time makes a backup; a repeated one is told to
   // wait for it.
   int backups = 2;
-  // Calls that wait for a thread of a pool; each holds its request in memory. Calls that wait for the disk under the
-  // lock of the jobs or of the catalog run on these threads, so that gRPC's threads, which also answer health checks,
-  // never wait.
+  // Calls that wait for a thread of a pool; each holds its request in memory. The pools serve calls that wait for the
+  // disk under the lock of the jobs or of the catalog. gRPC's threads, which also answer health checks, thus never
+  // wait.
   int waiting = 1024;
   int threads = 16;
   int submitting_threads = 2;

@@ -86,7 +86,7 @@ class VerifySource final : public StreamSource<v1::VerifyDatasetResponse> {
 absl::StatusOr<jobs::EvaluationRequest> EvaluationFromWire(const v1::EvaluateJobRequest& wire);
 v1::JobEvaluation EvaluationToWire(const jobs::JobEvaluation& evaluation);
 
-// Source of EvaluateJob. A thread evaluates. Then the source sends the result, and the predictions in pieces.
+// Source of EvaluateJob. A thread evaluates the job. Then the source sends the result, and the predictions in pieces.
 // Threads: same as StreamSource. The thread starts in Subscribe. The destructor stops and joins it.
 class EvaluateSource final : public StreamSource<v1::EvaluateJobResponse> {
  public:

@@ -191,8 +191,8 @@ absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetReque
   } else {
     violations.Add("options", "is missing; accepted: ImportOptions with at least a source_path");
   }
-  // The catalog checks a request that can be represented. Other requests do not get there, so its checks run here,
-  // and the answer has every bad field.
+  // The catalog checks a request that the domain can represent. Other requests do not get there, so its checks run
+  // here, and the answer has every bad field.
   if (!violations.empty()) {
     violations.AddMissing(wire.has_options() ? data::CheckImport(request.id, request.options)
                                              : CheckIdSyntax("dataset_id", request.id.value()));

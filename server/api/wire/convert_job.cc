@@ -160,8 +160,8 @@ absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobReq
   } else {
     violations.Add("spec", "is missing; accepted: a JobSpec with at least its dataset");
   }
-  // The job manager checks a request that can be represented. Other requests do not get there, so its checks run
-  // here, and the answer has every bad field.
+  // The job manager checks a request that the domain can represent. Other requests do not get there, so its checks
+  // run here, and the answer has every bad field.
   if (!violations.empty() && wire.has_spec()) violations.AddMissing(jobs::CheckRequest(request));
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return request;
