@@ -98,7 +98,7 @@ class SignalWaiter {
 // order. Threads: call it once.
 absl::Status StopWork(absl::Duration timeout, data::Catalog& catalog, jobs::JobManager& jobs, const JobId& running);
 
-// What a reload changes.
+// The objects that a reload changes.
 struct Reloaded {
   access::TokenStore& tokens;
   access::CertificateFiles* certificates;  // null: the daemon uses plain text

@@ -1,5 +1,4 @@
-// What the process requests from the system when it starts: heaps, the limit of open files, and how waiting threads
-// spin.
+// Sets up the process when it starts: heaps, the limit of open files, and how waiting threads spin.
 #pragma once
 
 namespace permafrost {

@@ -41,7 +41,7 @@ inline constexpr uint32_t kOneGraph = Formats(ImportFormat::kOgbNodes, ImportFor
                                                 ImportFormat::kTu),
                           kForeign = kWithSplits | Formats(ImportFormat::kEdgeList);
 
-// Whether the import stores the inverse of each edge too.
+// Says whether the import stores the inverse of each edge too.
 enum class InverseEdges {
   kAuto,  // adds inverses if the source lists some edges in only one direction
   kAdd,   // always adds inverses, as OGB's reader does
@@ -61,7 +61,7 @@ enum class NodeIds {
 inline constexpr EnumNames<NodeIds, 3> kNodeIdsNames{
     {{{NodeIds::kRows, "rows"}, {NodeIds::kNumbers, "numbers"}, {NodeIds::kText, "text"}}}};
 
-// What a column of an edge list holds.
+// The content of one column of an edge list.
 enum class EdgeColumn { kSource, kTarget, kWeight, kTimestamp, kIgnore };
 inline constexpr EnumNames<EdgeColumn, 5> kEdgeColumnNames{{{{EdgeColumn::kSource, "source"},
                                                              {EdgeColumn::kTarget, "target"},

@@ -28,8 +28,8 @@ enum class EdgeUse {
 
 enum class Architecture { kGine, kSage, kGcn, kGin, kGatv2, kNode2Vec, kProgram };
 
-// What a model predicts for: each graph in a set of graphs, or each node of one large graph. The dataset determines
-// it.
+// The objects that a model predicts for: each graph in a set of graphs, or each node of one large graph. The dataset
+// determines the level.
 enum class ModelLevel { kGraph, kNode };
 inline constexpr EnumNames<ModelLevel, 2> kModelLevelNames{
     {{{ModelLevel::kGraph, "graph"}, {ModelLevel::kNode, "node"}}}};

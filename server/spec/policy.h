@@ -24,7 +24,7 @@ inline constexpr EnumNames<Policy, 4> kPolicyNames{{{{Policy::kAlways, "always"}
                                                      {Policy::kClearPerStep, "clear-per-step"},
                                                      {Policy::kFreeze, "freeze"}}}};
 
-// What a frozen cache does with a shape that it does not hold.
+// The reaction of a frozen cache to a shape that it does not hold.
 enum class OnMiss {
   kPad,        // pads the batch to the executable with the fewest rows that holds it; runs it eager if none does
   kEager,      // runs the step uncaptured

@@ -13,7 +13,7 @@ namespace permafrost::spec {
 enum class BatchingKind {
   kRandom,    // shuffled graphs, cut into batches of batch_size
   kBalanced,  // as many batches as kRandom, with nearly equal numbers of nodes and edges
-  // As few batches as possible, of nearly equal size, each with at most max_nodes, max_edges and batch_size graphs.
+  // The fewest possible batches, of nearly equal size, each with at most max_nodes, max_edges and batch_size graphs.
   kBudget,
 };
 inline constexpr EnumNames<BatchingKind, 3> kBatchingNames{

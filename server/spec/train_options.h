@@ -273,8 +273,8 @@ void VisitFields(Options<InitialWeights>, F&& f) {
     &W::by_name);
 }
 
-// What a job does when its loss or one of its weights is no longer finite. kRewind goes back to the newest checkpoint
-// and skips the batches whose steps caused it (train/loop/state_aside.h).
+// The reaction of a job when its loss or one of its weights is no longer finite. kRewind goes back to the newest
+// checkpoint and skips the batches whose steps caused it (train/loop/state_aside.h).
 enum class NonFinite { kFail, kRewind };
 inline constexpr EnumNames<NonFinite, 2> kNonFiniteNames{
     {{{NonFinite::kFail, "fail"}, {NonFinite::kRewind, "rewind"}}}};
