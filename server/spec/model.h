@@ -138,8 +138,8 @@ inline constexpr EnumNames<JumpingKnowledge, 3> kJumpingKnowledgeNames{
     {{{JumpingKnowledge::kLast, "last"}, {JumpingKnowledge::kCat, "cat"}, {JumpingKnowledge::kMax, "max"}}}};
 
 // The input of a node. kFeatures: its features. kLearned: a trained row of its own (one large graph only). kDegree:
-// its in-degree, one-hot in 256 columns; in a set, the weights of that column. kConstant: 1. kAuto: features if there
-// are some, else kLearned, or in a set one row of weights shared by all nodes.
+// its in-degree, capped at 255, one-hot in 256 columns, or in a set a trained row for each of these degrees.
+// kConstant: 1. kAuto: features if there are some, else kLearned, or in a set one trained row shared by all nodes.
 enum class NodeInputs { kAuto, kFeatures, kLearned, kDegree, kConstant };
 inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto, "auto"},
                                                              {NodeInputs::kFeatures, "features"},
