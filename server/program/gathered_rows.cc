@@ -22,11 +22,6 @@ constexpr std::string_view kShapeOperators[] = {"aten::view",    "aten::reshape"
                                                 "aten::squeeze", "aten::select",  "aten::unsqueeze",    "aten::slice",
                                                 "aten::repeat",  "aten::expand"};
 
-bool IsPlainEmbedding(const Node& node) {
-  const auto is_off = [&](std::string_view name) { return FlagOf(node, name, false) == false; };
-  return IsNumber(node, "padding_idx", -1, -1) && is_off("scale_grad_by_freq") && is_off("sparse");
-}
-
 // Returns the factor if the argument is a finite number other than 0, and not a tensor.
 std::optional<double> FactorOf(const Node& node, std::string_view name) {
   const Argument* argument = ArgumentOf(node, name);

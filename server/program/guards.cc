@@ -339,7 +339,7 @@ double OfProduct(const FunctionSchema& schema, const Stack& stack) {
 // One row of the table for each element of the index.
 double OfRows(const FunctionSchema& schema, const Stack& stack) {
   const at::Tensor& table = stack[0].toTensor();
-  const IValue* named = ArgumentNamed(schema, stack, schema.name() == "aten::embedding" ? "indices" : "index");
+  const IValue* named = ArgumentNamed(schema, stack, schema.name().ends_with("embedding") ? "indices" : "index");
   const IValue* dim = ArgumentNamed(schema, stack, "dim");
   if (named == nullptr || !IsTensor(*named) || table.dim() == 0) return 0;
   const double rows = static_cast<double>(table.size(dim != nullptr && dim->isInt() ? dim->toInt() : 0));
@@ -423,7 +423,7 @@ constexpr struct {
     {"permafrost::segments_of", OfSegments},
     {"permafrost::edge_region permafrost::row_region", OfRegion},
     {"lstm gru rnn_tanh rnn_relu", OfRecurrent},
-    {"embedding index_select", OfRows},
+    {"embedding index_select permafrost::row_embedding", OfRows},
     {"index", OfIndices},
     {"add sub rsub mul div divide multiply subtract true_divide floor_divide fmod remainder pow float_power maximum "
      "minimum fmax fmin lerp addcmul addcdiv eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and "

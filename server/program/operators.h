@@ -95,6 +95,12 @@ inline bool IsNumber(const Node& node, std::string_view name, int64_t absent, in
   return NumberOf(node, name, absent) == wanted;
 }
 
+// Returns whether the gradient of an aten::embedding is the sum of the rows at each index.
+inline bool IsPlainEmbedding(const Node& node) {
+  const auto is_off = [&](std::string_view name) { return FlagOf(node, name, false) == false; };
+  return IsNumber(node, "padding_idx", -1, -1) && is_off("scale_grad_by_freq") && is_off("sparse");
+}
+
 // Returns an empty list if the argument is left out or is not a list of tensors.
 inline std::vector<ValueIndex> ListOf(const Node& node, std::string_view name) {
   const Argument* argument = ArgumentOf(node, name);

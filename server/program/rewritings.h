@@ -27,7 +27,8 @@ std::optional<Program> WithoutSelfLoops(const Program& program);
 // The next two rewritings make layers run as operators of nn, on the CPU. WithLinearForms turns products with matrices
 // and recurrent cells into aten::linear. Later rewritings can then move these maps before a gather, or run them by
 // operators of nn. Other devices do not need this, since they have kernels for whole cells. WithRowLayers turns linear
-// maps and batch norms into permafrost::row_linear and permafrost::row_norm, each with the ReLU that follows it.
+// maps and batch norms into permafrost::row_linear and permafrost::row_norm, each with the ReLU that follows it, and
+// embeddings into permafrost::row_embedding.
 
 // Rewrites matmul, mm and addmm with a matrix of known sizes, recurrent cells, and recurrent layers without dropout
 // over sequences of a known length. addmm must have beta and alpha 1, and a bias as wide as the result. A layer
@@ -42,12 +43,13 @@ struct RowLayersOptions {
 
 struct RowLayers {
   Program program;
-  int64_t linears = 0, norms = 0;  // how many were rewritten
+  int64_t linears = 0, norms = 0, embeddings = 0;  // how many were rewritten
 };
 
-// Returns nullopt if no linear map or norm was rewritten. Results equal the program's up to rounding. A linear map
-// stays unless x, weight and bias share one known type, float32 or float64. A norm stays in evaluation, without
-// weight, bias or running statistics, or if x is not [N, D].
+// Returns nullopt if nothing was rewritten. Results equal the program's up to rounding. A linear map stays unless x,
+// weight and bias share one known type, float32 or float64. A norm stays in evaluation, without weight, bias or running
+// statistics, or if x is not [N, D]. An embedding stays if it has a padding index, sparse gradients, or gradients scaled
+// by frequency.
 std::optional<RowLayers> WithRowLayers(const Program& program, const RowLayersOptions& options);
 
 // Returns true if a permafrost::row_linear of the program has float32 weights.

@@ -344,7 +344,7 @@ class LinearFormsWriter {
 class RowLayersWriter {
  public:
   RowLayersWriter(const Program& program, const RowLayersOptions& options)
-      : options_(options), made_{.program = program, .linears = 0, .norms = 0} {
+      : options_(options), made_{.program = program, .linears = 0, .norms = 0, .embeddings = 0} {
     std::vector<Node>& nodes = made_.program.graph.nodes;
     users_.resize(program.graph.values.size());
     const auto use = [&](ValueIndex value, size_t node) {
@@ -364,6 +364,10 @@ class RowLayersWriter {
       const std::string op = OperatorOf(nodes[i]);
       const bool linear = op == "aten::linear" && IsLinear(nodes[i]);
       const bool norm = options_.norms && op == "aten::batch_norm" && IsNorm(nodes[i]);
+      if (op == "aten::embedding" && IsEmbedding(nodes[i])) {
+        ++made_.embeddings;
+        SetEmbedding(nodes[i]);
+      }
       if (!linear && !norm) continue;
       const std::optional<size_t> relu = ReluBehind(nodes[i]);
       if (linear) {
@@ -378,7 +382,7 @@ class RowLayersWriter {
       nodes[i].outputs = nodes[*relu].outputs;
       merged[*relu] = 1;
     }
-    if (made_.linears + made_.norms == 0) return std::nullopt;
+    if (made_.linears + made_.norms + made_.embeddings == 0) return std::nullopt;
     size_t place = 0;
     std::erase_if(nodes, [&](const Node&) { return merged[place++] != 0; });
     return std::move(made_);
@@ -420,6 +424,14 @@ class RowLayersWriter {
            });
   }
 
+  bool IsEmbedding(const Node& node) const {
+    const ValueIndex indices = ValueOf(node, "indices");
+    if (!IsPlainEmbedding(node) || indices == kNoValue || ResultOf(node) == kNoValue) return false;
+    const std::optional<TensorType>& of_indices = made_.program.graph.values[indices].type;
+    const TensorType* table = TypeOf(ValueOf(node, "weight"));
+    return of_indices && of_indices->dtype == DType::kInt64 && table != nullptr && table->sizes.size() == 2;
+  }
+
   // Returns the ReLU that is the only user of the node's result.
   std::optional<size_t> ReluBehind(const Node& node) const {
     const std::vector<Node>& nodes = made_.program.graph.nodes;
@@ -430,6 +442,10 @@ class RowLayersWriter {
     return relu ? std::optional(users[0]) : std::nullopt;
   }
 
+  static void SetEmbedding(Node& node) {
+    node.inputs = {{"table", *ArgumentOf(node, "weight")}, {"indices", *ArgumentOf(node, "indices")}};
+    node.target = "torch.ops.permafrost.row_embedding.default";
+  }
   static void SetCall(Node& node, const std::string& op, const std::vector<std::string>& arguments, bool relu) {
     std::vector<NamedArgument> inputs;
     for (const std::string& name : arguments) {

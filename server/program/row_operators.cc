@@ -245,9 +245,7 @@ std::optional<GatherOperator> GatherOperatorOf(const Node& node, const Graph& gr
     return GatherOperator{.table = table, .index = ValueOf(node, "index")};
   }
   if (parsed->name == "aten::embedding") {
-    const bool plain = IsNumberOf(node, "padding_idx", -1, -1) && !IsTrue(node, "scale_grad_by_freq", false) &&
-                       !IsTrue(node, "sparse", false);
-    if (!plain) return std::nullopt;
+    if (!IsPlainEmbedding(node)) return std::nullopt;
     return GatherOperator{.table = ValueOf(node, "weight"), .index = ValueOf(node, "indices")};
   }
   if (parsed->name == "aten::index" && parsed->overload == "Tensor") {

@@ -20,8 +20,8 @@ using at::Tensor;
 // From this many gathered values on, several threads share them. At half as many, 25 us of work, two threads were as
 // fast as one: `bench/run parallel --filter gathers`.
 constexpr int64_t kEmbeddingGrain = 1 << 16;
-// The number of columns whose gradients one thread sums.
-constexpr int64_t kEmbeddingBlock = 64;
+// The number of columns whose gradients one thread sums. It is smaller for many rows, which are worth more threads.
+constexpr int64_t kEmbeddingBlock = 64, kNarrowBlock = 16;
 
 void CheckEmbedding(const Tensor& features, at::TensorList tables) {
   TORCH_CHECK(features.dim() == 2 && features.scalar_type() == at::kLong &&
@@ -30,12 +30,24 @@ void CheckEmbedding(const Tensor& features, at::TensorList tables) {
               features.sizes());
 }
 
+void CheckIndices(const Tensor& features, at::TensorList tables) {
+  const int64_t* index = features.const_data_ptr<int64_t>();
+  for (int64_t r = 0; r < features.size(0); ++r) {
+    for (const Tensor& table : tables) {
+      TORCH_CHECK_INDEX(*index >= 0 && *index < table.size(0), "embedding: index ", *index, " is not in [0, ",
+                        table.size(0), ")");
+      ++index;
+    }
+  }
+}
+
 Tensor EmbeddingForwardCpu(const Tensor& features_in, at::TensorList tables_in) {
   CheckEmbedding(features_in, tables_in);
   const Tensor features = features_in.contiguous();
   std::vector<Tensor> tables;
   for (const Tensor& table : tables_in) tables.push_back(table.contiguous());
   const int64_t rows = features.size(0), width = tables[0].size(1), columns = features.size(1);
+  CheckIndices(features, tables);
   Tensor y = at::empty({rows, width}, tables[0].options());
   AT_DISPATCH_FLOATING_TYPES(y.scalar_type(), "embedding_sum", [&] {
     std::vector<const scalar_t*> from;
@@ -71,12 +83,13 @@ std::vector<Tensor> EmbeddingBackwardCpu(const Tensor& grad_in, const Tensor& fe
     const int64_t* const category = features.const_data_ptr<int64_t>();
     const scalar_t* const from = grad.const_data_ptr<scalar_t>();
     // Each thread has its own tables and columns, and walks all rows in their order.
-    const int64_t blocks = (width + kEmbeddingBlock - 1) / kEmbeddingBlock;
-    ParallelFor(0, columns * blocks, std::max<int64_t>(1, kEmbeddingGrain / (rows * kEmbeddingBlock + 1)),
+    const int64_t block = rows > kEmbeddingGrain / kNarrowBlock ? kNarrowBlock : kEmbeddingBlock;
+    const int64_t blocks = (width + block - 1) / block;
+    ParallelFor(0, columns * blocks, std::max<int64_t>(1, kEmbeddingGrain / (rows * block + 1)),
                 [&](int64_t begin, int64_t end) {
                   for (int64_t item = begin; item < end; ++item) {
-                    const int64_t c = item / blocks, first = item % blocks * kEmbeddingBlock;
-                    const int64_t size = std::min(kEmbeddingBlock, width - first);
+                    const int64_t c = item / blocks, first = item % blocks * block;
+                    const int64_t size = std::min(block, width - first);
                     for (int64_t r = 0; r < rows; ++r) {
                       const scalar_t* __restrict__ in = from + r * width + first;
                       scalar_t* __restrict__ out =
@@ -131,6 +144,17 @@ class EmbeddingSumFunction : public torch::autograd::Function<EmbeddingSumFuncti
   }
 };
 
+Tensor RowEmbeddingCpu(const Tensor& table, const Tensor& indices) {
+  TORCH_CHECK(table.dim() == 2 && indices.scalar_type() == at::kLong && table.is_cpu() && indices.is_cpu(),
+              "row_embedding: table ", table.sizes(), " and indices ", indices.toString(),
+              " must be [rows, C] and int64 on the CPU");
+  const Tensor rows = EmbeddingSumFunction::apply(indices.reshape({-1, 1}), at::TensorList(table));
+  if (indices.dim() == 1) return rows;
+  std::vector<int64_t> sizes = indices.sizes().vec();
+  sizes.push_back(table.size(1));
+  return rows.view(sizes);
+}
+
 // For each row of a table, the GPU's gradient kernel reads the table's whole column of categories. This limits the
 // comparisons.
 constexpr int64_t kMostComparisons = 1 << 24;
@@ -148,7 +172,11 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
   kEmbeddingForward.Register(library, nullptr, gpu::EmbeddingForward);
   kEmbeddingBackward.Register(library, nullptr, gpu::EmbeddingBackward);
   kCombineCategories.Register(library, nullptr, gpu::CombineCategories);
+  library.def("row_embedding(Tensor table, Tensor indices) -> Tensor");
+  library.impl("row_embedding", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, RowEmbeddingCpu));
 }
+
+Tensor RowEmbedding(const Tensor& table, const Tensor& indices) { return RowEmbeddingCpu(table, indices); }
 
 Tensor EmbeddingSum(const Tensor& features, const std::vector<Tensor>& tables) {
   if (IsFused(tables.at(0)) || FitsGpu(features, tables))

@@ -18,6 +18,11 @@ namespace permafrost::nn {
 // without a kernel for the device it is made of index_select.
 at::Tensor EmbeddingSum(const at::Tensor& features, const std::vector<at::Tensor>& tables);
 
+// Returns the row of the table for each index, [..., C]. table: [rows, C] float32 or float64; indices: int64 in [0,
+// rows), of any shape, on the CPU. Differentiable in the table: its gradient is summed in the order of the indices.
+// Errors: IndexError that names the index. permafrost::row_embedding.
+at::Tensor RowEmbedding(const at::Tensor& table, const at::Tensor& indices);
+
 // Returns one code for each combination of categories, [N] int32. features: [N, columns] int64 with values below
 // categories[c]. The last column varies fastest. The product of `categories` is below 2^31.
 // permafrost::combine_categories.
