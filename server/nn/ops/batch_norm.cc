@@ -23,8 +23,6 @@ constexpr int64_t kParallelNormValues = 1 << 17;
 // running float32 sum over 230,000 rows made gradients wrong by a hundredth.
 constexpr int64_t kMostChunks = 4096;
 
-int64_t NormGrain(const RowChunks& chunks, int64_t values) { return values < kParallelNormValues ? chunks.count() : 1; }
-
 // Returns memory for two sums per column and chunk. Its size follows from the padded number of rows, not from the
 // number of real rows.
 Tensor SumsOfChunks(const Tensor& x) {
@@ -97,7 +95,7 @@ NormOutput NormalizeRows(const Tensor& x_in, int64_t rows, const Tensor& weight,
   const int64_t width = x.size(1);
   NormOutput to{at::empty_like(x), at::empty_like(weight), at::empty_like(weight)};
   const RowChunks chunks(rows, 2 * width, kMostChunks);
-  const int64_t grain = NormGrain(chunks, rows * width);
+  const int64_t grain = ChunkGrain(chunks, rows * width, kParallelNormValues);
   const Tensor moments = SumsOfChunks(x);
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "batch norm", [&] {
     using T = scalar_t;
@@ -129,7 +127,7 @@ NormGradients NormalizeRowsBackward(const Tensor& grad_in, const Tensor& x_in, c
   const int64_t width = x.size(1);
   NormGradients to{at::empty_like(x), at::empty_like(weight), at::empty_like(weight)};
   const RowChunks chunks(rows, 2 * width, kMostChunks);
-  const int64_t grain = NormGrain(chunks, rows * width);
+  const int64_t grain = ChunkGrain(chunks, rows * width, kParallelNormValues);
   const Tensor sums = SumsOfChunks(x);
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "batch norm", [&] {
     using T = scalar_t;

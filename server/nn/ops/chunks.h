@@ -97,8 +97,15 @@ inline constexpr int64_t kParallelProducts = 1 << 20;
 // The same limit in gathered values. At 2^15 of them, 25 us of work, two threads were as fast as one (`--filter
 // gathers`).
 inline constexpr int64_t kParallelGathers = 1 << 16;
-inline int64_t ChunkGrain(const RowChunks& chunks, int64_t products) {
-  return products < kParallelProducts ? chunks.count() : 1;
+// Both limits, and those of single operators, are for libtorch's threads. A crew begins a region sooner. Returns
+// whether a region with so much work is shared.
+inline bool IsShared(int64_t work, int64_t limit) {
+  constexpr int64_t kSooner = 8;
+  return work >= (OperatorThreads() == 0 ? limit : limit / kSooner);
+}
+// Returns how many chunks one thread takes at a time: all chunks if the region is not shared.
+inline int64_t ChunkGrain(const RowChunks& chunks, int64_t work, int64_t limit = kParallelProducts) {
+  return IsShared(work, limit) ? 1 : chunks.count();
 }
 
 // Calls body(chunk, first row, number of rows) for each chunk.

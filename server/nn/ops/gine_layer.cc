@@ -373,9 +373,6 @@ void CheckEdgeSum(const Tensor& x, const Tensor& rows, const OptionalTensor& cod
       "edge_sum: ", code ? code->numel() : rows.size(0), " rows or codes for ", sources.numel(), " edges");
 }
 
-// Small parallel regions collapse when cores are shared.
-int64_t GatherGrain(const RowChunks& chunks, int64_t values) { return values < kParallelGathers ? chunks.count() : 1; }
-
 Tensor EdgeSumCpu(const Tensor& x_in, const Tensor& rows_in, const OptionalTensor& code_in, const Tensor& offsets_in,
                   const Tensor& sources_in, int64_t first_row) {
   CheckEdgeSum(x_in, rows_in, code_in, offsets_in, sources_in, first_row);
@@ -392,9 +389,10 @@ Tensor EdgeSumCpu(const Tensor& x_in, const Tensor& rows_in, const OptionalTenso
                                           .code = DataOrNull<int32_t>(code),
                                           .width = width};
     scalar_t* const to = Write<scalar_t>(sum);
-    ForChunks(chunks, GatherGrain(chunks, (sources.numel() + targets) * width), [&](int64_t, int64_t begin, int64_t n) {
-      GineSum<scalar_t>(messages, Read<int32_t>(offsets), Read<int64_t>(sources), begin, begin + n, to);
-    });
+    ForChunks(chunks, ChunkGrain(chunks, (sources.numel() + targets) * width, kParallelGathers),
+              [&](int64_t, int64_t begin, int64_t n) {
+                GineSum<scalar_t>(messages, Read<int32_t>(offsets), Read<int64_t>(sources), begin, begin + n, to);
+              });
   });
   return sum;
 }
@@ -424,7 +422,7 @@ std::tuple<Tensor, Tensor> EdgeSumBackwardCpu(const Tensor& grad_in, const Tenso
         .x = Read<scalar_t>(x), .edges = Read<scalar_t>(rows), .code = DataOrNull<int32_t>(code), .width = width};
     const scalar_t* const g = Read<scalar_t>(grad);
     scalar_t *const to = Write<scalar_t>(gx), *const to_edges = Write<scalar_t>(ge);
-    ForChunks(chunks, GatherGrain(chunks, (out_edges.numel() + nodes) * width),
+    ForChunks(chunks, ChunkGrain(chunks, (out_edges.numel() + nodes) * width, kParallelGathers),
               [&](int64_t c, int64_t begin, int64_t n) {
                 GineGradient<scalar_t>(messages, Read<int32_t>(out_offsets), Read<int32_t>(out_rows),
                                        Read<int32_t>(out_edges), g, begin, begin + n, to, to_edges + c * partial);
