@@ -41,18 +41,85 @@ void AddOperands(const RegionPlan& plan, std::vector<char>& marked) {
   }
 }
 
+// Returns for each kSum step what it computes as it adds up: the step that it reads, where no other step needs that
+// one's values. `kept` steps have values that stay.
+std::vector<SummedValue> FindSummed(const RegionPlan& plan, const std::vector<char>& wanted,
+                                    const std::vector<char>& kept) {
+  const std::vector<RegionStep>& steps = plan.region.steps;
+  std::vector<int32_t> readers(steps.size(), 0);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (!wanted[i]) continue;
+    for (const int32_t o : steps[i].operands()) {
+      if (o != -1) ++readers[static_cast<size_t>(plan.root[static_cast<size_t>(o)])];
+    }
+  }
+  const auto is_free = [&](int32_t i) {
+    const auto at = static_cast<size_t>(i);
+    return steps[at].level == RegionLevel::kEdge && steps[at].input == -1 && readers[at] == 1 && !kept[at];
+  };
+  const auto root_of = [&](int32_t i) { return plan.root[static_cast<size_t>(i)]; };
+  const auto step_of = [&](int32_t i) -> const RegionStep& { return steps[static_cast<size_t>(i)]; };
+  std::vector<SummedValue> summed(steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const int32_t width = steps[i].width;
+    if (!wanted[i] || steps[i].op != RegionOp::kSum || width < kLeastViewWidth) continue;
+    SummedValue value{.step = root_of(steps[i].a)};
+    std::vector<int32_t> computed = {value.step};
+    if (const RegionStep& outer = step_of(value.step); outer.op == RegionOp::kRelu) {
+      value = {.step = root_of(outer.a), .relu = true};
+      computed.push_back(value.step);
+    } else if (outer.op == RegionOp::kWhere) {
+      // where(a <= 0, 0, rows), as ReLU's gradient is.
+      const RegionStep &zero = step_of(root_of(outer.a)), &mask = step_of(root_of(outer.c));
+      const bool is_gradient = zero.op == RegionOp::kConstant && zero.x == 0 && mask.op == RegionOp::kLessEqual &&
+                               mask.x == 0 && step_of(outer.b).width == width;
+      if (!is_gradient) continue;
+      value = {.step = root_of(mask.a), .passed = root_of(outer.b)};
+      computed.insert(computed.end(), {root_of(outer.c), value.step});
+    }
+    const bool fuses =
+        std::ranges::all_of(computed, [&](int32_t step) { return is_free(step) && step_of(step).width == width; });
+    const RegionStep& s = step_of(value.step);
+    if (!fuses || (s.op != RegionOp::kAdd && s.op != RegionOp::kMul)) continue;
+    if (value.passed != -1 && s.op != RegionOp::kAdd) continue;
+    const int32_t a = step_of(s.a).width, b = step_of(s.b).width;
+    const bool fits = a == s.width ? b == s.width || (s.op == RegionOp::kMul && TakesWidth(s, b))
+                                   : s.op == RegionOp::kMul && b == s.width && TakesWidth(s, a);
+    if (fits) summed[i] = value;
+  }
+  return summed;
+}
+
+// Calls visit(root) for each operand that the registers of step `i` are filled from. A sum reads the operands of what
+// it computes.
+template <class Visit>
+void ForOperands(const RegionPlan& plan, const RegionPass& pass, size_t i, const Visit& visit) {
+  const SummedValue& value = pass.summed[i];
+  const RegionStep& s = plan.region.steps[value.step == -1 ? i : static_cast<size_t>(value.step)];
+  for (const int32_t o : s.operands()) {
+    if (o != -1) visit(plan.root[static_cast<size_t>(o)]);
+  }
+  if (value.passed != -1) visit(value.passed);
+}
+
 // Assigns registers. wanted: the roots to compute, including operands. kept: roots whose registers are never reused.
-RegionPass Allocate(const RegionPlan& plan, const std::vector<char>& wanted, std::vector<char> kept,
+RegionPass Allocate(const RegionPlan& plan, std::vector<char> wanted, std::vector<char> kept,
                     RegionRegisters& registers) {
   const std::vector<RegionStep>& steps = plan.region.steps;
   RegionPass pass;
   pass.register_of.assign(steps.size(), -1);
+  pass.summed = FindSummed(plan, wanted, kept);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const SummedValue& value = pass.summed[i];
+    if (value.step == -1) continue;
+    pass.summed_columns += steps[i].width;
+    const auto outer = static_cast<size_t>(plan.root[static_cast<size_t>(steps[i].a)]);
+    wanted[outer] = wanted[static_cast<size_t>(value.step)] = 0;
+    if (value.passed != -1) wanted[static_cast<size_t>(plan.root[static_cast<size_t>(steps[outer].c)])] = 0;
+  }
   std::vector<size_t> last(steps.size(), 0);
   for (size_t i = 0; i < steps.size(); ++i) {
-    if (!wanted[i]) continue;
-    for (const int32_t o : steps[i].operands()) {
-      if (o != -1) last[static_cast<size_t>(plan.root[static_cast<size_t>(o)])] = i;
-    }
+    if (wanted[i]) ForOperands(plan, pass, i, [&](int32_t r) { last[static_cast<size_t>(r)] = i; });
   }
   // The rows behind a view must live as long as the view.
   for (size_t i = steps.size(); i-- > 0;) {
@@ -67,13 +134,11 @@ RegionPass Allocate(const RegionPlan& plan, const std::vector<char>& wanted, std
     if (!wanted[i] || s.level == RegionLevel::kShared) continue;
     pass.steps.push_back(static_cast<int32_t>(i));
     std::vector<int32_t> read;  // roots that are read, directly or through views
-    for (const int32_t o : s.operands()) {
-      if (o == -1) continue;
-      const int32_t r = plan.root[static_cast<size_t>(o)];
+    ForOperands(plan, pass, i, [&](int32_t r) {
       const RegionStep& from = steps[static_cast<size_t>(r)];
       read.push_back(r);
       if (plan.is_view[static_cast<size_t>(r)] && from.a != -1) read.push_back(plan.root[static_cast<size_t>(from.a)]);
-    }
+    });
     std::vector<int32_t> ended;  // roots that this step is the last to read
     for (const int32_t r : read) {
       const auto at = static_cast<size_t>(r);
@@ -156,6 +221,11 @@ int32_t RegionRegisters::Add(RegionLevel level, int32_t width) {
 bool PassesGradient(RegionOp op, int k) {
   if (op == RegionOp::kDetach || (op >= RegionOp::kLess && op <= RegionOp::kNotEqual)) return false;
   return k < TraitsOf(op).operands && (op != RegionOp::kWhere || k < 2);
+}
+
+bool TakesWidth(const RegionStep& step, int32_t width) {
+  const int32_t repeat = step.width / width;
+  return repeat == 1 || (step.op == RegionOp::kMul && repeat % kLeastViewWidth == 0);
 }
 
 bool PassesAdjointUnchanged(const RegionStep& step, int k) {

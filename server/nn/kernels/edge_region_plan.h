@@ -33,10 +33,22 @@ struct RegionRegisters {
   int64_t target_columns = 0, edge_columns = 0;
 };
 
+// The value of an edge that a sum computes: a step of kAdd or kMul, the ReLU of such a step, or the rows of another
+// step where this ReLU passes a gradient.
+struct SummedValue {
+  int32_t step = -1;  // of kAdd or kMul; -1: the sum reads rows
+  bool relu = false;
+  int32_t passed = -1;  // the step whose rows are summed; -1: the value itself
+};
+
 // The target steps and edge steps to compute, in their order, and the register of each step (-1: none).
 struct RegionPass {
   std::vector<int32_t> steps;
   std::vector<int32_t> register_of;
+  // For each kSum step, what it computes of each edge as it adds up. Such steps have no register and are not in
+  // `steps`.
+  std::vector<SummedValue> summed;
+  int64_t summed_columns = 0;  // of these values
 };
 
 // Rows of targets and tables narrower than this are copied for each edge, so that steps run over contiguous values.
@@ -90,6 +102,9 @@ struct ReadByGradient {
 ReadByGradient ReadsOf(RegionOp op, int k);
 // Returns whether a step passes a gradient to operand k.
 bool PassesGradient(RegionOp op, int k);
+// Returns whether a step can take an operand of that width without copying it: the width is the step's own, or each
+// value stands for whole vectors of the step's columns.
+bool TakesWidth(const RegionStep& step, int32_t width);
 // Returns whether operand k receives the step's adjoint unchanged, if it has the step's level and width.
 bool PassesAdjointUnchanged(const RegionStep& step, int k);
 

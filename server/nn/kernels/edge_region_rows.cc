@@ -26,6 +26,10 @@ HWY_INLINE void AddRow(const T* a, const T* b, int64_t width, T* to) {
 template <class T>
 HWY_NOINLINE void Gather(const T* from, int64_t width, const int64_t* index, const int32_t* places, int64_t rows,
                          T* to) {
+  if (width == 1) {
+    for (int64_t j = 0; j < rows; ++j) to[j] = from[index == nullptr ? places[j] : index[places[j]]];
+    return;
+  }
   const auto row = [&](int64_t j) { return from + (index == nullptr ? places[j] : index[places[j]]) * width; };
   for (int64_t j = 0; j < std::min(rows, kRowsAhead); ++j) AskForRow(row(j), width);
   for (int64_t j = 0; j < rows; ++j) {
@@ -36,6 +40,10 @@ HWY_NOINLINE void Gather(const T* from, int64_t width, const int64_t* index, con
 
 template <class T>
 HWY_NOINLINE void Scatter(const T* from, int64_t width, const int32_t* places, int64_t rows, T* to) {
+  if (width == 1) {
+    for (int64_t j = 0; j < rows; ++j) to[places[j]] = from[j];
+    return;
+  }
   for (int64_t j = 0; j < rows; ++j) CopyRow(from + j * width, width, to + places[j] * width);
 }
 
@@ -187,6 +195,25 @@ HWY_NOINLINE void SumOfGroups(const T* from, int64_t n, int64_t group, const T* 
   }
 }
 
+// A value that is out of range makes itself or its distance to the largest one negative.
+template <class T>
+HWY_INLINE bool InRange(const T* values, int64_t count, T limit) {
+  bool fits = true;
+  const hn::ScalableTag<T> d;
+  auto signs = hn::Zero(d);
+  const auto most = hn::Set(d, static_cast<T>(limit - 1));
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto value = hn::LoadU(d, values + i);
+    signs = hn::Or(signs, hn::Or(value, hn::Sub(most, value)));
+  }
+  for (; i < count; ++i) fits = fits && values[i] >= 0 && values[i] < limit;
+  return fits && hn::AllFalse(d, hn::Lt(signs, hn::Zero(d)));
+}
+bool InRangeI32(const int32_t* values, int64_t count, int32_t limit) { return InRange(values, count, limit); }
+bool InRangeI64(const int64_t* values, int64_t count, int64_t limit) { return InRange(values, count, limit); }
+
 // Highway exports plain functions only, so there is one function for each type.
 #define PERMAFROST_REGION_ROWS(T, NAME)                                                                              \
   void GatherRows##NAME(const T* from, int64_t width, const int64_t* index, const int32_t* places, int64_t rows,     \
@@ -235,6 +262,15 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace permafrost::nn {
+
+HWY_EXPORT(InRangeI32);
+HWY_EXPORT(InRangeI64);
+bool AreInRange(const int32_t* values, int64_t count, int32_t limit) {
+  return HWY_DYNAMIC_DISPATCH(InRangeI32)(values, count, limit);
+}
+bool AreInRange(const int64_t* values, int64_t count, int64_t limit) {
+  return HWY_DYNAMIC_DISPATCH(InRangeI64)(values, count, limit);
+}
 
 #define PERMAFROST_REGION_ROWS(T, NAME)                                                                                \
   HWY_EXPORT(GatherRows##NAME);                                                                                        \

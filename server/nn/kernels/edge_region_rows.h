@@ -58,16 +58,17 @@ void SumGroups(const T* from, int64_t n, int64_t group, const T* base, T* to);
 template <class T>
 void AddToRow(const T* from, int64_t rows, int64_t width, T* to);
 
-// Rows of values, as wide as the step that reads them. Row j begins at base + stride * rows[j], or at base + stride *
-// j if `rows` is null.
+// Rows of values. Row j begins at base + stride * rows[j], or at base + stride * j if `rows` is null. Each value stands
+// for `repeat` columns of the step that reads the rows. `repeat` is more than 1 only where TakesWidth allows it.
 template <class T>
 struct RegionRows {
   const T* base = nullptr;
   const int64_t* rows = nullptr;
   int64_t stride = 0;
+  int64_t repeat = 1;
   RegionRows From(int64_t first) const {
-    return rows == nullptr ? RegionRows{base == nullptr ? nullptr : base + first * stride, nullptr, stride}
-                           : RegionRows{base, rows + first, stride};
+    return rows == nullptr ? RegionRows{base == nullptr ? nullptr : base + first * stride, nullptr, stride, repeat}
+                           : RegionRows{base, rows + first, stride, repeat};
   }
 };
 // The operands of a step. Operands that the step lacks are not read.
@@ -75,6 +76,14 @@ template <class T>
 struct RegionValues {
   RegionRows<T> a, b, c;
 };
+
+// Tells what SumValues adds up for each edge: the value of a step of kAdd or kMul, the ReLU of that value, or operand c
+// where the value is positive or NaN (for kAdd only).
+enum class SumOf : uint8_t { kValue, kRelu, kPassed };
+// targets[t] = the sum over the target's edges. `in` has a row for each edge of the segments.
+template <class T>
+void SumValues(const RegionSegments& segments, const RegionStep& step, SumOf what, const RegionValues<T>& in,
+               T* targets);
 
 // out: [rows, width]. It may be the memory of an operand whose rows are contiguous.
 template <class T>
@@ -86,6 +95,10 @@ void ComputeValues(const RegionStep& step, const RegionValues<T>& in, int64_t ro
 template <class T>
 void ValueGradient(const RegionStep& step, int k, const RegionValues<T>& in, const T* y, const RegionRows<T>& g,
                    int64_t rows, T* to);
+
+// Returns whether all values are in [0, limit).
+bool AreInRange(const int32_t* values, int64_t count, int32_t limit);
+bool AreInRange(const int64_t* values, int64_t count, int64_t limit);
 
 // out[i] = a[i] + b[i]. `out` may be a or b.
 template <class T>

@@ -54,6 +54,8 @@ OperandBlocks<T>::OperandBlocks(const RegionPlan& plan, const RegionStep& step, 
       for (int64_t r = 1; r < BlockRows(width_); ++r) std::copy_n(block, width_, block + r * width_);
       operand.from = {};
       operand.block = block;
+    } else if (operand.width != width_ && TakesWidth(step, operand.width)) {
+      operand.from.repeat = width_ / operand.width;
     } else if (operand.width != width_) {
       operand.block = block;
       block_rows_ = std::min(block_rows_, BlockRows(width_));
@@ -66,9 +68,9 @@ RegionRows<T> OperandBlocks<T>::OperandAt(size_t k, int64_t first, int64_t rows)
   const Operand& operand = operands_[k];
   const RegionRows<T> from = operand.from.From(first);
   if (operand.block == nullptr) return from;
-  if (from.base == nullptr) return {operand.block, nullptr, width_};
+  if (from.base == nullptr) return {operand.block, nullptr, width_, 1};
   RepeatValues<T>(from.base, rows * operand.width, width_ / operand.width, operand.block);
-  return {operand.block, nullptr, width_};
+  return {operand.block, nullptr, width_, 1};
 }
 
 template <class T>
@@ -161,6 +163,7 @@ void RegionTile<T>::Compute() {
 
 template <class T>
 const int64_t* RegionTile<T>::RowsOf(size_t index) {
+  if (in_order_ && index + 1 < has_rows_.size()) return in_.indices[index] + first_place();
   // Every call requests memory for all lists. So only the first call of a tile may move the memory.
   int64_t* const rows = scratch_.rows.Get(lists_ * edges_) + list_of_[index] * edges_;
   if (has_rows_[index]) return rows;
@@ -222,6 +225,10 @@ void RegionTile<T>::ComputeStep(size_t i, T* out) {
       ExpandTargets<T>(segments_, s.width, a, nullptr, out);
       break;
     case RegionOp::kSum:
+      if (pass_.summed[i].step != -1) {
+        SumComputed(pass_.summed[i], out);
+        break;
+      }
       SumEdges<T>(segments_, s.width, a, operand.rows, nullptr, out);
       break;
     case RegionOp::kMax:
@@ -249,6 +256,21 @@ void RegionTile<T>::ComputeByValue(const RegionStep& s, T* out) {
     const int64_t count = std::min(operands.block_rows(), rows - r);
     ComputeValues<T>(s, operands.At(r, count), count, out + r * s.width);
   }
+}
+
+template <class T>
+void RegionTile<T>::SumComputed(const SummedValue& value, T* out) const {
+  const RegionStep& s = plan_.region.steps[static_cast<size_t>(value.step)];
+  const auto rows_of = [&](int32_t o) {
+    const RegionStep& from = plan_.region.steps[static_cast<size_t>(o)];
+    RegionRows<T> rows = values_[static_cast<size_t>(plan_.root[static_cast<size_t>(o)])];
+    rows.repeat = s.width / from.width;
+    if (from.level != s.level) rows.stride = 0;  // every row is the shared one
+    return rows;
+  };
+  RegionValues<T> in{rows_of(s.a), rows_of(s.b), {}};
+  if (value.passed != -1) in.c = values_[static_cast<size_t>(value.passed)];
+  SumValues<T>(segments_, s, value.passed != -1 ? SumOf::kPassed : value.relu ? SumOf::kRelu : SumOf::kValue, in, out);
 }
 
 template <class T>

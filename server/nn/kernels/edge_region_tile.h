@@ -105,6 +105,8 @@ class RegionTile {
   // returns the position of each edge's target.
   const int64_t* RowsOf(size_t index);
   void ComputeByValue(const RegionStep& step, T* out);
+  // Sums what the step computes for each edge.
+  void SumComputed(const SummedValue& value, T* out) const;
   // Returns where a step's rows are written: in an output or in its register.
   T* Place(size_t i) const;
   void WriteOutputs() const;

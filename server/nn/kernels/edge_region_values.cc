@@ -1,6 +1,7 @@
 #include "nn/kernels/edge_region_rows.h"
 
 #include <cmath>
+#include <utility>
 
 #include "nn/kernels/edge_region_plan.h"
 #include "nn/kernels/targets.h"
@@ -49,6 +50,27 @@ HWY_INLINE void EachOf(const RegionRows<T>& a, const Extent& n, T* out, const F&
 template <class T, class F>
 HWY_INLINE void EachOf(const RegionRows<T>& a, const RegionRows<T>& b, const Extent& n, T* out, const F& f) {
   Each(n, out, f, a, b);
+}
+
+// out[j][c] = wide[j][c] * narrow[j][c / narrow.repeat].
+template <class T>
+HWY_NOINLINE void TimesNarrow(const RegionRows<T>& wide, const RegionRows<T>& narrow, const Extent& n, T* out) {
+  for (int64_t j = 0; j < n.rows; ++j) {
+    AskAhead(wide, j, n.rows, n.width);
+    const T *const row = RowOf(wide, j), *const by = RowOf(narrow, j);
+    for (int64_t h = 0; h * narrow.repeat < n.width; ++h) {
+      const int64_t first = h * narrow.repeat;
+      ForColumns<1, T>(narrow.repeat, [&](auto d, auto, int64_t c) HWY_ATTR {
+        hn::StoreU(hn::Mul(hn::LoadU(d, row + first + c), hn::Set(d, by[h])), d, out + j * n.width + first + c);
+      });
+    }
+  }
+}
+template <class T>
+HWY_INLINE void Times(const RegionRows<T>& a, const RegionRows<T>& b, const Extent& n, T* out) {
+  if (b.repeat > 1) return TimesNarrow(a, b, n, out);
+  if (a.repeat > 1) return TimesNarrow(b, a, n, out);
+  EachOf(a, b, n, out, [](auto, auto v, auto w) HWY_ATTR { return hn::Mul(v, w); });
 }
 
 template <class T>
@@ -163,7 +185,7 @@ HWY_NOINLINE void Compute(const RegionStep& s, const RegionValues<T>& in, const 
       return EachOf(in.a, in.b, n, out,
                     [=](auto d, auto a, auto b) HWY_ATTR { return hn::NegMulAdd(b, hn::Set(d, x), a); });
     case RegionOp::kMul:
-      return EachOf(in.a, in.b, n, out, [](auto, auto a, auto b) HWY_ATTR { return hn::Mul(a, b); });
+      return Times(in.a, in.b, n, out);
     case RegionOp::kDiv:
       return EachOf(in.a, in.b, n, out, [](auto, auto a, auto b) HWY_ATTR { return hn::Div(a, b); });
     case RegionOp::kMaximum:
@@ -176,6 +198,80 @@ HWY_NOINLINE void Compute(const RegionStep& s, const RegionValues<T>& in, const 
           in.a, in.b, in.c);
     default:
       return Unary(s, in.a, n, out);
+  }
+}
+
+// Adds up the values of rows [begin, end) for columns [first, first + width). In these columns a narrow operand b has
+// one value a row. Operand a is as wide as the step.
+template <bool kMul, SumOf kWhat, bool kNarrow, class T>
+HWY_INLINE void SumColumns(const RegionValues<T>& in, T by, int64_t begin, int64_t end, int64_t first, int64_t width,
+                           T* to) {
+  ForColumns<8, T>(width, [&](auto d, auto vectors, int64_t c) HWY_ATTR {
+    constexpr int kVectors = decltype(vectors)::value;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    const auto zero = hn::Zero(d), x = hn::Set(d, by);
+    hn::Vec<decltype(d)> total[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) total[v] = zero;
+    for (int64_t j = begin; j < end; ++j) {
+      const T* const a = RowOf(in.a, j) + first + c;
+      const T* const b = kNarrow ? RowOf(in.b, j) + first / in.b.repeat : RowOf(in.b, j) + first + c;
+      const T* const passed = kWhat == SumOf::kPassed ? RowOf(in.c, j) + first + c : nullptr;
+      const auto narrow = hn::Set(d, *b);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const auto p = hn::LoadU(d, a + v * lanes);
+        const auto q = kNarrow ? narrow : hn::LoadU(d, b + v * lanes);
+        auto value = kMul ? hn::Mul(p, q) : hn::MulAdd(q, x, p);
+        if constexpr (kWhat == SumOf::kRelu) value = hn::IfThenElse(hn::Lt(value, zero), zero, value);
+        if constexpr (kWhat == SumOf::kPassed) {
+          value = hn::IfThenZeroElse(hn::Le(value, zero), hn::LoadU(d, passed + v * lanes));
+        }
+        total[v] = hn::Add(total[v], value);
+      }
+    }
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(total[v], d, to + first + c + v * lanes);
+  });
+}
+
+template <bool kMul, SumOf kWhat, bool kNarrow, class T>
+HWY_NOINLINE void SumComputed(const RegionSegments& s, int64_t width, const RegionValues<T>& in, T x, T* targets) {
+  const int64_t all = s.offsets[s.targets] - s.offsets[0], part = kNarrow ? in.b.repeat : width;
+  for (int64_t t = 0; t < s.targets; ++t) {
+    const int64_t begin = s.offsets[t] - s.offsets[0], end = s.offsets[t + 1] - s.offsets[0];
+    for (int64_t j = begin; j < end; ++j) {
+      AskAhead(in.a, j, all, width);
+      if (!kNarrow) AskAhead(in.b, j, all, width);
+      if (kWhat == SumOf::kPassed) AskAhead(in.c, j, all, width);
+    }
+    for (int64_t first = 0; first < width; first += part) {
+      SumColumns<kMul, kWhat, kNarrow>(in, x, begin, end, first, part, targets + t * width);
+    }
+  }
+}
+
+template <SumOf kWhat, class T>
+HWY_INLINE void SumOfStep(const RegionSegments& segments, const RegionStep& s, RegionValues<T> in, T* targets) {
+  const T x = static_cast<T>(s.x);
+  if (s.op == RegionOp::kAdd) return SumComputed<false, kWhat, false>(segments, s.width, in, x, targets);
+  if constexpr (kWhat != SumOf::kPassed) {
+    if (in.a.repeat > 1) std::swap(in.a, in.b);
+    if (in.b.repeat > 1) return SumComputed<true, kWhat, true>(segments, s.width, in, x, targets);
+    SumComputed<true, kWhat, false>(segments, s.width, in, x, targets);
+  }
+}
+
+template <class T>
+HWY_NOINLINE void SumEach(const RegionSegments& segments, const RegionStep& s, SumOf what, const RegionValues<T>& in,
+                          T* targets) {
+  switch (what) {
+    case SumOf::kValue:
+      return SumOfStep<SumOf::kValue>(segments, s, in, targets);
+    case SumOf::kRelu:
+      return SumOfStep<SumOf::kRelu>(segments, s, in, targets);
+    case SumOf::kPassed:
+      return SumOfStep<SumOf::kPassed>(segments, s, in, targets);
   }
 }
 
@@ -250,7 +346,7 @@ HWY_NOINLINE void GradientOfOperand(const RegionStep& s, const RegionRows<T>& a,
       if (s.x == 0) return EachOf(g, n, to, [](auto d, auto) HWY_ATTR { return hn::Zero(d); });
       if (s.x == 1) return EachOf(g, n, to, [](auto, auto w) HWY_ATTR { return w; });
       PowerOf(a, s.x - 1, n, to);
-      return EachOf(RegionRows<T>{to, nullptr, n.width}, g, n, to,
+      return EachOf(RegionRows<T>{to, nullptr, n.width, 1}, g, n, to,
                     [=](auto d, auto v, auto w) HWY_ATTR { return hn::Mul(w, hn::Mul(hn::Set(d, x), v)); });
   }
 }
@@ -271,7 +367,7 @@ HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in
     case RegionOp::kSub:
       return scaled(k == 0 ? T(1) : static_cast<T>(-s.x));
     case RegionOp::kMul:
-      return EachOf(k == 0 ? in.b : in.a, g, n, to, [](auto, auto v, auto w) HWY_ATTR { return hn::Mul(w, v); });
+      return Times(k == 0 ? in.b : in.a, g, n, to);
     case RegionOp::kDiv:
       if (k == 0) return EachOf(in.b, g, n, to, [](auto, auto v, auto w) HWY_ATTR { return hn::Div(w, v); });
       return Each(
@@ -304,24 +400,28 @@ HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in
 template <class T>
 Extent ExtentOf(const RegionStep& s, const RegionValues<T>& in, const RegionRows<T>& g, int64_t rows) {
   const auto follows = [&](const RegionRows<T>& r) {
-    return r.base == nullptr || (r.rows == nullptr && r.stride == s.width);
+    return r.base == nullptr || (r.rows == nullptr && r.stride == s.width && r.repeat == 1);
   };
   const bool flat = follows(in.a) && follows(in.b) && follows(in.c) && follows(g);
   return flat ? Extent{rows > 0, rows * s.width} : Extent{rows, s.width};
 }
 
 // Highway exports plain functions only, so there is one function for each type.
-#define PERMAFROST_REGION_VALUES(T, NAME)                                                             \
-  void ComputeValues##NAME(const RegionStep& step, const RegionValues<T>& in, int64_t rows, T* out) { \
-    Compute(step, in, ExtentOf(step, in, RegionRows<T>(), rows), out);                                \
-  }                                                                                                   \
-  void ValueGradient##NAME(const RegionStep& step, int k, const RegionValues<T>& in, const T* y,      \
-                           const RegionRows<T>& g, int64_t rows, T* to) {                             \
-    Gradient(step, k, in, RegionRows<T>{y, nullptr, step.width}, g, ExtentOf(step, in, g, rows), to); \
-  }                                                                                                   \
-  void AddValues##NAME(const T* a, const T* b, int64_t n, T* out) {                                   \
-    EachInRow(                                                                                        \
-        n, out, [](auto, auto v, auto w) HWY_ATTR { return hn::Add(v, w); }, a, b);                   \
+#define PERMAFROST_REGION_VALUES(T, NAME)                                                                             \
+  void ComputeValues##NAME(const RegionStep& step, const RegionValues<T>& in, int64_t rows, T* out) {                 \
+    Compute(step, in, ExtentOf(step, in, RegionRows<T>(), rows), out);                                                \
+  }                                                                                                                   \
+  void ValueGradient##NAME(const RegionStep& step, int k, const RegionValues<T>& in, const T* y,                      \
+                           const RegionRows<T>& g, int64_t rows, T* to) {                                             \
+    Gradient(step, k, in, RegionRows<T>{y, nullptr, step.width, 1}, g, ExtentOf(step, in, g, rows), to);              \
+  }                                                                                                                   \
+  void SumValues##NAME(const RegionSegments& segments, const RegionStep& step, SumOf what, const RegionValues<T>& in, \
+                       T* targets) {                                                                                  \
+    SumEach(segments, step, what, in, targets);                                                                       \
+  }                                                                                                                   \
+  void AddValues##NAME(const T* a, const T* b, int64_t n, T* out) {                                                   \
+    EachInRow(                                                                                                        \
+        n, out, [](auto, auto v, auto w) HWY_ATTR { return hn::Add(v, w); }, a, b);                                   \
   }
 PERMAFROST_REGION_VALUES(float, F32)
 PERMAFROST_REGION_VALUES(double, F64)
@@ -336,6 +436,7 @@ namespace permafrost::nn {
 #define PERMAFROST_REGION_VALUES(T, NAME)                                                                             \
   HWY_EXPORT(ComputeValues##NAME);                                                                                    \
   HWY_EXPORT(ValueGradient##NAME);                                                                                    \
+  HWY_EXPORT(SumValues##NAME);                                                                                        \
   HWY_EXPORT(AddValues##NAME);                                                                                        \
   template <>                                                                                                         \
   void ComputeValues<T>(const RegionStep& step, const RegionValues<T>& in, int64_t rows, T* out) {                    \
@@ -345,6 +446,11 @@ namespace permafrost::nn {
   void ValueGradient<T>(const RegionStep& step, int k, const RegionValues<T>& in, const T* y, const RegionRows<T>& g, \
                         int64_t rows, T* to) {                                                                        \
     HWY_DYNAMIC_DISPATCH(ValueGradient##NAME)(step, k, in, y, g, rows, to);                                           \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  void SumValues<T>(const RegionSegments& segments, const RegionStep& step, SumOf what, const RegionValues<T>& in,    \
+                    T* targets) {                                                                                     \
+    HWY_DYNAMIC_DISPATCH(SumValues##NAME)(segments, step, what, in, targets);                                         \
   }                                                                                                                   \
   template <>                                                                                                         \
   void AddValues<T>(const T* a, const T* b, int64_t n, T* out) {                                                      \

@@ -20,17 +20,25 @@ namespace permafrost::nn::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Calls body(tag, std::integral_constant of the number of vectors, first column) for as many columns from `c` on as
+// whole vectors hold, and moves `c` past them: kVectors vectors at once, a power of two, then half as many, and so on.
+template <int kVectors, class D, class Body>
+HWY_INLINE void ForVectors(D d, int64_t width, const Body& body, int64_t& c) {
+  static_assert(kVectors > 0 && (kVectors & (kVectors - 1)) == 0);
+  const int64_t step = kVectors * static_cast<int64_t>(hn::Lanes(d));
+  for (; c + step <= width; c += step) body(d, std::integral_constant<int, kVectors>(), c);
+  if constexpr (kVectors > 1) ForVectors<kVectors / 2>(d, width, body, c);
+}
+
 // Calls body(tag, std::integral_constant of the number of vectors, first column) until all columns are done. It takes
-// kVectors vectors at once, then one vector, then four columns at once, then one column.
+// whole vectors first (ForVectors), then four columns at once, then one column.
 template <int kVectors, class T, class Body>
 HWY_INLINE void ForColumns(int64_t width, const Body& body) {
   const hn::ScalableTag<T> d;
   [[maybe_unused]] const hn::CappedTag<T, 4> four;
   const hn::CappedTag<T, 1> one;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t c = 0;
-  for (; c + kVectors * lanes <= width; c += kVectors * lanes) body(d, std::integral_constant<int, kVectors>(), c);
-  for (; c + lanes <= width; c += lanes) body(d, std::integral_constant<int, 1>(), c);
+  ForVectors<kVectors>(d, width, body, c);
   if constexpr (hn::MaxLanes(d) > 4) {
     for (; c + 4 <= width; c += 4) body(four, std::integral_constant<int, 1>(), c);
   }

@@ -21,6 +21,7 @@
 #include "nn/kernels/edge_region_plan.h"
 #include "nn/kernels/edge_region_rows.h"
 #include "nn/kernels/edge_region_run.h"
+#include "nn/kernels/edge_region_sources.h"
 #include "nn/kernels/norm.h"
 #include "nn/ops/chunks.h"
 #include "nn/ops/operator.h"
@@ -32,6 +33,71 @@ namespace {
 using at::Tensor;
 using torch::autograd::variable_list;
 
+// The gradient of an input that is gathered, summed by the rows of the input.
+struct SourcePlan {
+  explicit SourcePlan(SourceGradient of)
+      : targets(std::move(of.targets)),
+        rows(std::move(of.rows)),
+        target_inputs(std::move(of.target_inputs)),
+        row_inputs(std::move(of.row_inputs)),
+        row_indices(std::move(of.row_indices)) {}
+  RegionPlan targets, rows;
+  std::vector<RegionSource> target_inputs, row_inputs;
+  std::vector<int32_t> row_indices;
+};
+
+// The gradients that a call asks for: of the wanted inputs, from those of the given outputs. Tables of few rows are not
+// summed by row.
+struct GradientQuery {
+  std::vector<char> wanted, given, is_small;
+  bool operator==(const GradientQuery&) const = default;
+};
+
+struct GradientPlan {
+  GradientPlan(const RegionPlan& plan, const GradientQuery& query);
+  // For each input, null if `by_tile` computes its gradient or nobody wants it.
+  std::vector<std::unique_ptr<const SourcePlan>> by_source;
+  std::vector<char> wanted_by_tile;
+  std::optional<RegionGradientPlan> by_tile;  // nullopt: no input is left for it
+};
+
+GradientPlan::GradientPlan(const RegionPlan& plan, const GradientQuery& query)
+    : by_source(query.wanted.size()), wanted_by_tile(query.wanted) {
+  for (size_t i = 0; i < by_source.size(); ++i) {
+    const int32_t reader = plan.reader[i];
+    if (!query.wanted[i] || query.is_small[i] || reader == -1) continue;
+    if (plan.region.steps[static_cast<size_t>(reader)].op != RegionOp::kGather) continue;
+    std::optional<SourceGradient> gradient = GradientBySource(plan, static_cast<int32_t>(i), query.given);
+    if (!gradient) continue;
+    by_source[i] = std::make_unique<const SourcePlan>(*std::move(gradient));
+    wanted_by_tile[i] = 0;
+  }
+  if (std::ranges::find(wanted_by_tile, 1) != wanted_by_tile.end()) by_tile.emplace(plan, wanted_by_tile, query.given);
+}
+
+// A region's plan, and those of its gradients. Threads: any.
+class PlannedRegion {
+ public:
+  explicit PlannedRegion(EdgeRegion region) : plan_(std::move(region)) {}
+  const RegionPlan& plan() const { return plan_; }
+  std::shared_ptr<const GradientPlan> Gradient(GradientQuery query) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [known, gradient] : gradients_) {
+      if (known == query) return gradient;
+    }
+    auto gradient = std::make_shared<const GradientPlan>(plan_, query);
+    if (gradients_.size() == kMostGradients) gradients_.erase(gradients_.begin());
+    gradients_.emplace_back(std::move(query), gradient);
+    return gradient;
+  }
+
+ private:
+  static constexpr size_t kMostGradients = 8;
+  const RegionPlan plan_;
+  std::mutex mutex_;
+  std::vector<std::pair<GradientQuery, std::shared_ptr<const GradientPlan>>> gradients_;
+};
+
 // Caches the plans of the regions called last, keyed by the content of their codes. Threads: any.
 class RegionPlans {
  public:
@@ -40,7 +106,7 @@ class RegionPlans {
     return *plans;
   }
 
-  std::shared_ptr<const RegionPlan> Get(at::IntArrayRef code, at::ArrayRef<double> numbers) {
+  std::shared_ptr<PlannedRegion> Get(at::IntArrayRef code, at::ArrayRef<double> numbers) {
     const uint64_t hash = Hash64(code.data(), code.size() * sizeof(int64_t));
     {
       const std::lock_guard lock(mutex_);
@@ -55,7 +121,7 @@ class RegionPlans {
     }
     auto region = DecodeRegion({code.data(), code.size()}, {numbers.data(), numbers.size()});
     TORCH_CHECK(region.ok(), "edge_region: ", std::string(region.status().message()));
-    auto plan = std::make_shared<const RegionPlan>(*std::move(region));
+    auto plan = std::make_shared<PlannedRegion>(*std::move(region));
     const std::lock_guard lock(mutex_);
     if (entries_.size() < kMost) entries_.emplace_back();
     Entry& e = entries_[next_++ % kMost];
@@ -69,7 +135,7 @@ class RegionPlans {
     uint64_t hash = 0;  // hash of the code
     std::vector<int64_t> code;
     std::vector<double> numbers;
-    std::shared_ptr<const RegionPlan> plan;
+    std::shared_ptr<PlannedRegion> plan;
   };
   std::mutex mutex_;
   std::vector<Entry> entries_;
@@ -87,16 +153,14 @@ void CheckSegments(const Tensor& offsets, const Tensor& places, int64_t edges, c
   TORCH_CHECK(o[0] == 0 && o[rows] == edges && std::is_sorted(o, o + rows + 1), "edge_region: ", which,
               ": offsets do not rise from 0 to ", edges);
   const int32_t* const p = places.const_data_ptr<int32_t>();
-  for (int64_t e = 0; e < edges; ++e) {
-    TORCH_CHECK(p[e] >= 0 && p[e] < edges, "edge_region: ", which, ": place ", p[e], " is not in [0, ", edges, ")");
-  }
+  if (AreInRange(p, edges, static_cast<int32_t>(edges))) return;
+  const int32_t* const outside = std::find_if(p, p + edges, [&](int32_t place) { return place < 0 || place >= edges; });
+  TORCH_CHECK(false, "edge_region: ", which, ": place ", *outside, " is not in [0, ", edges, ")");
 }
 
 // Returns the first value outside [0, rows); null if there is none.
 const int64_t* FirstOutside(const int64_t* values, int64_t count, int64_t rows) {
-  bool any = false;
-  for (int64_t e = 0; e < count; ++e) any |= static_cast<uint64_t>(values[e]) >= static_cast<uint64_t>(rows);
-  if (!any) return nullptr;
+  if (AreInRange(values, count, rows)) return nullptr;
   return std::find_if(values, values + count, [&](int64_t value) { return value < 0 || value >= rows; });
 }
 
@@ -150,8 +214,11 @@ class RegionCall {
   // Errors: c10::Error for a code, a type, a shape or an index that does not fit.
   explicit RegionCall(const RegionArguments& arguments);
 
-  const RegionPlan& plan() const { return *plan_; }
-  const EdgeRegion& region() const { return plan_->region; }
+  const RegionPlan& plan() const { return planned_->plan(); }
+  const EdgeRegion& region() const { return plan().region; }
+  std::shared_ptr<const GradientPlan> Gradient(GradientQuery query) const {
+    return planned_->Gradient(std::move(query));
+  }
   int64_t targets() const { return targets_; }
   int64_t edges() const { return edges_; }
   // Returns the number of rows of a step of that level.
@@ -160,6 +227,10 @@ class RegionCall {
   }
   const Tensor& input(size_t i) const { return inputs_[i]; }
   const Tensor& index(size_t k) const { return indices_[k]; }
+  // Returns the target of each edge, [E] int64.
+  Tensor TargetOfEdges() const;
+  const Tensor& offsets() const { return offsets_; }
+  const Tensor& places() const { return places_; }
   // Returns the given segments of index k, checked against `rows`; makes them if none were given.
   std::tuple<Tensor, Tensor> IndexSegments(size_t k, int64_t rows) const;
   bool HasSegments(size_t k) const { return index_offsets_[k].defined(); }
@@ -186,7 +257,7 @@ class RegionCall {
  private:
   void CheckInput(const RegionStep& step) const;
 
-  std::shared_ptr<const RegionPlan> plan_;
+  std::shared_ptr<PlannedRegion> planned_;
   std::vector<Tensor> inputs_, indices_, index_offsets_, index_places_;
   Tensor offsets_, places_;
   bool has_edges_ = true;
@@ -194,7 +265,7 @@ class RegionCall {
 };
 
 RegionCall::RegionCall(const RegionArguments& a)
-    : plan_(RegionPlans::Instance().Get(a.code, a.numbers)),
+    : planned_(RegionPlans::Instance().Get(a.code, a.numbers)),
       offsets_(a.offsets.contiguous()),
       places_(a.places.contiguous()),
       has_edges_(offsets_.numel() > 0),
@@ -218,7 +289,7 @@ RegionCall::RegionCall(const RegionArguments& a)
     TORCH_CHECK((t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble) && t.is_cpu() &&
                     t.scalar_type() == a.inputs[0].scalar_type(),
                 "edge_region: inputs must be all float32 or all float64, not ", t.toString());
-    const bool by_row = plan_->may_lie_apart[inputs_.size()] && t.dim() == 2 && (t.size(1) == 1 || t.stride(1) == 1);
+    const bool by_row = plan().may_lie_apart[inputs_.size()] && t.dim() == 2 && (t.size(1) == 1 || t.stride(1) == 1);
     inputs_.push_back(by_row ? t : t.contiguous());
   }
   for (size_t k = 0; k < a.indices.size(); ++k) {
@@ -232,7 +303,7 @@ RegionCall::RegionCall(const RegionArguments& a)
                 " has offsets without places, or places without offsets");
   }
   std::vector<int64_t> fewest(indices_.size(), std::numeric_limits<int64_t>::max());
-  for (const int32_t reader : plan_->reader) {
+  for (const int32_t reader : plan().reader) {
     if (reader == -1) continue;
     const RegionStep& step = region().steps[static_cast<size_t>(reader)];
     CheckInput(step);
@@ -261,21 +332,40 @@ std::tuple<Tensor, Tensor> RegionCall::IndexSegments(size_t k, int64_t rows) con
   return {index_offsets_[k], index_places_[k]};
 }
 
+Tensor RegionCall::TargetOfEdges() const {
+  Tensor targets = at::empty({edges_}, at::kLong);
+  int64_t* const target = targets.mutable_data_ptr<int64_t>();
+  const int32_t *const offsets = Read<int32_t>(offsets_), *const places = Read<int32_t>(places_);
+  for (int64_t t = 0; t < targets_; ++t) {
+    for (int32_t p = offsets[t]; p < offsets[t + 1]; ++p) target[places[p]] = t;
+  }
+  return targets;
+}
+
 // Returns how many chunks a thread takes at a time: all of them if too few values are computed to share.
-int64_t RegionGrain(const RegionCall& call, const RowChunks& chunks, const RegionRegisters& registers) {
-  return registers.Size(call.targets(), call.edges()) < kParallelGathers ? chunks.count() : 1;
+int64_t RegionGrain(const RowChunks& chunks, int64_t targets, int64_t edges, const RegionPass& pass,
+                    const RegionRegisters& registers) {
+  const int64_t values = registers.Size(targets, edges) + edges * pass.summed_columns;
+  return ChunkGrain(chunks, values, kParallelGathers);
 }
 
 // Calls body(chunk, first target, number of targets). Errors: c10::Error if a tile needs more memory than there is.
 template <class Body>
-void ForRegionChunks(const RegionCall& call, const RowChunks& chunks, const RegionRegisters& registers,
-                     const Body& body) {
+void ForRegionChunks(const RowChunks& chunks, int64_t targets, int64_t edges, const RegionPass& pass,
+                     const RegionRegisters& registers, const Body& body) {
   try {
-    ForChunks(chunks, RegionGrain(call, chunks, registers), body);
+    ForChunks(chunks, RegionGrain(chunks, targets, edges, pass, registers), body);
   } catch (const std::bad_alloc&) {
-    TORCH_CHECK(false, "edge_region: no memory for a target's edges, of ", call.edges(), " edges with ",
+    TORCH_CHECK(false, "edge_region: no memory for a target's edges, of ", edges, " edges with ",
                 registers.edge_columns, " values each");
   }
+}
+
+template <class T>
+void RunRegionChunks(const RegionPlan& plan, const RegionInputs<T>& in, int64_t targets, int64_t edges,
+                     std::span<T* const> outputs) {
+  ForRegionChunks(RowChunks(targets, 1), targets, edges, plan.forward, plan.registers,
+                  [&](int64_t, int64_t begin, int64_t size) { RunRegion<T>(plan, in, begin, begin + size, outputs); });
 }
 
 std::vector<Tensor> EdgeRegionCpu(at::TensorList inputs, const Tensor& offsets, const Tensor& places,
@@ -288,14 +378,11 @@ std::vector<Tensor> EdgeRegionCpu(at::TensorList inputs, const Tensor& offsets, 
     const RegionStep& step = call.region().steps[static_cast<size_t>(o)];
     outputs.push_back(at::empty({call.rows(step.level), step.width}, call.input(0).options()));
   }
-  const RowChunks chunks(call.targets(), 1);
   AT_DISPATCH_FLOATING_TYPES(call.input(0).scalar_type(), "edge_region", [&] {
     std::vector<scalar_t*> to;
     for (const Tensor& t : outputs) to.push_back(Write<scalar_t>(t));
     call.WithInputs<scalar_t>([&](const RegionInputs<scalar_t>& in) {
-      ForRegionChunks(call, chunks, call.plan().registers, [&](int64_t, int64_t begin, int64_t size) {
-        RunRegion<scalar_t>(call.plan(), in, begin, begin + size, to);
-      });
+      RunRegionChunks<scalar_t>(call.plan(), in, call.targets(), call.edges(), to);
     });
   });
   return outputs;
@@ -309,6 +396,14 @@ struct InputGradient {
   int64_t table = 0;                 // rows of the table in that share, for kGather
   const RegionStep* read = nullptr;  // the step that reads the input; null: no gradient reaches the input
 };
+
+// Returns whether the gradient of a table that `step` reads is summed chunk by chunk: the rows of a small table are too
+// few to share among threads, unless there is little to share.
+bool IsSmallTable(const RegionCall& call, const RegionStep& step) {
+  return step.op == RegionOp::kGather && !call.HasSegments(static_cast<size_t>(step.index)) &&
+         call.input(static_cast<size_t>(step.input)).numel() <= kSmallTableValues &&
+         call.edges() * step.width > 4 * kParallelGathers;
+}
 
 std::vector<InputGradient> GradientsOf(const RegionCall& call, const RegionGradientPlan& plan,
                                        const std::vector<char>& wanted, int64_t& parts) {
@@ -326,9 +421,7 @@ std::vector<InputGradient> GradientsOf(const RegionCall& call, const RegionGradi
     gradient.read = &step;
     gradient.to = at::empty(input.sizes(), input.options());
     if (step.op == RegionOp::kGather) {
-      if (!call.HasSegments(static_cast<size_t>(step.index)) && input.numel() <= kSmallTableValues) {
-        gradient.table = input.size(0);
-      }
+      if (IsSmallTable(call, step)) gradient.table = input.size(0);
       if (gradient.table == 0) gradient.by_edge = at::empty({call.edges(), step.width}, input.options());
     }
     if (step.op == RegionOp::kShared || gradient.table > 0) {
@@ -347,10 +440,68 @@ void SumByRow(const RegionCall& call, const InputGradient& gradient) {
   const T* const from = Read<T>(gradient.by_edge);
   const int32_t *const begins = Read<int32_t>(offsets), *const edges = Read<int32_t>(places);
   T* const to = Write<T>(gradient.to);
-  ForChunks(chunks, call.edges() * width < kParallelGathers ? chunks.count() : 1,
+  ForChunks(chunks, ChunkGrain(chunks, call.edges() * width, kParallelGathers),
             [&](int64_t, int64_t begin, int64_t size) {
               SumOfPlaces<T>(from, width, begins, edges, begin, begin + size, to);
             });
+}
+
+// Runs a region on tensors whose rows follow each other.
+template <class T>
+std::vector<Tensor> RunOn(const RegionPlan& plan, const std::vector<Tensor>& inputs, const std::vector<Tensor>& indices,
+                          const Tensor& offsets, const Tensor& places) {
+  const int64_t targets = offsets.numel() - 1, edges = places.numel();
+  std::vector<const T*> from;
+  std::vector<int64_t> strides(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    from.push_back(Read<T>(inputs[i]));
+    const int32_t reader = plan.reader[i];
+    if (reader != -1) strides[i] = plan.region.steps[static_cast<size_t>(reader)].width;
+  }
+  std::vector<const int64_t*> rows;
+  for (const Tensor& index : indices) rows.push_back(Read<int64_t>(index));
+  std::vector<Tensor> outputs;
+  std::vector<T*> to;
+  for (const int32_t o : plan.region.outputs) {
+    outputs.push_back(at::empty({targets, plan.region.steps[static_cast<size_t>(o)].width}, inputs[0].options()));
+    to.push_back(Write<T>(outputs.back()));
+  }
+  const RegionInputs<T> in{.inputs = from,
+                           .strides = strides,
+                           .indices = rows,
+                           .offsets = Read<int32_t>(offsets),
+                           .places = Read<int32_t>(places)};
+  RunRegionChunks<T>(plan, in, targets, edges, to);
+  return outputs;
+}
+
+// The gradient of input i, summed by its rows. target_of_edges: RegionCall::TargetOfEdges.
+template <class T>
+Tensor GradientOfRows(const RegionCall& call, const SourcePlan& plan, size_t i, const std::vector<Tensor>& grads,
+                      const Tensor& target_of_edges) {
+  std::vector<Tensor> of_targets;
+  const auto find = [&](const std::vector<RegionSource>& sources) {
+    std::vector<Tensor> found;
+    for (const RegionSource& source : sources) {
+      const auto place = static_cast<size_t>(source.place);
+      found.push_back(source.kind == RegionSource::Kind::kInput      ? call.input(place).contiguous()
+                      : source.kind == RegionSource::Kind::kGradient ? grads[place]
+                                                                     : of_targets[place]);
+    }
+    return found;
+  };
+  if (!plan.targets.region.outputs.empty()) {
+    of_targets = RunOn<T>(plan.targets, find(plan.target_inputs), {}, call.offsets(), call.places());
+  }
+  std::vector<Tensor> indices;
+  for (const int32_t k : plan.row_indices) {
+    indices.push_back(k == -1 ? target_of_edges : call.index(static_cast<size_t>(k)));
+  }
+  const RegionStep& read = call.region().steps[static_cast<size_t>(call.plan().reader[i])];
+  const int64_t rows = call.input(i).size(0);
+  const auto [offsets, places] = call.IndexSegments(static_cast<size_t>(read.index), rows);
+  const Tensor sum = RunOn<T>(plan.rows, find(plan.row_inputs), indices, offsets.narrow(0, 0, rows + 1), places)[0];
+  return sum.view(call.input(i).sizes());
 }
 
 template <class T>
@@ -363,17 +514,18 @@ void RunGradient(const RegionCall& call, const RegionGradientPlan& plan, const s
   const RowChunks chunks(call.targets(), parts_size);
   const Tensor parts = at::empty({chunks.count(), parts_size}, call.input(0).options());
   call.WithInputs<T>([&](const RegionInputs<T>& in) {
-    ForRegionChunks(call, chunks, plan.registers, [&](int64_t c, int64_t begin, int64_t size) {
-      std::vector<T*> to;
-      for (const InputGradient& g : gradients) {
-        to.push_back(g.read == nullptr     ? nullptr
-                     : g.part != -1        ? Write<T>(parts) + c * parts_size + g.part
-                     : g.by_edge.defined() ? Write<T>(g.by_edge)
-                                           : Write<T>(g.to));
-      }
-      RunRegionGradient<T>(call.plan(), plan, in, begin, begin + size,
-                           {.outputs = given, .inputs = to, .tables = tables});
-    });
+    ForRegionChunks(chunks, call.targets(), call.edges(), plan.values, plan.registers,
+                    [&](int64_t c, int64_t begin, int64_t size) {
+                      std::vector<T*> to;
+                      for (const InputGradient& g : gradients) {
+                        to.push_back(g.read == nullptr     ? nullptr
+                                     : g.part != -1        ? Write<T>(parts) + c * parts_size + g.part
+                                     : g.by_edge.defined() ? Write<T>(g.by_edge)
+                                                           : Write<T>(g.to));
+                      }
+                      RunRegionGradient<T>(call.plan(), plan, in, begin, begin + size,
+                                           {.outputs = given, .inputs = to, .tables = tables});
+                    });
   });
   for (const InputGradient& g : gradients) {
     if (g.read == nullptr) continue;
@@ -409,14 +561,33 @@ std::vector<Tensor> EdgeRegionBackwardCpu(const OptionalTensors& grads_in, at::T
     TORCH_CHECK(i >= 0 && i < std::ssize(inputs), "edge_region_backward: there is no input ", i);
     wanted[static_cast<size_t>(i)] = 1;
   }
-  const RegionGradientPlan plan(call.plan(), wanted, given);
-  int64_t parts = 0;
-  const std::vector<InputGradient> gradients = GradientsOf(call, plan, wanted, parts);
-  AT_DISPATCH_FLOATING_TYPES(call.input(0).scalar_type(), "edge_region_backward",
-                             [&] { RunGradient<scalar_t>(call, plan, grads, gradients, parts); });
-  std::vector<Tensor> result;
-  for (const int64_t i : wanted_in) result.push_back(gradients[static_cast<size_t>(i)].to);
-  return result;
+  std::vector<char> is_small(inputs.size(), 0);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const int32_t reader = call.plan().reader[i];
+    is_small[i] = reader != -1 && IsSmallTable(call, call.region().steps[static_cast<size_t>(reader)]);
+  }
+  const std::shared_ptr<const GradientPlan> plan =
+      call.Gradient({.wanted = wanted, .given = given, .is_small = std::move(is_small)});
+  std::vector<Tensor> result(inputs.size());
+  AT_DISPATCH_FLOATING_TYPES(call.input(0).scalar_type(), "edge_region_backward", [&] {
+    Tensor target_of_edges;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const SourcePlan* const by_source = plan->by_source[i].get();
+      if (by_source == nullptr) continue;
+      if (!target_of_edges.defined()) target_of_edges = call.TargetOfEdges();
+      result[i] = GradientOfRows<scalar_t>(call, *by_source, i, grads, target_of_edges);
+    }
+    if (!plan->by_tile) return;
+    int64_t parts = 0;
+    const std::vector<InputGradient> gradients = GradientsOf(call, *plan->by_tile, plan->wanted_by_tile, parts);
+    RunGradient<scalar_t>(call, *plan->by_tile, grads, gradients, parts);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (plan->wanted_by_tile[i]) result[i] = gradients[i].to;
+    }
+  });
+  std::vector<Tensor> in_order;
+  for (const int64_t i : wanted_in) in_order.push_back(result[static_cast<size_t>(i)]);
+  return in_order;
 }
 
 constexpr Operator<SegmentsOfCpu> kSegmentsOf{"segments_of(Tensor index, int rows) -> (Tensor, Tensor)"};

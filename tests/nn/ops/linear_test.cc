@@ -64,7 +64,7 @@ Tensor Numbers(std::vector<int64_t> sizes, at::ScalarType type, bool strided) {
   return at::randn(sizes, type).permute(order);
 }
 
-Tensor Linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu, bool fused) {
+Tensor MapRows(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu, bool fused) {
   if (fused) return RowLinear(x, weight, bias, relu);
   const Tensor y = at::linear(x, weight, bias);
   return relu ? y.relu() : y;
@@ -80,7 +80,7 @@ OpOutcome RunLinear(const LinearCase& c, at::ScalarType type, bool relu, bool fu
   const Tensor x = leaf("x", c.x, c.strided), weight = leaf("weight", {c.out, c.x.back()}, c.strided),
                bias = c.bias ? leaf("bias", {c.out}, false) : Tensor();
   EXPECT_EQ(x.is_contiguous() && weight.is_contiguous(), !c.strided) << c.why;
-  const Tensor y = Linear(x, weight, bias, relu, fused);
+  const Tensor y = MapRows(x, weight, bias, relu, fused);
   torch::autograd::backward({y}, {Numbers(y.sizes().vec(), type, c.strided)});
   OpOutcome outcome{{"y", y.detach()}};
   for (const auto& [name, t] : {std::pair("x", x), std::pair("weight", weight), std::pair("bias", bias)}) {
@@ -133,7 +133,7 @@ TEST(RowLinear, NanPassesAsInPyTorch) {
                                   at::randn({140, 5}, type)};
             t[place].view({-1})[3] = strange;
             const Tensor x = Leaf(t[0]), weight = Leaf(t[1]), bias = Leaf(t[2]);
-            const Tensor y = Linear(x, weight, bias, relu, fused);
+            const Tensor y = MapRows(x, weight, bias, relu, fused);
             torch::autograd::backward({y}, {t[3]});
             return {y.detach(), x.grad(), weight.grad(), bias.grad()};
           };
