@@ -60,7 +60,7 @@ void CopyFeatures(const FeatureTable& table, uint64_t first, uint64_t last, int6
   if (table.type == DataType::kFloat32) CopyRows(table.floats, table.width, first, last, at, floats);
 }
 
-// Makes room for `rows` rows. The rows from `real` on are zero.
+// Resizes the features to `rows` rows, and sets the rows from `real` on to zero.
 void ResizeFeatures(const FeatureTable& table, int64_t real, int64_t rows, AlignedVector<int64_t>& ints,
                     AlignedVector<float>& floats) {
   const auto resize = [&](auto& out, DataType type) {
@@ -103,7 +103,7 @@ absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShap
   }
   out.real = ShapeOf(graphs);
   out.graph_ids.assign(graphs.begin(), graphs.end());
-  // If sizes changed because the file did, report that and not an invalid argument.
+  // If the batch does not fit because the file changed, reports the change and not an invalid argument.
   if (!padded.Holds(LeastPadded(out.real))) PF_RETURN_IF_ERROR(extents_.set().CheckIntact());
   PF_RETURN_IF_ERROR(Pad(padded, out));
 

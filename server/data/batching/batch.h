@@ -14,11 +14,11 @@
 
 namespace permafrost::data {
 
-// Knows where each graph of a set lies, and so how large a batch of graphs is. Planning batches needs nothing else.
+// Knows where each graph of a set lies, and from that the size of any batch of graphs. This suffices to plan batches.
 // Threads: all methods are safe anywhere. Keeps the set alive.
 class GraphExtents {
  public:
-  // A graph's rows in the set. Empty if the offsets are not those that were verified, because the file changed.
+  // A graph's rows in the set. Empty if the file changed and the offsets are no longer the verified ones.
   struct Extent {
     uint64_t first_node = 0, last_node = 0, first_edge = 0, last_edge = 0;
   };
@@ -51,12 +51,12 @@ struct PaddedBatch {
   BatchShape real;
   BatchShape padded;
   // Features are row-major [rows, width], in the array of their type; the other array is empty. Integers are int64,
-  // since index kernels take that.
+  // the type that index kernels take.
   AlignedVector<int64_t> node_ints;
   AlignedVector<float> node_floats;
   AlignedVector<int64_t> edge_ints;
   AlignedVector<float> edge_floats;
-  AlignedVector<float> positions;        // [N, columns]; empty if the set has none or the batcher leaves them out
+  AlignedVector<float> positions;        // [N, columns]; empty if the set has no positions or the batcher omits them
   AlignedVector<int64_t> edge_source;    // [E] rows of nodes in this batch
   AlignedVector<int64_t> edge_target;    // [E] rising
   AlignedVector<int64_t> graph_of_node;  // [N] rising
@@ -78,7 +78,7 @@ class Batcher {
   BatchShape ShapeOf(std::span<const uint32_t> graphs) const { return extents_.ShapeOf(graphs); }
   // Returns whether the graph has any label.
   bool HasLabel(uint32_t graph) const;
-  // Returns the least padded shape of `real`: one node and one graph more.
+  // Returns the smallest padded shape that holds `real`: it has one node and one graph more.
   static BatchShape LeastPadded(const BatchShape& real) { return {real.nodes + 1, real.edges, real.graphs + 1}; }
   // Fills `out` with a batch of these graphs, reusing its memory. Errors: InvalidArgument if the graphs do not fit
   // into `padded`; DataLoss if the set's file changed (GraphSet::CheckIntact).

@@ -420,7 +420,7 @@ AlignedVector<T> Repeat(const AlignedVector<T>& from, int64_t rows, int64_t widt
   return out;
 }
 
-// Repeats sparse rows in the same way, and appends an empty row for the padding.
+// Repeats sparse rows as Repeat repeats dense rows, and appends an empty row for the padding.
 void RepeatEntries(const BlockBatch& from, int64_t rows, int64_t count, uint64_t begin, BlockBatch& out) {
   if (from.feature_offsets.empty()) return;
   out.feature_offsets.assign(1, 0);

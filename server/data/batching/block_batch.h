@@ -22,16 +22,17 @@
 
 namespace permafrost::data {
 
-// The sizes of one subgraph, or of the room for one. Nodes and edges of a last hop apart are not counted.
+// The sizes of one subgraph, or of the room for one. If the last hop is kept apart (Options::sampling), its nodes and
+// edges are not counted.
 struct BlockSizes {
   std::vector<int64_t> nodes;  // [hops + 1] rows in each segment: seeds, nodes first found in hop 1, ...
   int64_t edges = 0;
-  // The number of entries in sparse feature rows. If means are computed elsewhere, the number of entries in the lists
-  // of neighbours. Otherwise 0.
+  // For sparse features: the number of their entries. For means that are computed elsewhere: the number of entries in
+  // the lists of neighbours. Otherwise 0.
   int64_t nonzeros = 0;
   bool operator==(const BlockSizes&) const = default;
   int64_t total_nodes() const;
-  // Returns whether a subgraph of the sizes `other` fits into these.
+  // Returns whether a subgraph with the sizes `other` fits into room of these sizes.
   bool Holds(const BlockSizes& other) const;
   // Returns the key of the graph cache: (all rows, edges, seed rows).
   BatchShape shape() const { return {total_nodes(), edges, nodes.front()}; }
@@ -49,24 +50,24 @@ struct BlockBatch {
   // mean of the row's neighbours precedes the row's own features. Empty for sparse features, which are CSR in
   // feature_offsets, feature_columns and feature_values.
   AlignedVector<float> features;
-  // If dense features are elsewhere: [padded nodes] the node of each row. Padding has the graph's number of nodes,
-  // which is the row of zeros. `features` is empty then.
+  // [padded nodes] the node of each row. Used instead of `features`, which is then empty, if dense features lie
+  // elsewhere. Padding entries hold the graph's number of nodes, which is the number of a row of zeros.
   AlignedVector<int64_t> feature_rows;
-  // If means are also computed there: [padded nonzeros] the neighbours of each row, including those of the last hop,
-  // numbered as in feature_rows. feature_offsets bounds the list of each row. Padding is the row of zeros, and no
-  // row's list reaches it.
+  // [padded nonzeros] the neighbours of each row, including neighbours in the last hop, numbered as in feature_rows.
+  // Used if means are also computed elsewhere. feature_offsets bounds each row's list. Padding entries hold the
+  // number of the row of zeros, and no list reaches them.
   AlignedVector<NodeId> neighbors;
   AlignedVector<int64_t> feature_offsets;  // [padded nodes + 1]
   AlignedVector<int64_t> feature_columns;  // [padded nonzeros]; padding is 0, and no row's offsets reach it
   AlignedVector<float> feature_values;     // [padded nonzeros], or empty if all values are 1
   AlignedVector<float> positions;          // [padded nodes, columns], or empty
-  // CSR offsets of the in-edges, as in SampledSubgraph. There is one for each padded row of all segments except the
-  // last, and one at the end.
+  // CSR offsets of the in-edges, as in SampledSubgraph. There is one offset for each padded row of all segments
+  // except the last, and one more for the end.
   AlignedVector<int64_t> offsets;
   AlignedVector<int64_t> sources;     // [padded edges]
   AlignedVector<float> edge_weights;  // [padded edges], 0 in padding; empty if weights are not read
-  // If edges are read, one of the two numbers of columns is not 0. The array of that type is then [padded edges,
-  // columns], with zeros in padding. See EdgeRows.
+  // If batches carry rows of edges (see EdgeRows), one of these two column counts is not 0. The array of its type is
+  // then [padded edges, columns], with zeros in padding.
   int64_t edge_int_columns = 0, edge_float_columns = 0;
   AlignedVector<int64_t> edge_ints;
   AlignedVector<float> edge_floats;
@@ -76,9 +77,9 @@ struct BlockBatch {
 };
 
 // Makes an artificial block of exactly this shape, on which a step is recorded. The seeds come first, then the other
-// real rows, then one padding row. Rows repeat those of `from`, whose only padding row must be its last. Labels
-// repeat those of labelled seeds. Edges are drawn by `seed`, and none is a self-loop if there are at least two real
-// rows.
+// real rows, then one padding row. Its rows repeat the rows of `from`, which must have exactly one padding row, the
+// last one. Labels repeat those of labelled seeds. Edges are drawn by `seed`, and none is a self-loop if there are at
+// least two real rows.
 // `shape` must have at least one seed, and more nodes than seeds. `from` must have at least one node. `weighted` says
 // whether edges have weights.
 BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_t seed, bool weighted);
@@ -96,9 +97,9 @@ class BlockBatcher {
     int threads = 1;                       // the number of OpenMP threads within a call
     // The cache that dense features are read from. If it is null, they are read through the mapping.
     std::shared_ptr<RowCache> rows = nullptr;
-    // True if dense features lie elsewhere: a row for each node, and a row of zeros after them. Batches then carry
-    // the numbers of rows instead of features. With the last hop apart they also carry the numbers of each row's
-    // neighbours. `rows` must be null then.
+    // True if dense features lie elsewhere, in a table that has a row for each node and then a row of zeros. Batches
+    // then carry the numbers of rows instead of features. With the last hop apart they also carry, for each row, the
+    // numbers of its neighbours. `rows` must be null then.
     bool features_elsewhere = false;
 
     bool means_elsewhere() const { return features_elsewhere && sampling.last_hop_apart; }
@@ -117,13 +118,14 @@ class BlockBatcher {
                               SampledSubgraph& out, std::span<const int64_t> times = {}) = 0;
   // Tells the row cache, if there is one, which rows Gather will need. Call it as soon as a subgraph is sampled.
   virtual RowCache::Announcement Announce(const SampledSubgraph& subgraph) const = 0;
-  // Step 2: has the row cache read the rows that Gather will need, ahead of it. `must`, `announced` and errors are
-  // those of RowCache::Pin. Returns an empty lease if there is no cache.
+  // Step 2: makes the row cache begin to read the rows that Gather will need. For `must`, `announced` and errors, see
+  // RowCache::Pin. Returns an empty lease if there is no cache.
   virtual absl::StatusOr<RowCache::Lease> Lease(const SampledSubgraph& subgraph, bool must,
                                                 RowCache::Announcement* announced = nullptr) const = 0;
-  // Step 3: gathers the batch of a subgraph at the sizes `padded`, which must hold the subgraph's. Reuses the memory
-  // of `out`. `lease` is the lease of this subgraph; if it is null, Gather takes one itself. Errors: InvalidArgument
-  // if the subgraph does not fit; DataLoss if the file changed or a block is damaged; those of Lease::Await.
+  // Step 3: gathers the batch of a subgraph at the sizes `padded`, into which the subgraph must fit. Reuses the
+  // memory of `out`. `lease` is the lease of this subgraph; if it is null, Gather takes one itself. Errors:
+  // InvalidArgument if the subgraph does not fit; DataLoss if the file changed or a block is damaged; those of
+  // Lease::Await.
   virtual absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out,
                               RowCache::Lease* lease = nullptr) = 0;
   // Gives a gathered batch other padded sizes. Errors: InvalidArgument if the batch does not fit.

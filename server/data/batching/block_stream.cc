@@ -30,8 +30,8 @@ uint64_t BytesOf(const SampledSubgraph& subgraph) {
          subgraph.edge_places.size() * sizeof(uint64_t);
 }
 
-// If more than kAllResident of the pages are found in memory, looking farther ahead gains nothing. If less than
-// kSomeMissing are, it may gain.
+// If the share of pages that are found in memory is at least kAllResident, sampling farther ahead gains nothing. If
+// the share is below kSomeMissing, it may help.
 constexpr double kAllResident = 0.98, kSomeMissing = 0.9;
 
 }  // namespace
@@ -95,8 +95,8 @@ struct BlockStream::Impl {
     return absl::OkStatus();
   }
 
-  // Adapts the depth after each sampled batch. If no pages were asked for, all count as present, and the counters are
-  // not read, since that can take longer than sampling does.
+  // Adapts the depth after each sampled batch. `asked` tells whether pages were asked for. If not, all count as
+  // present, and the counters are not read, since reading them can take longer than sampling.
   void Adapt(const SampledSubgraph& subgraph, bool asked) {
     const PageCounters now = asked ? advisor.counters() : before;
     const int64_t looked_at = now.sampled_pages - before.sampled_pages;
@@ -127,7 +127,8 @@ struct BlockStream::Impl {
     return absl::OkStatus();
   }
 
-  // If a batch is too large for the memory, the run ends with an error, and the process goes on.
+  // Runs `step` and turns an exception into an error, so that a batch too large for the memory ends the run and not
+  // the process.
   template <class Step>
   static absl::Status RunStep(int64_t batch, const Step& step) {
     return WithoutThrowing(StdView(absl::StrCat("batch ", batch)), step);

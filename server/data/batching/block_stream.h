@@ -1,7 +1,7 @@
 // Prepares batches of sampled blocks ahead of the step. Sampling runs several batches ahead of gathering and tells
 // the kernel which pages gathering will read, so that they are in memory by then.
-// Threads: Next from one thread (the device's); state() is safe anywhere. Owns its thread. While that runs, nobody
-// else may use the batcher. Destruction stops the thread as soon as its current call of the batcher returns.
+// Threads: Next from one thread (the device's); state() is safe anywhere. Owns its thread. While the thread runs,
+// nobody else may use the batcher. Destruction stops the thread as soon as its current call of the batcher returns.
 #pragma once
 
 #include <cstdint>
@@ -48,22 +48,22 @@ class BlockStream {
  public:
   struct Options {
     // The most batches that are sampled ahead of gathering, >= 1. The depth in use begins at 2. It doubles if a step
-    // had to wait while pages were missing, and falls by one if all pages are found in memory. It never lets more
-    // than `budget_bytes` of advice stand open.
+    // had to wait while pages were missing, and falls by one if all pages are found in memory. The pages that the
+    // kernel was told of and that were not gathered yet take at most `budget_bytes`.
     int64_t max_depth = 8;
     uint64_t budget_bytes = uint64_t{256} << 20;
     bool advise = true;
     // True if rows are leased ahead (BlockBatcher::Options::rows). Then max_depth batches are always sampled ahead,
     // so that the cache knows what comes. Leases reach as far ahead as the cache has room for their rows.
     bool leases = false;
-    // Roughly the most bytes that subgraphs take which were sampled and not gathered yet. One subgraph may always be
-    // held.
+    // An approximate limit on the bytes of the subgraphs that were sampled and not gathered yet. One subgraph is
+    // always allowed.
     uint64_t sampled_bytes = uint64_t{64} << 20;
   };
   struct Request {
     std::span<const NodeId> seeds;  // valid until the next batch is planned
     uint64_t sample = 0;            // as for NeighborSampler::Sample
-    // Pairs of rows of `seeds`. All edges between the two seeds of a pair are removed. Valid as long as `seeds`.
+    // Pairs of indices into `seeds`. All edges between the two seeds of a pair are removed. Valid as long as `seeds`.
     SeedPairs excluded = {};
     // As for NeighborSampler::Sample. Valid while the batch is sampled.
     std::span<const int64_t> times;
@@ -87,9 +87,9 @@ class BlockStream {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns how many batches to sample ahead from now on. `stalled` says that a step waited for its batch since the
-// last decision. `resident` is the part of the wanted pages that were found in memory, 0..1. `bytes_per_batch` is the
-// mean number of bytes of advice for a batch. Threads: pure.
+// Returns how many batches to sample ahead from now on. `stalled` is true if a step has waited for its batch since
+// the last decision. `resident` is the share, 0..1, of the requested pages that were found in memory.
+// `bytes_per_batch` is the mean number of bytes of advice for a batch. Threads: pure.
 int64_t NextDepth(int64_t depth, bool stalled, double resident, uint64_t bytes_per_batch,
                   const BlockStream::Options& options);
 

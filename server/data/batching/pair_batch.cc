@@ -12,8 +12,8 @@
 namespace permafrost::data {
 namespace {
 
-// Fills the pairs after the first `real` ones with repeats of these. The statistics of all pairs then stay close to
-// those of the real pairs.
+// Fills the padding, which follows the first `real` pairs, with repeats of the real pairs. The statistics of all
+// pairs then stay close to those of the real pairs.
 void PadPairs(size_t real, LinkBatch& batch) {
   for (auto* ends : {&batch.sources, &batch.targets}) {
     for (size_t i = real; real > 0 && i < ends->size(); ++i) (*ends)[i] = (*ends)[i % real];
@@ -137,7 +137,8 @@ absl::Status WalkBatcher::Make(std::span<const NodeId> seeds, int64_t room, uint
   return absl::OkStatus();
 }
 
-// A counting sort. Nodes become rows in the order in which the walks first meet them.
+// Groups the entries of the walks by node, with a counting sort. Nodes become rows in the order in which the walks
+// first meet them.
 void WalkBatcher::FindRows(WalkBatch& out) {
   const int64_t length = options_.length, per_kind = out.seeds * options_.per_seed * length;
   const auto entries = static_cast<int64_t>(out.walks.size());

@@ -24,9 +24,9 @@ namespace permafrost::data {
 // their place. Padding repeats real pairs, so that every scorer can score it.
 struct LinkBatch {
   std::vector<NodeId> seeds;  // the distinct nodes of the pairs, rising; or empty
-  // [seeds] the time of each seed's link, if links have times; a node is then a seed once for each time
+  // [seeds] the time of each seed's link, if links have times; a node with two times is two seeds
   std::vector<int64_t> times;
-  AlignedVector<int64_t> sources, targets;  // [pairs] places in `seeds`; nodes if there are no seeds
+  AlignedVector<int64_t> sources, targets;  // [pairs] indices into `seeds`, or nodes if it is empty
   AlignedVector<float> labels;              // [pairs] 1 for a link, 0 for a negative, NaN for padding
   size_t links = 0;
 
@@ -41,10 +41,11 @@ class LinkBatcher {
       : links_(links), draw_(std::move(draw)), negatives_(negatives), times_(times) {}
 
   int64_t pairs(int64_t links) const { return links * (1 + negatives_); }
-  // Makes the batch of the links `ids` without seeds, padded to `pairs` pairs. `epoch` decides which negatives are
-  // drawn. Equal arguments make equal batches. Errors: DataLoss.
+  // Makes the batch of the links `ids`, padded to `pairs` pairs. It has no seeds, and its pairs hold node numbers.
+  // `epoch` decides which negatives are drawn. Equal arguments make equal batches. Errors: DataLoss.
   absl::Status MakeOfNodes(std::span<const uint32_t> ids, int64_t epoch, int64_t pairs, LinkBatch& out) const;
-  // Makes the same batch with seeds: fills `seeds` and `times`, and makes the pairs places in `seeds`.
+  // Makes the batch of MakeOfNodes, but with seeds: fills `seeds` and `times`, and its pairs hold indices into
+  // `seeds`.
   absl::Status Make(std::span<const uint32_t> ids, int64_t epoch, int64_t pairs, LinkBatch& out) const;
 
  private:
@@ -54,8 +55,8 @@ class LinkBatcher {
   std::span<const int64_t> times_;
 };
 
-// Batches of random walks for skip-gram: walks from seed nodes, negative walks of random nodes, and the places at
-// which each node occurs in them.
+// Batches of random walks for skip-gram. A batch holds walks along edges from seed nodes, negative walks over random
+// nodes, and the places at which each node occurs in them.
 // Threads: one thread uses a batcher. Equal arguments make equal batches, whatever the number of threads.
 
 struct WalkBatchOptions {
@@ -72,8 +73,8 @@ struct WalkBatch {
   int64_t seeds = 0, room = 0;  // the number of real seeds, and of all seeds with padding
   // [room * per_seed * (1 + negatives), length]: walks along edges first, then negative walks
   AlignedVector<int64_t> walks;
-  // The rising places of each distinct node in the entries of `walks`. Node rows[m] is at places[offsets[m] ..
-  // offsets[m + 1]). There are as many rows as any batch may need; unused rows have empty ranges.
+  // Where each distinct node occurs in `walks`. Node rows[m] occurs at the entries places[offsets[m] .. offsets[m +
+  // 1]), which rise. There are as many rows as any batch may need; unused rows have empty ranges.
   AlignedVector<int64_t> rows, offsets, places;
 };
 
@@ -83,7 +84,7 @@ class WalkBatcher {
   static absl::StatusOr<std::unique_ptr<WalkBatcher>> Create(std::shared_ptr<const Graph> graph,
                                                              const WalkBatchOptions& options, int threads);
 
-  // Makes the batch of these seeds, 1..room of them. `stream` numbers the draw. Errors: DataLoss.
+  // Makes the batch of `seeds`, which are 1..room nodes. `stream` numbers the draw. Errors: DataLoss.
   absl::Status Make(std::span<const NodeId> seeds, int64_t room, uint64_t stream, WalkBatch& out);
 
  private:

@@ -44,8 +44,8 @@ class BatchRing {
     return &SlotOf(taken_++);
   }
 
-  // The following are for the producer. It waits for room, fills Slot() and calls Filled(), `count` times in total.
-  // On an error it calls Fail() and ends.
+  // The following methods are for the producer. It waits for room, fills Slot() and calls Filled(), `count` times in
+  // total. On an error it calls Fail() and ends.
   struct State {
     bool has_room = false;  // one more batch can be filled
     bool starved = false;   // the taker has taken every filled batch
@@ -114,7 +114,7 @@ class BatchRing {
 };
 
 // Prepares the next batches on another thread. Threads: Next from one thread (the device's). Owns its thread.
-// Destruction stops it as soon as the current batch is done.
+// Destruction stops the thread as soon as the current batch is done.
 template <class Batch>
 class Prefetcher {
  public:

@@ -91,8 +91,8 @@ void EdgeGather::Pad(int64_t real, int64_t padded, AlignedVector<int64_t>& ints,
 namespace {
 
 constexpr int64_t kPiece = 512;
-// How many rows ahead are prefetched, and at most how many bytes of each. The processor itself prefetches the rest of
-// a longer row.
+// A loop prefetches the row that comes kAhead rows later, but at most kPrefetchedBytes of it. The processor itself
+// prefetches the rest of a longer row.
 constexpr int64_t kAhead = 8;
 constexpr uint64_t kPrefetchedBytes = 512;
 // A batch of at least this size has left the caches before it is read.
@@ -100,9 +100,9 @@ constexpr uint64_t kPastCachesBytes = uint64_t{4} << 20;
 
 void PrefetchBegin(const void* begin, uint64_t bytes) { PrefetchLines(begin, std::min(bytes, kPrefetchedBytes)); }
 
-// Copies `count` floats; `from` needs no alignment. `past_caches` stores them without first reading the lines that
-// they fill, and without displacing other data in the caches. FinishStores must follow before other threads read
-// them.
+// Copies `count` floats; `from` needs no alignment. With `past_caches`, the stores do not first read the cache lines
+// that they fill, and do not displace other data from the caches. FinishStores must then follow before other threads
+// read the floats.
 void CopyFloats(const std::byte* from, int64_t count, float* to, [[maybe_unused]] bool past_caches) {
 #ifdef __SSE2__
   if (past_caches) {

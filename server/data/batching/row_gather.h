@@ -27,8 +27,8 @@ using SegmentBounds = std::vector<int64_t>;
 // Sets the bounds of segments with these numbers of rows. Reuses the memory of `bounds`.
 void SetBounds(std::span<const int64_t> rows_of_segments, SegmentBounds& bounds);
 
-// Maps a row between the bounds `from` to the row at the same place of the same segment between the bounds `to`.
-// from.front() <= row < from.back().
+// Converts the number of a row under the bounds `from` to its number under the bounds `to`. The row keeps its segment
+// and its place in the segment. It satisfies from.front() <= row < from.back().
 inline int64_t MoveRow(int64_t row, const SegmentBounds& from, const SegmentBounds& to) {
   size_t s = 0;
   while (row >= from[s + 1]) ++s;
@@ -74,13 +74,13 @@ void MoveRows(AlignedVector<T>& values, const SegmentBounds& from, const Segment
 void MoveOffsets(AlignedVector<int64_t>& offsets, const SegmentBounds& from, const SegmentBounds& to,
                  std::span<const int64_t> real);
 
-// Completes CSR offsets in which real rows hold their begins already. A padding row begins where the next real row
+// Completes CSR offsets in which only the begins of real rows are set. A padding row begins where the next real row
 // begins, so that it is empty. `total` is the end of the last row.
 void FillOffsetPadding(AlignedVector<int64_t>& offsets, const SegmentBounds& bounds, std::span<const int64_t> real,
                        int64_t total);
 
 // Gathers rows of edges in random order from a mapping into padded batches.
-// Threads: one at a time, which uses up to `threads` OpenMP threads within a call. Borrows the graph.
+// Threads: one at a time. A call uses up to `threads` OpenMP threads. Borrows the graph.
 class EdgeGather {
  public:
   EdgeGather(const Graph& graph, EdgeInputs inputs, int threads) : rows_(graph, inputs), threads_(threads) {}
@@ -103,8 +103,8 @@ class EdgeGather {
   const int threads_;
 };
 
-// Gathers rows of node features in random order from a mapping, or from a feature cache if there is one.
-// Threads: one at a time, which uses up to `threads` OpenMP threads within a call. Borrows the features.
+// Gathers rows of node features in random order from a mapping, or from a feature cache if there is one. Threads: one
+// at a time. A call uses up to `threads` OpenMP threads. Borrows the features.
 class FeatureGather {
  public:
   // `nodes` is the number of feature rows. `rows` is the cache that dense features are read from; if it is null, they
@@ -121,17 +121,18 @@ class FeatureGather {
   // nodes, which relies on it. Errors: DataLoss.
   absl::StatusOr<int64_t> CountNonzeros(std::span<const NodeId> nodes);
 
-  // Gathers dense rows as float32. Row i of the segments bounded by `real` goes to its place between the bounds
-  // `padded`. `out` must have room for all padded rows.
+  // Gathers dense rows as float32. Node i is row i under the bounds `real`; its features go to the place of that row
+  // under the bounds `padded` (MoveRow). `out` must have room for all padded rows.
   absl::Status Dense(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
                      std::span<float> out);
-  // Gathers dense features for a subgraph with its last hop apart. A row of `out` holds the mean of the row's
-  // neighbours, or 0 if there are none, and then the row's own features. The mean's sum is taken in the order of the
+  // Gathers dense features for a subgraph with its last hop apart. Each row of `out` holds the mean of its node's
+  // neighbours (0 if there are none), followed by the node's own features. Neighbours are summed in the order of the
   // edges. `out` must have room for rows of twice the width.
   absl::Status Means(const SampledSubgraph& subgraph, const SegmentBounds& real, const SegmentBounds& padded,
                      std::span<float> out);
-  // Gathers sparse rows as CSR, after CountNonzeros. `row_begins` gets the begin of each row at its padded place.
-  // `columns` and `values` must have room for all entries. `values` is empty if the features have no values.
+  // Gathers sparse rows as CSR, after CountNonzeros. The begin of each row is written to `row_begins` at the row's
+  // padded place. `columns` and `values` must have room for all entries. `values` is empty if the features have no
+  // values.
   absl::Status Sparse(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
                       std::span<int64_t> row_begins, std::span<int64_t> columns, std::span<float> values);
 
