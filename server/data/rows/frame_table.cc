@@ -29,7 +29,7 @@ absl::Status AddExpectedDraws(const GraphView& view, std::span<const NodeId> see
                               std::span<float> sums) {
   if (seeds.empty()) return absl::OkStatus();
   const double batches = std::ceil(static_cast<double>(seeds.size()) / static_cast<double>(batch_size));
-  // `found` and `next` are sums of one hop, `all` of all hops
+  // `found` and `next` hold sums of one hop, and `all` holds sums of all hops
   std::vector<float> found(view.nodes), next, all(view.nodes);
   for (const NodeId seed : seeds) found[seed] = all[seed] = 1;
   for (const int64_t fan_out : fan_outs) {

@@ -74,7 +74,7 @@ class UseSchedule {
   // the row's place in Batch::rows.
   static constexpr int kPlaceBits = 23;
 
-  // Returns null if no batch of that slot waits for its use.
+  // Returns the batch in `slot`, or null if no announced batch waits there for its use.
   Batch* Find(UseSlot slot);
 
   std::deque<Batch> batches_;  // numbers first_, first_ + 1, ...
@@ -86,9 +86,10 @@ class UseSchedule {
 // Keeps rows of a table in memory. A frame is the memory for one row. Rows that are asked for get frames, which are
 // taken from the rows that are wanted least.
 // A pin keeps a row in its frame. Rows without pins are dropped in this order. First come the rows that no announced
-// batch uses (UseSchedule), by rising level, and within a level in the order in which they came into it. Then come
-// the others, the one with the latest next use first. That is Belady's choice, as far as batches are known. Threads:
-// one at a time, except for Find, which is safe anywhere for rows that the caller has pinned.
+// batch uses (UseSchedule), by rising level. Within a level, the row that entered it first is dropped first. Then
+// come the rows that announced batches use, the row with the latest next use first. This order is Belady's choice, as
+// far as batches are known. Threads: one at a time, except for Find, which is safe anywhere for rows that the caller
+// has pinned.
 class FrameTable {
  public:
   // Reserves addresses for all rows. Memory is taken only when a frame is used. Errors: ResourceExhausted.
@@ -102,8 +103,8 @@ class FrameTable {
   static uint64_t FrameBytes(uint64_t row_bytes);
   static constexpr uint64_t kBytesPerRow = sizeof(uint32_t) + sizeof(uint8_t);
 
-  // Sets the limit of frames, >= 1. Rows in frames beyond the limit are dropped at once, and pinned ones when they
-  // lose their last pin. Their memory goes back to the system.
+  // Sets the limit on the number of frames, >= 1. Frames beyond the limit lose their rows: at once if a row has no
+  // pins, else with its last pin. The memory of these frames goes back to the system.
   void SetFrames(uint64_t frames);
   uint64_t frames() const { return limit_; }
   uint64_t used() const { return used_; }
@@ -124,12 +125,13 @@ class FrameTable {
   void SetNextUse(uint32_t row, UseSlot next);
   void SetNewest(UseSlot newest) { newest_ = newest; }
 
-  // Pins a row that has a frame. Each mark pins a row only once, and marks rise from 1. Returns kMissing if the row
-  // has no frame. Returns kAgain if this mark had pinned the row already, and adds no pin then.
+  // Pins a row that has a frame, at most once for each mark. Marks rise from 1. Returns kMissing if the row has no
+  // frame. Returns kAgain if this mark had pinned the row already, and adds no pin then.
   enum class Pinned { kMissing, kPinned, kAgain };
   Pinned Pin(uint32_t row, uint64_t mark);
   bool has(uint32_t row) const { return frame_of_row_[row].load(std::memory_order_relaxed) != 0; }
-  // Returns whether Take can give a frame without dropping a row that is used by the batch of slot `next` or sooner.
+  // Returns whether Take can give a frame without dropping a row whose next use is in the batch of slot `next` or
+  // earlier.
   bool CanHold(UseSlot next) const;
   // Gives a frame and a pin to a row that has no frame. Returns the memory of the frame, or null if every frame is
   // pinned.

@@ -27,7 +27,7 @@ absl::Status Refused(const char* why, const char* reason) {
   return WithReason(absl::FailedPreconditionError(why), reason);
 }
 
-// A way to store the rows and to keep some in memory, and the reads that batches cause then.
+// Counts the reads that batches cause, given how rows are stored and how much memory holds rows.
 class Reading {
  public:
   Reading(ReadPlanCase what, StoredRows table, uint64_t memory_bytes) : table_(std::move(table)) {
@@ -140,7 +140,7 @@ absl::StatusOr<ReadPlan> PlanDataset(const Graph& graph, const ReadPlanQuery& qu
   PF_RETURN_IF_ERROR(CheckReadPlanQuery(query));
   PF_RETURN_IF_ERROR(NeighborSampler::Create(graph.view(), query.sampling, kThreads).status());
   PF_ASSIGN_OR_RETURN(const StoredRows stored, PlannableRows(graph));
-  // A table of few rows is too small to measure. The whole file is then measured, which is small too and has at least
+  // A table of few rows is too small to measure. The whole file is then measured; it is small too, and has at least
   // one page.
   const bool few = stored.bytes < 2 * kPageBytes;
   PF_ASSIGN_OR_RETURN(const DiskRates disk, few ? MeasureDisk(stored.path, 0, UINT64_MAX)

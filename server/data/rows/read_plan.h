@@ -1,7 +1,7 @@
 // Predicts what an epoch over a large graph will read from its disk, before anyone trains: `permafrost dataset plan`.
 // Batches are sampled as training samples them. The plan counts each row that a feature cache would not hold, and the
-// read that brings it. A running cache does better than the plan says: batches sampled ahead share rows, and earlier
-// epochs have counted draws. The plan leaves out evaluation and the reading of edges.
+// read that brings it. A running cache does better than the plan says, because batches sampled ahead share rows, and
+// because earlier epochs have counted draws. The plan leaves out evaluation and the reading of edges.
 // Threads: safe anywhere.
 #pragma once
 
@@ -44,7 +44,7 @@ struct PlannedReading {
   double reads = 0, bytes = 0;  // reads from the disk, and their bytes: whole pages, and gaps
   double missed_bytes = 0;      // bytes of the missed rows themselves
   double seconds = 0;           // the time of the disk at its rates
-  double packed_seconds = 0;    // the same if all missed rows were adjacent: a lower bound for every order of the nodes
+  double packed_seconds = 0;    // `seconds` if all missed rows were adjacent: a lower bound for any node order
   double fill_seconds = 0;      // an upper bound on the time to read the held rows, once, in the first epoch
 };
 
@@ -63,20 +63,20 @@ struct ReadPlan {
   std::vector<PlannedReading> readings;  // kAsAsked first; bfloat16 only if it is smaller than the stored type
 };
 
-// Sampling stops after the batch with which the number of drawn edges reaches this.
+// Sampling stops after the first batch at which the number of drawn edges has reached this limit.
 inline constexpr int64_t kMaxPlannedEdges = 50'000'000;
 
-// Checks what can be checked without the graph. Errors: InvalidArgument with violations "memory_bytes", "batch_size"
-// and "fan_outs" (if there are none).
+// Checks the fields that can be checked without the graph. Errors: InvalidArgument with violations "memory_bytes",
+// "batch_size" and, if there are no fan-outs, "fan_outs".
 absl::Status CheckReadPlanQuery(const ReadPlanQuery& query);
 
-// Measures the disk for a moment, and makes a plan with its rates. Errors: those of CheckReadPlanQuery and
+// Measures the disk briefly, and makes a plan with the measured rates. Errors: those of CheckReadPlanQuery and
 // NeighborSampler; FailedPrecondition with a reason (PlannableRows); Cancelled if `keep_going` returns false;
 // DataLoss; those of MeasureDisk.
 absl::StatusOr<ReadPlan> PlanDataset(const Graph& graph, const ReadPlanQuery& query,
                                      const std::function<bool()>& keep_going);
 
-// Makes the same plan for a disk with these rates, and for rows that lie as `stored` says.
+// Makes the plan of PlanDataset for a disk with the rates `disk`, and for rows that lie as `stored` says.
 absl::StatusOr<ReadPlan> PlanDatasetOn(const Graph& graph, const StoredRows& stored, const ReadPlanQuery& query,
                                        const DiskRates& disk, const std::function<bool()>& keep_going,
                                        int64_t max_edges = kMaxPlannedEdges);

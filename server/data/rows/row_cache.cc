@@ -53,7 +53,7 @@ std::vector<PlannedRead> PlanReads(const StoredRows& table, std::span<const Node
 
 namespace {
 
-// The longest read has twice the bytes that cost as much as a request, within these bounds.
+// A read that brings several rows has at most twice `gap_bytes`, clamped to these bounds.
 constexpr uint64_t kLeastLongestRead = 16 << 10, kMostLongestRead = 32 << 10;
 // The reading thread shares its core with other threads, and the disk must have work until the thread runs again. So
 // more reads are in flight than the disk works on at once: kQueueShare times as many, and at most kMostAtOnce.
@@ -107,7 +107,7 @@ absl::Status RowCache::Lease::Await() {
 
 void RowCache::Lease::Release() {
   if (cache_ == nullptr) return;
-  // The reads write to the frames until then.
+  // Until its reads are done, they write to the frames.
   (void)Await();
   RowCache& cache = *std::exchange(cache_, nullptr);
   absl::MutexLock lock(&cache.mu_);
@@ -162,7 +162,7 @@ absl::Status RowCache::Start(std::shared_ptr<const Graph> graph, DiskReader::Opt
   const uint64_t longest = WholePages(std::clamp(2 * gap_bytes, kLeastLongestRead, kMostLongestRead));
   reader.max_read_bytes = static_cast<uint32_t>(std::max(longest, row_pages));
   const int buffers = static_cast<int>(std::max<uint64_t>(2, kMostBufferBytes / reader.max_read_bytes));
-  // The disk works on `depth` reads at once. As many others may be done and not yet copied.
+  // The disk works on `depth` reads at once. Equally many reads may be done and not yet copied.
   const int done = std::min(reader.depth, buffers / 2);
   const int at_once = std::min({kQueueShare * reader.depth, kMostAtOnce, buffers - done});
   reader.depth = at_once + done;
@@ -362,19 +362,19 @@ RowCounters Since(const RowCounters& before, RowCounters now) {
   return now;
 }
 
-// The rest of this file is about reading. First come the rows that a lease has read: its missing rows, and rows near
-// them that are used soon. Then comes the thread that reads them.
+// The rest of this file is about reading. First it chooses the rows to read for a lease: the missing rows, and rows
+// near them that are used soon. The thread that reads these rows follows.
 
 namespace {
 
-// The rows that leases are reading take at most one part in kReadingShare of the frames. The others are for rows that
+// The rows that leases are reading take at most 1/kReadingShare of the frames. The other frames are for rows that
 // will be used again.
 constexpr uint64_t kReadingShare = 8;
 // Up to kNeededLeases leases may read without that limit: the disk works for one while the rows of the other are
 // gathered.
 constexpr int64_t kNeededLeases = 2;
-// Up to kLeastReadingLeases leases may together take the larger part of one in kLargeReadingShare. The third one
-// keeps the disk busy until the fourth is made.
+// Up to kLeastReadingLeases leases may together take a larger share, 1/kLargeReadingShare. The third lease keeps the
+// disk busy until the fourth is made.
 constexpr int64_t kLeastReadingLeases = 3;
 constexpr uint64_t kLargeReadingShare = 3;
 // A row comes along if a read for other rows is made longer to bring it too. At most this many rows are considered
@@ -545,7 +545,7 @@ void RowCache::Take(const DiskRead& read, const absl::StatusOr<std::span<const s
   }
   const PlannedRead& planned = plan->reads[index];
   absl::Status status = bytes.ok() ? Copy(*plan, planned, *bytes) : bytes.status();
-  // If the file changed meanwhile, report that instead of what reading it found.
+  // If the file changed meanwhile, reports the change instead of the result of reading it.
   if (const absl::Status intact = status.ok() ? status : graph_->CheckIntact(); !intact.ok()) status = intact;
   const double seconds = absl::ToDoubleSeconds(plan->begun[index].Elapsed());
   absl::MutexLock lock(&mu_);

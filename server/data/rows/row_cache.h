@@ -38,8 +38,8 @@ struct PlannedRead {
   uint32_t first = 0, count = 0;  // the rows that it brings: `count` of the planned rows, from index `first` on
 };
 
-// Plans the reads for `rows`, which rise and are distinct. A read goes on to the next row if the gap of unneeded
-// pages before that row has at most `gap_bytes`. No read is longer than `most_bytes`, unless a single row is.
+// Plans the reads for `rows`, which rise and are distinct. A read continues to the next row if the unneeded pages
+// before that row take at most `gap_bytes`. No read is longer than `most_bytes`, unless a single row is.
 std::vector<PlannedRead> PlanReads(const StoredRows& table, std::span<const NodeId> rows, uint64_t gap_bytes,
                                    uint64_t most_bytes);
 
@@ -88,7 +88,7 @@ RowCounters Since(const RowCounters& before, RowCounters now);
 
 struct RowReaderState {
   std::string kind;      // "io_uring" or "pread"; empty if the table is mapped
-  std::string fallback;  // why it is not the first choice; empty if it is
+  std::string fallback;  // why `kind` is not the first choice; empty if it is
   bool direct = false;
   int64_t depth = 0;  // reads that are in flight at once
 };
@@ -163,22 +163,23 @@ class RowCache {
   static absl::StatusOr<std::unique_ptr<RowCache>> Create(const StoredRows& table, uint64_t budget_bytes);
   ~RowCache();
 
-  // Start begins to read the features of `graph` and keeps the graph open. The table given to Create must be one of
-  // its store's. `gap_bytes` is that of PlanReads. Errors: those of DiskReader::Open. Stop ends the reading, after
-  // the last lease was released. The rows stay in memory.
+  // Start begins to read the features of `graph` and keeps the graph open. The table given to Create must belong to
+  // the graph's store. For `gap_bytes`, see PlanReads. Errors: those of DiskReader::Open. Stop ends the reading,
+  // after the last lease was released. The rows stay in memory.
   absl::Status Start(std::shared_ptr<const Graph> graph, DiskReader::Options reader, uint64_t gap_bytes);
   void Stop();
   // Returns the state of the current reader, or of the last one.
   RowReaderState reader() const;
 
   // Announces a batch. Batches announce their rows in the order in which they will pin them. If a row does not exist,
-  // nothing is announced, and Pin will refuse it.
+  // nothing is announced, and Pin will refuse the batch.
   Announcement Announce(std::span<const NodeId> rows, std::span<const NodeId> more);
   // Pins `rows` and `more`, and begins to read those that are missing. A row may occur several times. Leases are read
   // in the order in which they were made. `announced` is the announcement of the same rows, which this call ends; it
-  // is null if there is none. The reads of all leases may leave too little memory for the most wanted rows. Then Pin
-  // returns ResourceExhausted and pins nothing; with `must`, it takes memory beyond the budget instead, and counts
-  // that. Other errors: InvalidArgument if a row does not exist; the error of a read that failed meanwhile.
+  // is null if there is none. If the reads of all leases would leave too little memory for the most wanted rows, Pin
+  // returns ResourceExhausted and pins nothing. With `must`, it reads them nevertheless; memory that this takes
+  // beyond the budget is counted in RowCounters::over_budget. Other errors: InvalidArgument if a row does not exist;
+  // the error of a read that failed meanwhile.
   absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must = false,
                             Announcement* announced = nullptr);
   // Returns the bytes of a row that is in a lease whose Await returned Ok.
@@ -189,8 +190,8 @@ class RowCache {
   void SetExpectedDraws(std::vector<float> draws);
   // Sets the bytes of memory that the cache may take in total, and drops the rows that no longer fit.
   void SetBudget(uint64_t bytes);
-  // Returns the bytes for the rows of two batches as large as the largest so far. With less, each batch would wait
-  // for the one before.
+  // Returns the bytes that the rows of two batches take, both as large as the largest batch so far. With a smaller
+  // budget, each batch would wait for the batch before it.
   uint64_t LeastBytes() const;
   // Bytes that each row of the file takes, whether it is in memory or not. A row in memory also takes
   // FrameTable::FrameBytes.
@@ -222,12 +223,12 @@ class RowCache {
   absl::Status TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Fill TakeFrame(NodeId row, uint64_t mark) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Adds rows to the plan's fills that lie near the rows already there. It takes rows that batches will use soon, and
-  // sooner than the rows whose frames they take. Making a read longer by a page or two costs less than another read
+  // Adds to the plan's fills some rows that lie near the rows already there. A batch will use each added row soon,
+  // and sooner than the row whose frame it takes. A read that is a page or two longer costs less than another read
   // later.
   void TakeAlong(uint64_t mark, Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndPlan(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns whether another lease may have this many rows read, in addition to what the current leases read.
+  // Returns whether another lease may read this many rows in addition to the rows that current leases read.
   bool MayRead(uint64_t rows) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndAnnouncement(uint64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Count(std::span<const NodeId> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -249,7 +250,7 @@ class RowCache {
   StoredRows table_;                          // changed only by Start and Stop
   const std::unique_ptr<FrameTable> frames_;  // guarded by mu_, except for Find
 
-  // These members belong to the thread. While it does not run, they belong to Start and Stop.
+  // These members belong to the thread while it runs, and otherwise to Start and Stop.
   std::shared_ptr<const Graph> graph_;
   std::unique_ptr<DiskReader> disk_;
   int at_once_ = 1;  // the number of reads to keep in flight

@@ -16,8 +16,8 @@
 namespace permafrost::data {
 namespace {
 
-// These are parts of the memory. kReserve is left alone, for whatever else grows. If less than kShort is left, the
-// cache gives memory back. If more than kWorthTaking is spare, the cache takes kTaken of it.
+// These are shares of the memory. kReserve stays free for whatever else grows. If less than kShort is left, the cache
+// gives memory back. If more than kWorthTaking is spare, the cache takes kTaken of it.
 constexpr double kReserve = 0.05, kShort = 0.025, kWorthTaking = 0.01;
 // The part of the spare memory that the cache takes at once.
 constexpr double kTaken = 0.75;

@@ -64,9 +64,9 @@ class RowCaches {
  public:
   struct Options {
     FeatureReader reader = FeatureReader::kAuto;
-    // The size of a cache in bytes. 0 means what memory leaves, and less when memory gets short.
+    // The size of a cache in bytes. 0 means all memory that is left, and less when memory becomes short.
     uint64_t budget_bytes = 0;
-    // Returns the memory that is left, or nullopt if it is unknown. Tests replace these functions.
+    // Returns the memory that is left, or nullopt if it is unknown. Tests replace this function and the next two.
     std::function<std::optional<MemoryLeft>()> memory_left = GetMemoryLeft;
     std::function<void()> return_free_heap = ReturnFreeHeap;
     // Returns how many bytes of a file are mapped and in memory.
@@ -93,9 +93,9 @@ class RowCaches {
   // Returns the bytes that are free once `job_bytes` and a reserve are taken. Kept rows count as free, since Drop
   // gives them back.
   uint64_t LeftBeside(uint64_t job_bytes);
-  // Adapts the budget to the memory that is left. It gives memory back when memory is short, and takes more when
-  // there is room, a little at a time, since what a job takes cannot be known in advance. Call it often while a
-  // session is open. It looks at the memory ten times a second at most.
+  // Adapts the budget to the memory that is left. The budget shrinks when memory is short. It grows in steps when
+  // there is room, since the memory that a job takes cannot be known in advance. Call Adapt often while a session is
+  // open. It looks at the memory at most ten times a second.
   void Adapt(RowCache& cache);
   // Frees all rows, except those of an open session.
   void Drop();
@@ -115,10 +115,11 @@ class RowCaches {
   uint64_t Held() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the bytes that `memory` and the kept rows leave beside `job_bytes` and a reserve.
   uint64_t Left(const std::optional<MemoryLeft>& memory, uint64_t job_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Ends the reading of a session. Its rows stay, as far as they leave enough memory for what runs between jobs.
+  // Ends the reading of a session. Its rows stay in memory, except for as many as the work between jobs needs
+  // dropped.
   void EndSession(RowCache& cache);
-  // Returns the bytes that memory leaves if all edges of the session's graph are to stay in it. The edges are mapped
-  // as they are used. May be negative.
+  // Returns the bytes of memory that will be left once all edges of the session's graph are in it. Edges come into
+  // memory as they are used. The result may be negative.
   double LeftBesideEdges(const MemoryLeft& memory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<DiskRates> RatesOf(const StoredRows& table, std::optional<DiskReaderKind> kind)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -131,7 +132,7 @@ class RowCaches {
   bool open_ ABSL_GUARDED_BY(mu_) = false;                                 // a session with a cache is open
   std::map<std::filesystem::path, DiskRates> rates_ ABSL_GUARDED_BY(mu_);  // keyed by the folder of a store
   Stopwatch since_look_ ABSL_GUARDED_BY(mu_), since_return_ ABSL_GUARDED_BY(mu_), since_change_ ABSL_GUARDED_BY(mu_);
-  // The bytes of the session's edges that were not mapped when it began, and all bytes that were mapped then.
+  // At the session's begin: the bytes of its edges that were not mapped yet, and all bytes that were mapped.
   uint64_t edges_to_map_ ABSL_GUARDED_BY(mu_) = 0, mapped_before_ ABSL_GUARDED_BY(mu_) = 0;
   bool returned_ ABSL_GUARDED_BY(mu_) = false;  // whether this session has returned free heap memory
 };
