@@ -31,7 +31,7 @@ absl::Status AlreadyExistsError(const DatasetId& id, std::string_view why) {
                     "DATASET_ALREADY_EXISTS", {{"dataset", id.value()}});
 }
 
-// FailedPrecondition with the reason DATASET_NOT_READY, the dataset's state and its error.
+// Returns FailedPrecondition with the reason DATASET_NOT_READY, the dataset's state and its error.
 absl::Status NotReadyError(const Dataset& dataset) {
   const std::string& id = dataset.id.value();
   return WithReason(absl::FailedPreconditionError(
@@ -40,7 +40,7 @@ absl::Status NotReadyError(const Dataset& dataset) {
                     "DATASET_NOT_READY", {{"dataset", id}});
 }
 
-// Aborted with the reason ETAG_MISMATCH.
+// Returns Aborted with the reason ETAG_MISMATCH.
 absl::Status EtagError(const Dataset& dataset, std::string_view wanted) {
   const std::string& id = dataset.id.value();
   return WithReason(absl::AbortedError(absl::StrCat("datasets/", id, ": has changed since: its etag is ",
@@ -242,7 +242,7 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::string& etag,
       if (fs::exists(files_.DatasetPath(id), ignored)) {
         PF_ASSIGN_OR_RETURN(removed, files_.UnpublishDataset(id));
       } else {
-        // An earlier attempt may have renamed the directory, and failed before that was on disk.
+        // An earlier attempt may have renamed the directory, and failed before the rename was on disk.
         PF_RETURN_IF_ERROR(SyncDirectory(options_.directory));
       }
     }

@@ -2,10 +2,10 @@
 // and durable.
 // Threads: all methods are safe anywhere. Imports run on a single thread of the catalog.
 // Invariant: datasets/NAME/ exists only as a whole dataset. An accepted import is a file in datasets/.imports/ until
-// it ends, so it begins anew after a crash. It fails once the process has died in it three times. A failed import
-// keeps its file, with the error, until it is deleted or replaced. An import that an error of the machine ended (a
-// full disk, too many open files) has not failed. It is tried again after 1, 2, 4 ... 300 s, while other imports go
-// on.
+// it ends, so it begins anew after a crash. The import fails once the process has died during it three times. A
+// failed import keeps its file, with the error, until it is deleted or replaced. If an error of the machine (a full
+// disk, too many open files) ends an import, the import has not failed. It is tried again after 1, 2, 4 ... 300 s,
+// while other imports go on.
 #pragma once
 
 #include <array>
@@ -39,7 +39,8 @@ struct Dataset {
   DatasetState state = DatasetState::kImporting;
   absl::Time create_time;
   // Distinguishes this dataset from all others that ever had its name. MakeDatasetUid makes it when the import is
-  // accepted. No other dataset ever gets it, whatever the clock says. It stays with the store, also in a backup.
+  // accepted. No other dataset ever gets the same uid, whatever the clock says. The uid stays with the store, also in
+  // a backup.
   std::string uid;
   ImportOptions options;
   ImportProgress progress;  // while kImporting
@@ -67,15 +68,16 @@ absl::Status CheckImport(const DatasetId& id, const ImportOptions& options);
 struct CatalogOptions {
   std::filesystem::path directory;  // state_dir/datasets
   // Imports may read only files and folders that, once resolved, lie below one of these paths. So symlinks and `..`
-  // cannot lead outside. If it is empty, no import is allowed.
+  // cannot lead outside. If the list is empty, no import is allowed.
   std::vector<std::filesystem::path> import_roots;
   // Same as ImportLimits::own_files.
   std::filesystem::path own_files;
   // The number of threads of an import, >= 1.
   int threads = AvailableCores();
-  // Called with one line for everything that the catalog moves to datasets/.quarantine/, either because it cannot
-  // prove to have made it or because an import replaced it. Also called for each import that waits for the machine,
-  // and for files that a deletion could not remove. Called on any thread. It must not call the catalog.
+  // Called with one line for each entry that the catalog moves to datasets/.quarantine/. An entry moves there if an
+  // import replaced it, or if the catalog cannot prove that it made the entry. Also called for each import that waits
+  // for the machine, and for files that a deletion could not remove. Called on any thread. It must not call the
+  // catalog.
   std::function<void(std::string_view)> warn;
   // Runs an import. An exception that it throws fails the import, not the process.
   ImportFunction importer = data::Import;
@@ -93,15 +95,15 @@ struct CatalogOptions {
 
 class Catalog {
  public:
-  // Removes what interrupted imports and deletions left. Moves to .quarantine/ what has the name of such leftovers
-  // but cannot be proven to be the catalog's own. Restarts the accepted imports. A dataset that cannot be opened does
-  // not stop the daemon: it is listed as kFailed with its error. If the machine is at fault, the catalog tries again
-  // to open it.
+  // Removes what interrupted imports and deletions left. Moves to .quarantine/ each entry that has the name of such a
+  // leftover but cannot be proven to be the catalog's own. Restarts the accepted imports. A dataset that cannot be
+  // opened does not stop the daemon: it is listed as kFailed with its error. If the machine is at fault, the catalog
+  // tries again to open it.
   static absl::StatusOr<std::unique_ptr<Catalog>> Create(CatalogOptions options);
   virtual ~Catalog() = default;
 
-  // Accepts an import; it is durable once this returns. Replaces an import that has failed or waits for its next try;
-  // the new one does not wait. A dataset that could not be opened goes to .quarantine/.
+  // Accepts an import, which is durable once this call returns. Replaces an import of the same name that has failed
+  // or waits for its next try; the new import does not wait. A dataset that could not be opened goes to .quarantine/.
   // Errors: those of CheckImport; AlreadyExists (reason DATASET_ALREADY_EXISTS); PermissionDenied (reason
   // PATH_OUTSIDE_IMPORT_ROOTS); NotFound (source); ResourceExhausted (reason DATASETS_TOO_LARGE); Unavailable after
   // StopImports.
@@ -113,18 +115,19 @@ class Catalog {
   virtual absl::StatusOr<Dataset> Get(const DatasetId& id) const = 0;
   // Returns all datasets, ordered by id.
   virtual std::vector<Dataset> List() const = 0;
-  // Deletes a dataset or an import. The deletion is durable once this returns; it waits for no import. A running
-  // import is stopped: its dataset and name are gone at once, and its files once the importer returns. If bytes
-  // cannot be removed, `warn` is told, and the next start tries again. `in_use` is called under the catalog's lock
-  // just before the removal; it may refuse with FailedPrecondition. Errors: NotFound; Aborted (reason ETAG_MISMATCH)
-  // if `etag` is not empty and is not the dataset's.
+  // Deletes a dataset or an import. The deletion is durable once this call returns. The call waits for no import. A
+  // running import is stopped: its dataset and name are gone at once, and its files once the importer returns. If
+  // bytes cannot be removed, `warn` is told, and the next start tries again. `in_use` is called under the catalog's
+  // lock just before the removal; it may refuse with FailedPrecondition. Errors: NotFound; Aborted (reason
+  // ETAG_MISMATCH) if `etag` is not empty and is not the dataset's.
   virtual absl::Status Delete(const DatasetId& id, const std::string& etag,
                               const std::function<absl::Status()>& in_use) = 0;
   absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) {
     return Delete(id, "", in_use);
   }
   // Returns the open store of a READY dataset; all callers share it. Errors: NotFound; FailedPrecondition (reason
-  // DATASET_NOT_READY) if the dataset is not READY. That error is transient if the catalog will try again.
+  // DATASET_NOT_READY) if the dataset is not READY. That error is transient if the catalog will try again to open the
+  // dataset.
   virtual absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const = 0;
   // Resolves a file or folder that imports may read. Errors: those of ResolveSource (imports.h).
   virtual absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const = 0;

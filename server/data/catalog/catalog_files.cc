@@ -130,8 +130,8 @@ absl::Status CatalogFiles::Prepare() const {
     if (!IsLeaving(name)) {
       PF_RETURN_IF_ERROR(Quarantine(directory_ / name, "has a name of the server's own, which did not make it"));
     } else if (const absl::Status gone = RemoveAll(directory_ / name); !gone.ok()) {
-      // Leftovers of a deletion are in nobody's way, since its call was answered. Leftovers of an import are in the
-      // way of the next one.
+      // Leftovers of a deletion are in nobody's way, since the deletion's call was answered. Leftovers of an import
+      // are in the way of the next import.
       if (!absl::StartsWith(name, kDeletedPrefix)) return gone;
       if (warn_) warn_(absl::StrCat("what is left of a deleted dataset cannot be removed: ", gone.message()));
     }
@@ -232,7 +232,7 @@ absl::Status CatalogFiles::PublishDataset(const DatasetId& id, const ImportRecor
 absl::Status CatalogFiles::DiscardDataset(const DatasetId& id) const { return RemoveAll(TemporaryPath(id)); }
 
 absl::StatusOr<fs::path> CatalogFiles::UnpublishDataset(const DatasetId& id) const {
-  // The number distinguishes this deletion from an earlier one of the same name that has not ended.
+  // The number distinguishes this deletion from an unfinished earlier deletion of the same name.
   fs::path path;
   std::error_code ignored;
   for (int n = 1; path.empty() || fs::exists(fs::symlink_status(path, ignored)); ++n) {

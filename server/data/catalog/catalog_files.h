@@ -3,10 +3,10 @@
 //   NAME/                  a whole dataset: graphs.pfg or graph.pfg, and dataset.json
 //   .imports/NAME.json     an import that is wanted or has failed
 //   .imports/NAME.deleted  the same file of an import that was deleted while it ran
-//   .tmp-NAME/             a dataset being made; only made while one of these two files of NAME exists
+//   .tmp-NAME/             a dataset being made; begun only while one of the two files of NAME above exists
 //   .deleted-N-NAME/       a deleted dataset whose bytes are being removed
-//   .quarantine/           datasets that an import replaced, and what has one of these names but cannot be proven to
-//                          be the catalog's own. Nothing is ever removed from it.
+//   .quarantine/           datasets that an import replaced, and entries with one of these names but no proof
+//                          that they are the catalog's own. Nothing is ever removed from here.
 // This class removes only files that it can prove to have made.
 // Threads: safe anywhere. The catalog ensures that no two threads write under one name. Errors: those of base/file.h.
 #pragma once
@@ -41,20 +41,21 @@ class CatalogFiles {
   absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> ReadDatasets() const;
   // Reads the record of one dataset.
   absl::StatusOr<ImportRecord> ReadDataset(const DatasetId& id) const;
-  // Returns the imports that are wanted or have failed. If an import had published its dataset when the process died,
-  // it has ended, and its record is removed. If something else has taken the name, the record goes to .quarantine/.
+  // Returns the imports that are wanted or have failed. If the process died after an import had published its
+  // dataset, the import has ended, and its record is removed. If something else has the dataset's name, the import's
+  // record goes to .quarantine/.
   absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> ReadImports() const;
 
   absl::Status WriteImport(const DatasetId& id, const ImportRecord& record) const;
   absl::Status RemoveImport(const DatasetId& id) const;
-  // Marks a running import as deleted. That is durable at once, while the import's files stay until EndDeletedImport.
+  // Marks a running import as deleted. The mark is durable at once; the import's files stay until EndDeletedImport.
   absl::Status MarkImportDeleted(const DatasetId& id) const;
   // Removes what a deleted import left, including its dataset if it had published one.
   absl::Status EndDeletedImport(const DatasetId& id) const;
 
   // Makes and returns an empty directory for a new dataset.
   absl::StatusOr<std::filesystem::path> BeginDataset(const DatasetId& id) const;
-  // Writes the record into that directory and gives it the dataset's name.
+  // Writes the record into the directory made by BeginDataset, and renames the directory to the dataset's name.
   absl::Status PublishDataset(const DatasetId& id, const ImportRecord& record) const;
   absl::Status DiscardDataset(const DatasetId& id) const;
   // Takes a dataset's name away at once. Returns the path where its bytes still are, for RemoveAll.

@@ -124,8 +124,8 @@ class CatalogImpl final : public Catalog {
   struct Entry {
     Dataset dataset;
     int starts = 0;  // ImportRecord::starts, while kImporting and not running
-    // How many tries in a row an error of the machine ended, either to import the dataset or to open it. While a
-    // dataset waits to be opened again, its state is kFailed.
+    // The number of consecutive tries, to import the dataset or to open it, that an error of the machine ended. While
+    // a dataset waits to be opened again, its state is kFailed.
     int tries = 0;
     mutable WeakDataset store;
   };
@@ -140,8 +140,8 @@ class CatalogImpl final : public Catalog {
   absl::Duration NotBefore(const absl::StatusOr<ImportRecord>& record) const;
   // Moves whatever has the name of a failed dataset to .quarantine/.
   absl::Status ClearName(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns true if the running import belongs to the dataset that has this name now, not to a deleted one that had
-  // it.
+  // Returns true if the running import belongs to the dataset that has this name now, and not to a deleted dataset
+  // that had the name before.
   bool IsRunning(const DatasetId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return running_ == id && !running_deleted_;
   }
@@ -149,7 +149,7 @@ class CatalogImpl final : public Catalog {
   bool WaitsToRetry(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return entry.dataset.state == DatasetState::kImporting && entry.tries > 0 && !IsRunning(entry.dataset.id);
   }
-  // Call it after each change of what usage() returns.
+  // Publishes the totals that usage() returns. Call it after each change to them.
   void PublishUsage() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunImports();
   void RunNext(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -173,7 +173,7 @@ absl::Status CheckEntry(const fs::path& entry, std::span<const fs::path> roots) 
   return CheckBelowARoot(entry, resolved, roots);
 }
 
-// Checks `directory` and, if it is one, its entries and `depth` levels of directories below.
+// Checks the entry `directory` and, if it is a directory, its entries and `depth` levels of directories below.
 absl::Status CheckDirectory(const fs::path& directory, std::span<const fs::path> roots, int depth) {
   PF_RETURN_IF_ERROR(CheckEntry(directory, roots));
   PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(directory));
@@ -233,7 +233,7 @@ absl::Status CheckEntriesInRoots(const fs::path& source, std::span<const fs::pat
 
 namespace {
 
-// Short, so that even a fast disk cannot use up the reserve between two checks.
+// The interval is short, so that even a fast disk cannot use up the reserve between two checks.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
 
 }  // namespace
@@ -302,7 +302,7 @@ void CatalogImpl::StopImports() {
 
 void CatalogImpl::RunImports() {
   for (;;) {
-    // Resets before it looks, so that a change after that ends the wait.
+    // Resets the event before looking at the queue, so that any later change ends the wait.
     changed_.Reset();
     absl::Duration wait;
     {
@@ -379,7 +379,7 @@ absl::StatusOr<std::optional<CatalogImpl::Published>> CatalogImpl::FindPublished
   const absl::StatusOr<ImportRecord> published = files_.ReadDataset(id);
   if (IsTransient(published.status())) return published.status();
   if (!published.ok() || published->uid != record.uid) return std::nullopt;
-  // The dataset has its name, but the name may not be on disk.
+  // The dataset has its name, but the rename may not be on disk yet.
   PF_RETURN_IF_ERROR(SyncDirectory(options_.directory));
   PF_ASSIGN_OR_RETURN(Published found, ReadPublished(id));
   return std::optional<Published>(std::move(found));
@@ -408,7 +408,8 @@ absl::StatusOr<CatalogImpl::Published> CatalogImpl::ImportAndPublish(const Datas
     if (running_deleted_) return absl::CancelledError("the import was cancelled");
     PF_RETURN_IF_ERROR(files_.WriteImport(id, begun));
   }
-  // Checks the source again, since the import may have waited, or an earlier start with other roots accepted it.
+  // Checks the source again, since the import may have waited, or an earlier process with other roots may have
+  // accepted it.
   ImportOptions options = record.options;
   PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
@@ -451,8 +452,8 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     files_.WriteImport(id, record).IgnoreError();
   } else if (IsTransient(result.status())) {
     ++counts_.retried;
-    // The wait is at least as long as the try took. If every try fills the disk, others must have room for half of
-    // the time.
+    // The wait is at least as long as the try took. If every try fills the disk, other writers must have room for
+    // half of the time.
     const absl::Duration delay = std::max(RetryDelay(options_.first_retry, ++entry.tries), took);
     queue_.Add(id, clock_.Elapsed() + delay);
     dataset.retry_time = absl::Now() + delay;
@@ -469,7 +470,8 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     entry.tries = 0;
     record.wait = {};
     record.error = dataset.error = std::move(error);
-    // If this fails too, the next start tries the import again. That is right if the reason is a full disk.
+    // If this write fails too, the next start of the process tries the import again. That is right if the disk was
+    // full.
     files_.WriteImport(id, record).IgnoreError();
   }
   PublishUsage();

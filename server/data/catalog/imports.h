@@ -43,13 +43,14 @@ struct ImportRecord {
   std::string uid;
   ImportOptions options;
   std::string error;  // why it failed; empty if it has not
-  // How often it began without a recorded end: it is running, or the process died while it ran.
+  // How often the import began without a recorded end, because it is running or because the process died while it
+  // ran.
   int starts = 0;
   ImportWait wait;
 };
 
-// Returns why the import of this record does not begin when the process starts: it failed, or the process died in it
-// three times. Empty: it begins.
+// Returns why the import of this record does not begin when the process starts: it failed, or the process died during
+// it three times. Returns an empty string if the import does begin.
 std::string WhyNotBegun(const ImportRecord& record);
 
 // Makes the uid of a new dataset from 128 random bits, so that no two datasets share one, whatever their names and
@@ -60,9 +61,9 @@ std::string MakeDatasetUid();
 std::string DatasetUidOfTime(absl::Time create_time);
 
 std::string RecordToJson(const ImportRecord& record);
-// Parses a record. If the uid is missing, it is DatasetUidOfTime. Other missing fields keep their defaults, since
-// older records lack newer fields. Errors: DataLoss if the time or the source is missing, and DataLoss that names a
-// field with an unknown name or a wrong type.
+// Parses a record. A missing uid is replaced by DatasetUidOfTime. Other missing fields keep their defaults, since
+// older records lack newer fields. Errors: DataLoss if the time or the source is missing, or if a field has an
+// unknown name or a wrong type. In the second case the error names the field.
 absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text);
 
 // The queue of datasets that the catalog's thread processes, in the order in which they came. A dataset that has to
@@ -75,7 +76,7 @@ class ImportQueue {
   // Returns false if it was not in the queue.
   bool Remove(const DatasetId& id);
   // Removes and returns the first dataset that need not wait any more. If there is none, returns nullopt and sets
-  // `wait` to the time until there is one; infinite if the queue is empty.
+  // `wait` to the time until there will be one, which is infinite if the queue is empty.
   std::optional<DatasetId> Take(absl::Duration now, absl::Duration& wait);
 
  private:
@@ -96,10 +97,10 @@ class ImportQueue {
 absl::StatusOr<std::filesystem::path> ResolveSource(const std::filesystem::path& source,
                                                     std::span<const std::filesystem::path> roots);
 
-// Checks that everything that an import of `source` (resolved) may read lies below a root. For a directory, that is
-// its arrays (*.npy, *.npz) and stores (*.pfg), and raw/ and split/ with their contents. For a file, it is the file
-// itself. The files beside it are checked when they are opened (CheckInRoots), since most of them may not matter.
-// Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS) naming the entry.
+// Checks that everything that an import of `source` (resolved) may read lies below a root. If `source` is a
+// directory, these are its arrays (*.npy, *.npz), its stores (*.pfg), and raw/ and split/ with their contents. If
+// `source` is a file, it is the only one. Files beside it are checked when they are opened (CheckInRoots), since most
+// of them may not matter. Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS) naming the entry.
 absl::Status CheckEntriesInRoots(const std::filesystem::path& source, std::span<const std::filesystem::path> roots);
 
 // Checks that `path`, in which all links are resolved, lies below a root. This is ImportLimits::may_read. Errors:

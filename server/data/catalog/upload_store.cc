@@ -484,14 +484,15 @@ absl::Status UploadWriter::Load() {
   bool all = true;
   for (size_t i = 0; i < files_.size(); ++i) {
     PF_ASSIGN_OR_RETURN(const int64_t bytes, BytesAt(PathOf(i)));
-    // Nobody sent more bytes than were declared, so such a file is not an upload's: it counts as empty.
+    // A file with more bytes than were declared does not come from a client, so it counts as empty.
     received_[i] = bytes > files_[i].bytes ? 0 : bytes;
     all = all && received_[i] == files_[i].bytes;
   }
   CountReceived();
   const fs::path marker = store_.FolderOf(id_) / kUploadComplete;
   complete_ = all && IsRegular(marker);
-  // The marker stands for bytes that are lost, and the bytes that replace them are not checked yet.
+  // If bytes are missing, the marker vouches for bytes that are lost. The bytes that replace them will not have been
+  // checked.
   return all ? absl::OkStatus() : RemoveAll(marker);
 }
 

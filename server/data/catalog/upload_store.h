@@ -1,9 +1,9 @@
 // Files that clients send. Each upload has a folder of its own until a dataset was imported from it.
-//   ID/upload.json  what was declared; a folder without it, or with that of another ID, is not this store's
+//   ID/upload.json  what was declared; a folder without this file, or with another ID's, is not this store's
 //   ID/files/PATH   what has arrived so far
 //   ID/complete     exists once all files have arrived, match their checksums and are on disk
-// Threads: the store's methods are safe anywhere. A writer's are called by one thread at a time. All wait for the
-// disk.
+// Threads: the store's methods are safe anywhere. A writer's methods are called by one thread at a time. All methods
+// wait for the disk.
 // Invariant: what clients send is written only below ID/files. Nothing is removed from a folder that is not proven to
 // be the store's.
 #pragma once
@@ -35,7 +35,7 @@ namespace permafrost::data {
 
 // Counts the bytes that each upload takes from the limit for all uploads together. While a call sends to an upload,
 // and for a while after its last byte, all of its declared bytes count. After that only the received bytes count, so
-// a client that died holds nothing that it does not use.
+// a client that died reserves no room that it does not use.
 // Threads: all methods are safe anywhere, and none waits for the disk.
 class UploadAccount {
  public:
@@ -44,8 +44,8 @@ class UploadAccount {
     uint64_t declared = 0, received = 0;
     uint64_t counted = 0;  // `declared` while room is kept, otherwise `received`
     bool sending = false;  // whether it has a writer
-    // The time since the latest of these: its last byte, the start of a call that sends to it, its use by an import,
-    // and its discovery by this process.
+    // The time since the latest of four events: its last byte arrived, a call began to send to it, an import used it,
+    // and this process found it.
     absl::Duration idle;
   };
   struct Totals {
@@ -102,11 +102,11 @@ struct UploadOptions {
   uint64_t max_bytes = uint64_t{16} << 30;
   // How long after its last byte an upload keeps room for bytes that it has not sent.
   absl::Duration keep_room = absl::Minutes(15);
-  // An upload that is unused for this long is removed when the next one begins, when uploads are listed, or at a
-  // start.
+  // An upload that is unused for this long is removed when the next upload begins, when uploads are listed, or when
+  // the process starts.
   absl::Duration max_age = absl::Hours(24);
-  // Returns the present time, with which the times of files are compared. nullopt means that the wall clock is in
-  // doubt; then only the time for which this process has run counts.
+  // Returns the present time, with which the times of files are compared. If the wall clock is in doubt, returns
+  // nullopt; an upload's age is then only the time that this process measured.
   std::function<std::optional<absl::Time>()> now = [] { return absl::Now(); };
   // Called with one line for each upload removed for its age, and for files that cannot be proven to be an upload.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
@@ -167,10 +167,10 @@ class UploadStore {
   // Finds the uploads in the directory, and removes the old ones.
   static absl::StatusOr<std::unique_ptr<UploadStore>> Create(UploadOptions options);
 
-  // Opens a writer for a new upload, or for an existing one with equal files. Room for all of it is kept from then
-  // on. Errors: those of CheckUpload; AlreadyExists if it has other files; ResourceExhausted (reason
-  // UPLOAD_TOO_LARGE, metadata `limit`); Unavailable while another writer is open; those of SystemError, also if the
-  // machine cannot tell just now whether the upload exists.
+  // Opens a writer for a new upload, or for an existing one with equal files. Room for the whole upload is kept from
+  // then on. Errors: those of CheckUpload; AlreadyExists if the existing upload has other files; ResourceExhausted
+  // (reason UPLOAD_TOO_LARGE, metadata `limit`); Unavailable while another writer is open; those of SystemError, also
+  // if the machine cannot tell just now whether the upload exists.
   absl::StatusOr<std::unique_ptr<UploadWriter>> Open(const UploadId& id, const std::vector<UploadFile>& files);
   // Returns the folder of a complete upload's files, and restarts its age. Errors: NotFound; FailedPrecondition if it
   // is not complete; those of SystemError.
@@ -200,7 +200,7 @@ class UploadStore {
   absl::Status Declare(const UploadId& id, const std::vector<UploadFile>& files);
   // Returns the newest time of its files; InfinitePast if there are none.
   absl::Time LastUse(const UploadId& id, const std::vector<UploadFile>& files) const;
-  // Counts the upload if it exists. Returns the status of Declared.
+  // Adds the upload to account_ if the upload exists. Returns the status of Declared.
   absl::Status TakeUp(const UploadId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status FindUploads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveOld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
