@@ -1,4 +1,4 @@
-// Measures the speed of a disk: random reads of a few sizes, many at once, past the page cache.
+// Measures the speed of a disk by random reads of a few sizes, many at once, past the page cache.
 // Threads: safe anywhere.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace permafrost {
 
-// The cost of reads on a disk that has `depth` of them in flight. A random read of n bytes takes seconds_per_read + n
+// The cost of a read on a disk while `depth` reads are in flight. A random read of n bytes takes seconds_per_read + n
 // * seconds_per_byte of the disk's time. This is the inverse of the throughput, not the latency of one read.
 struct DiskRates {
   int depth = 1;
@@ -26,8 +26,8 @@ struct DiskRates {
   // is so small that the disk's own cache may have answered, and if the reads went through the page cache.
   std::string how;
 
-  // Returns the longest gap between two reads that is cheaper to read than a second request: a multiple of
-  // kDiskPageBytes, at most 1 MiB.
+  // Returns the longest gap between two reads for which reading the gap too is cheaper than a second request. The
+  // result is a multiple of kDiskPageBytes, at most 1 MiB.
   uint64_t gap_bytes() const;
   double SecondsFor(double reads, double bytes) const { return reads * seconds_per_read + bytes * seconds_per_byte; }
 };

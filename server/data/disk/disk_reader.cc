@@ -35,8 +35,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The kinds of DiskReader share the opened file, and a slot for each read that may be in flight.
-// Threads: a DiskFile is safe anywhere once it is open; a PartialRead belongs to one thread at a time.
+// Parts that every kind of DiskReader has: the opened file, and a slot for each read that may be in flight. Threads:
+// a DiskFile is safe anywhere once it is open; a PartialRead belongs to one thread at a time.
 
 struct DiskFile {
   std::filesystem::path path;
@@ -335,7 +335,7 @@ class PreadReader final : public SlotReader {
   absl::Status StartSlot(int slot) override {
     const absl::MutexLock lock(&mu_);
     const bool more = idle_ <= static_cast<int>(wanted_.size()) && StartThread();
-    // One thread is enough to read everything; there are only fewer reads at once.
+    // One thread is enough to read everything, only with fewer reads at once.
     if (!more && threads_.empty()) return SystemError(EAGAIN, file().path, "start a thread to read it");
     wanted_.push_back(slot);
     work_.Signal();

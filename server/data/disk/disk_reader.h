@@ -1,7 +1,7 @@
 // Reads pages of one file past the page cache, many at once, in the order in which the caller starts the reads.
 // Threads: one at a time, for the destructor too. Memory: owns the descriptor and buffers of depth * max_read_bytes.
 // The reader keeps the file size that it found at Open. It does not read bytes appended later. If the file was cut
-// since, the first read that misses bytes fails with DataLoss. The reader verifies no checksums.
+// after Open, the first read that misses bytes fails with DataLoss. The reader verifies no checksums.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,8 @@ class DiskReader {
     int depth = 32;
     // The most bytes of one read: a multiple of kDiskPageBytes, at most kMaxReadBytes.
     uint32_t max_read_bytes = 64 << 10;
-    // True reads past the page cache. False reads through it, and then drops the pages from it.
+    // If true, reads bypass the page cache. If false, reads go through the page cache, and the reader then drops
+    // their pages from it.
     bool direct = true;
     // For tests: replaces the kernel's answer to one part of a read. The answer is a number of bytes, or -errno. Must
     // be safe on any thread.
@@ -82,8 +83,8 @@ class DiskReader {
 
   // Receives one finished read. `bytes` has the length of the read, cut at the file's end, and is valid during the
   // call. An error in `bytes` concerns this read alone and leaves the reader usable. Its message names file, offset
-  // and length. It is a transient error of SystemError (base/status.h), or DataLoss if the file is shorter than at
-  // Open. Done may call Start; in_flight() counts the finished read until Done returns.
+  // and length. The error is a transient error of SystemError (base/status.h), or DataLoss if the file is shorter
+  // than at Open. Done may call Start; in_flight() counts the finished read until Done returns.
   using Done = absl::FunctionRef<void(const DiskRead& read, const absl::StatusOr<std::span<const std::byte>>& bytes)>;
   // Waits until a read is finished, if any is in flight, and hands over none. The caller can then start more reads,
   // so that the disk keeps working. Returns how many finished reads the next Wait will hand over. Errors: same as
