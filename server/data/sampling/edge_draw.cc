@@ -9,16 +9,16 @@
 namespace permafrost::data {
 namespace {
 
-// Up to kFewDraws draws, each is compared with those before it; more draws are sorted. With at most kFewEdges edges,
-// the earlier draws are bits of one number. With more, they are compared kRun at a time, which takes a few
-// instructions.
+// If there are at most kFewDraws draws, each draw is compared with the draws before it; more draws are sorted. For at
+// most kFewEdges edges, the earlier draws are kept as bits of one number. For more edges, they are compared kRun at a
+// time, which takes a few instructions.
 constexpr int64_t kFewDraws = 48;
 constexpr uint64_t kFewEdges = 64;
 constexpr size_t kRun = 16;
 static_assert(kFewDraws % kRun == 0);
 
 // Calls take(i, draw, last) for i in 0..wanted-1, where `draw` is in 0..last. `take` must use edge `draw`, or edge
-// `last` if `draw` is used already. Edge `last` never is.
+// `last` if `draw` is used already. Edge `last` itself is never used already.
 // Source: Bentley and Floyd 1987, "A sample of brilliance".
 template <class Take>
 void DrawEach(uint64_t degree, uint64_t wanted, SplitMix64& random, const Take& take) {
@@ -123,8 +123,8 @@ int64_t EdgeDraw::DrawDistinct(Adjacency::Extent extent, int64_t fan_out, SplitM
     });
     return fan_out;
   }
-  // Draws again while an edge was drawn twice. If more than half of the edges are wanted, draws the edges to leave
-  // out.
+  // Replaces repeated draws by new ones until all draws are distinct. If more than half of the edges are wanted,
+  // draws the edges to leave out.
   const bool leaves_out = wanted > degree / 2;
   const uint64_t draws = leaves_out ? degree - wanted : wanted;
   chosen_.clear();
@@ -157,8 +157,8 @@ int64_t EdgeDraw::DrawWeighted(Adjacency::Extent extent, const float* weights, i
   for (size_t i = 0; i < sums_.size(); ++i) sums_[i] = sum += WeightOf(weights[i]);
   if (sum == 0) return 0;
   for (int64_t i = 0; i < fan_out; ++i) {
-    // The first edge whose sum is above the draw has a weight, since its sum is above the previous sum. Rounding may
-    // make the draw equal to the total, which the last edge with a weight is the first to reach.
+    // Takes the first edge whose sum is above the draw. Its weight is above 0, since its sum is above the previous
+    // sum. If rounding makes the draw equal to the total, takes the first edge whose sum is the total.
     const double draw = OpenUnit(random.Next()) * sum;
     auto edge = std::upper_bound(sums_.begin(), sums_.end(), draw);
     if (edge == sums_.end()) edge = std::lower_bound(sums_.begin(), sums_.end(), sum);

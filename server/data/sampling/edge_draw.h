@@ -26,7 +26,7 @@ namespace permafrost::data {
 
 // Returns whether none of `nodes` is greater than `most`.
 inline bool AllAtMost(std::span<const NodeId> nodes, NodeId most) {
-  // Compares as signed numbers, because every processor compares several of those at a time.
+  // Compares as signed numbers, because every processor has vector instructions for signed comparisons.
   constexpr NodeId kSign = NodeId{1} << 31;
   const auto last = static_cast<int32_t>(most ^ kSign);
   const NodeId* const values = nodes.data();
@@ -106,7 +106,8 @@ class AdjacencyReads {
     PrefetchLines(adjacency_.neighbors.data() + extent.begin, extent.size() * sizeof(NodeId));
     PrefetchNeighbor(extent.end - 1);
   }
-  // Returns a touched neighbour as it is stored. It may be no row of the graph, so never use it as an index.
+  // Returns a touched neighbour as it is stored. The value may not be a row of the graph, so never use it as an
+  // index.
   NodeId Neighbor(uint64_t place) {
     const NodeId node = adjacency_.neighbors[place];
     out_of_range_ |= node >= nodes_;
@@ -149,8 +150,9 @@ inline double OpenUnit(uint64_t bits) { return (static_cast<double>(bits >> 12) 
 // Threads: pure functions.
 
 // Returns the most edges that a hop draws of one node with `degree` in-edges. For kAllNeighbors that is `degree`.
-// With replacement it is `fan_out`, even if `degree` is smaller; without, it is the smaller of the two. Drawing by
-// weight may give fewer, since an edge of weight 0 is never drawn. `fan_out` satisfies IsFanOut.
+// With replacement it is `fan_out`, even if `degree` is smaller, but 0 if `degree` is 0. Without replacement it is
+// the smaller of `degree` and `fan_out`. Drawing by weight may give fewer, since an edge of weight 0 is never drawn.
+// `fan_out` satisfies IsFanOut.
 constexpr uint64_t MaxDrawn(uint64_t degree, int64_t fan_out, bool replace) {
   if (degree == 0 || fan_out == spec::kAllNeighbors) return degree;
   return replace ? static_cast<uint64_t>(fan_out) : std::min(degree, static_cast<uint64_t>(fan_out));
@@ -164,8 +166,8 @@ class EdgeDraw {
 
   // Returns the largest degree at which all edges of a node are taken, in their order and without a draw.
   uint64_t MostTakenWhole(int64_t fan_out) const;
-  // Draws `fan_out` distinct edges of those with a weight above 0, or all of these if there are fewer. Each such edge
-  // is equally likely. The draws are in no particular order.
+  // Draws `fan_out` distinct edges among the edges with a weight above 0. If there are fewer, takes all of them. Each
+  // such edge is equally likely. The draws are in no particular order.
   int64_t DrawEvenly(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
                      std::span<uint64_t> places);
   // Writes the places of the drawn edges to `places` and returns their number, at most MaxDrawn. If the draw is
@@ -218,9 +220,9 @@ class TemporalDraw {
       : strategy_(strategy), draw_(replace, /*weighted=*/false), replace_(replace) {}
 
   // Writes the places of the chosen edges to `places` and returns their number, at most MaxDrawn of the extent.
-  // `timestamps` holds those of the edges in `extent`. Only edges with a timestamp below `before` are taken; nullopt
-  // allows all edges. kLast takes the `fan_out` latest edges, in the order of the extent. Among equally late edges it
-  // prefers those that stand later in the extent.
+  // `timestamps` holds the timestamps of the edges in `extent`. Only edges with a timestamp below `before` are taken;
+  // nullopt allows all edges. kLast takes the `fan_out` latest edges, in the order of the extent. Among equally late
+  // edges it prefers edges that stand later in the extent.
   int64_t Draw(Adjacency::Extent extent, const int64_t* timestamps, std::optional<int64_t> before, int64_t fan_out,
                SplitMix64 random, std::span<uint64_t> places);
 

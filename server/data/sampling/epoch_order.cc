@@ -48,7 +48,7 @@ std::vector<uint32_t> LargestOf(std::span<const GraphSize> sizes) {
 }
 
 // Sorts graphs by a key in descending order and keeps the order of equal keys. std::stable_sort is not used, because
-// clang-tidy reports it for a span as a call of something deprecated.
+// clang-tidy reports its use on a span as a call of a deprecated function.
 template <class KeyOf>
 void SortDescending(std::span<uint32_t> order, const KeyOf& key_of) {
   const std::vector<uint32_t> before(order.begin(), order.end());
@@ -129,8 +129,8 @@ int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits)
 }
 
 DealLimits TightLimits(std::span<const GraphSize> sizes, int64_t batches, const DealLimits& limits) {
-  // The room left above the fullest batch, as a fraction of the mean batch: 1/256. Other orders of nearly equal
-  // graphs need it.
+  // The room left above the fullest batch, as a fraction of the mean batch: 1/256. Deals of other orders of nearly
+  // equal graphs need this room.
   constexpr int64_t kRoom = 256;
   const std::vector<uint32_t> order = LargestOf(sizes);
   const auto batch_of = Deal(sizes, order, batches, limits);
@@ -245,7 +245,7 @@ EpochBatches EpochOrder::DealOut(SplitMix64& random) const {
   LargerFirst(sizes_, order);
   auto batch_of = Deal(sizes_, order, batches_, limits_);
   if (!batch_of) {
-    // The limits were made from the batch sizes of this order, so it fits.
+    // The limits were made from the batch sizes of this order, so the deal succeeds.
     LargestFirst(sizes_, order);
     batch_of = Deal(sizes_, order, batches_, limits_);
   }

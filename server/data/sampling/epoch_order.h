@@ -45,8 +45,8 @@ std::optional<std::vector<uint32_t>> Deal(std::span<const GraphSize> sizes, std:
 // the limits. Every single graph must be within the limits.
 int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits);
 
-// Returns limits that Deal of the order LargestFirst into `batches` meets with little room to spare. They are never
-// looser than `limits`, which this Deal must meet too.
+// Returns limits that are tight for dealing the order LargestFirst into `batches`: Deal meets them with little room
+// to spare. They are never looser than `limits`, which this deal must meet too.
 DealLimits TightLimits(std::span<const GraphSize> sizes, int64_t batches, const DealLimits& limits);
 
 // The position in a job's sequence of training batches. It is all that a checkpoint keeps of the order.
@@ -84,13 +84,13 @@ struct EpochBatches {
 class EpochOrder {
  public:
   // Copies `graphs`, the ids of a split. `sizes` holds the size of each graph, in the order of `graphs`. kRandom does
-  // not need it.
+  // not need `sizes`.
   EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions options, std::vector<GraphSize> sizes = {});
 
   // Returns the number of batches, which is the same in every epoch.
   int64_t batches_per_epoch() const { return batches_; }
-  // Returns the bounds of every batch under kBalanced and kBudget, over all ranks together. Graphs, nodes and edges
-  // all have one.
+  // Under kBalanced and kBudget, returns the bounds that every batch meets, over all ranks together. Graphs, nodes
+  // and edges each have a bound.
   const DealLimits& limits() const { return limits_; }
   // Returns the batches of an epoch. They are the same for equal (seed, epoch, graphs, sizes) on every machine.
   EpochBatches Of(int64_t epoch) const;

@@ -12,7 +12,7 @@
 namespace permafrost::data {
 namespace {
 
-// Returns the node in which the edge at `place` of the in-edges ends.
+// Returns the target node of in-edge number `place`.
 NodeId TargetOf(const GraphView& view, uint64_t place, bool& ok) {
   uint64_t low = 0, high = view.nodes;  // the node is in [low, high)
   while (high - low > 1) {
@@ -29,7 +29,7 @@ absl::Status DamageOf(const Adjacency& in) {
   return in.neighbors.status();
 }
 
-// Nodes whose edges are read between two calls of keep_going.
+// The number of nodes whose edges are read between two calls of keep_going.
 constexpr uint64_t kNodesAsked = 1 << 16;
 
 // Returns the sources of a node's in-edges, or nullopt if they cannot be read.
@@ -113,7 +113,8 @@ absl::StatusOr<bool> NegativeDraw::Draw(NodeId source, uint64_t key, std::span<N
 
 namespace {
 
-// Excludes edges from a disjoint subgraph, in which a seed may also stand in the parts of other seeds.
+// Excludes edges from a disjoint subgraph, in which the node of a seed may also occur in the subgraphs of other
+// seeds.
 void ExcludeNodes(const SeedPairs& pairs, SampledSubgraph& subgraph) {
   std::vector<std::pair<NodeId, NodeId>> gone;  // (target, source)
   gone.reserve(2 * pairs.sources.size());
@@ -168,7 +169,7 @@ void ExcludeEdges(const SeedPairs& pairs, SampledSubgraph& subgraph) {
     if (placed) subgraph.edge_places[to] = subgraph.edge_places[e];
     ++kept;
   };
-  // Only the rows of seeds have such edges. The loop overwrites offsets as it reads them.
+  // Only the rows of seeds have edges to exclude. The loop overwrites offsets as it reads them.
   const auto seeds = static_cast<size_t>(subgraph.row_ends.front());
   size_t begin = 0;
   for (size_t row = 0; row < seeds; ++row) {
@@ -186,7 +187,7 @@ void ExcludeEdges(const SeedPairs& pairs, SampledSubgraph& subgraph) {
   const int64_t removed = static_cast<int64_t>(begin) - kept;
   if (removed == 0) return;
   for (size_t e = begin; e < subgraph.sources.size(); ++e) take(e);
-  // The places of edges in a last hop apart come after those of `sources`.
+  // The places of edges in a last hop apart come after the places of `sources`.
   const auto places = subgraph.edge_places.begin();
   if (placed) subgraph.edge_places.erase(places + kept, places + std::ssize(subgraph.sources));
   subgraph.sources.resize(static_cast<size_t>(kept));

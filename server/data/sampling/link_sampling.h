@@ -32,13 +32,13 @@ class NegativeDraw {
  public:
   // `graph` has all of its edges, including those held out. It has at least one node and, for kDegree, at least one
   // edge. `non_neighbors` is CountNonNeighbors of `graph`. If it is null, a draw finds out by itself whether a source
-  // has non-neighbours, which takes long for a source without any.
+  // has non-neighbours, which takes long for a source that has none.
   NegativeDraw(std::shared_ptr<const Graph> graph, spec::NegativeSampling sampling, uint64_t seed,
                std::shared_ptr<const std::vector<uint32_t>> non_neighbors = nullptr);
 
   // Draws targets other than `source` that `source` has no edge to. Equal keys draw equal targets. If kTries draws
-  // for a target all hit an edge, it takes the next row that is not a neighbour. If there is no such row, it fills
-  // `targets` with `source` and returns false. Errors: DataLoss.
+  // for a target all hit neighbours of `source`, takes the next row that is not a neighbour. If there is no such row,
+  // fills `targets` with `source` and returns false. Errors: DataLoss.
   absl::StatusOr<bool> Draw(NodeId source, uint64_t key, std::span<NodeId> targets) const;
 
   static constexpr int kTries = 16;
@@ -59,8 +59,8 @@ struct SeedPairs {
   std::span<const int64_t> sources, targets;
 };
 
-// Removes every edge between the two seeds of a pair, in either direction. Keeps all rows. In a disjoint subgraph it
-// removes the edges between the two nodes in every seed's part.
+// Removes every edge between the two seeds of a pair, in either direction. Keeps all rows. In a disjoint subgraph,
+// removes the edges between the pair's two nodes from the subgraph of every seed.
 void ExcludeEdges(const SeedPairs& pairs, SampledSubgraph& subgraph);
 
 }  // namespace permafrost::data

@@ -24,8 +24,8 @@ namespace {
 
 // How many targets ahead offsets are prefetched.
 constexpr size_t kTargetsAhead = 24;
-// How many neighbours of a list that is taken whole are prefetched. In a longer list the processor prefetches the
-// rest by itself.
+// The most neighbours that are prefetched of a list that is taken whole. The processor itself prefetches the rest of
+// a longer list.
 constexpr uint64_t kPrefetchedOfAll = 256;
 
 // Makes `values` at least `size` long. Never shrinks it, so that no value is initialised only to be overwritten.
@@ -46,8 +46,8 @@ class HopDraw {
   // Its spans are borrowed until the next Begin.
   struct Hop {
     std::span<const NodeId> targets;
-    std::span<const uint32_t> owners;  // of disjoint samples: the seed of each target
-    // Of temporal samples, the time of each seed; empty: every edge may be drawn.
+    std::span<const uint32_t> owners;  // for disjoint samples: the seed of each target
+    // For temporal samples, the time of each seed. If empty, every edge may be drawn.
     std::span<const int64_t> times;
     int64_t fan_out = 0;
     // True if the hop asked for kAllNeighbors and a budget left only `fan_out`. Then `fan_out` distinct edges are
@@ -74,7 +74,7 @@ class HopDraw {
 
   void Begin(const Hop& hop);
   int64_t pieces() const { return (std::ssize(hop_.targets) + kPiece - 1) / kPiece; }
-  // Requests the pages that hold those of the targets' edges that will be read.
+  // Requests the pages of all edges of the targets that will be read.
   void Request(PageAdvisor& advisor, ReadFaults& faults);
   // Draws piece `p` of the targets. `worker` is 0..threads-1.
   void Draw(int64_t p, int worker, ReadFaults& faults);
@@ -85,7 +85,7 @@ class HopDraw {
   struct Worker {
     EdgeDraw draw;
     TemporalDraw temporal;
-    // For hops with `of_all`.
+    // Used for hops with `of_all`.
     EdgeDraw distinct;
     TemporalDraw temporal_distinct;
     // `extents` has one entry for each target of a piece. `places` has the drawn edges in order, except those of
@@ -266,8 +266,8 @@ size_t HopDraw::DrawSome(size_t i, Adjacency::Extent extent, AdjacencyReads& rea
   return places.size();
 }
 
-// Reads the neighbours of the targets as they are stored. A second loop then replaces each one that is not a row by
-// its target, so that the loops that wait for memory do nothing else.
+// Reads the neighbours of the targets as they are stored. A second loop then replaces each neighbour that is not a
+// row by its target. The first loop, which waits for memory, thus does nothing else.
 void HopDraw::ReadFound(std::span<const NodeId> targets, const Worker& worker, AdjacencyReads& reads,
                         Piece& piece) const {
   Enlarge(piece.found, piece.edges);

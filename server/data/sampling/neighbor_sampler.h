@@ -21,21 +21,21 @@ struct NeighborSamplingOptions {
   // For each hop, how many neighbours are drawn of each node found in the hop before; the seeds are hop 0. There are
   // 1..kMaxHops hops. Each value is 1..kMaxFanOut, or kAllNeighbors for all neighbours.
   std::vector<int64_t> fan_outs;
-  // Whether to draw with replacement: then each node with any neighbour gives exactly `fan_out` edges. Without
-  // replacement it gives min(fan_out, degree) distinct edges.
+  // If true, draws with replacement, and each node with any neighbour gives exactly `fan_out` edges. If false, the
+  // node gives min(fan_out, degree) distinct edges.
   bool replace = false;
-  // Whether to draw by edge weight. With replacement, an edge has the probability weight / sum of weights. Without,
-  // edges are drawn successively, as by the keys u^(1/w) of Efraimidis and Spirakis 2006. An edge whose weight is 0,
-  // negative or NaN is never drawn, even for kAllNeighbors.
+  // If true, draws by edge weight. With replacement, an edge has the probability weight / sum of weights. Without
+  // replacement, edges are drawn successively, as by the keys u^(1/w) of Efraimidis and Spirakis 2006. An edge whose
+  // weight is 0, negative or NaN is never drawn, even for kAllNeighbors.
   bool weighted = false;
-  // The last hop's neighbours get no rows (see SampledSubgraph::last_neighbors). The draws do not change. This needs
-  // at least two hops.
+  // If true, the last hop's neighbours get no rows (see SampledSubgraph::last_neighbors). The draws do not change.
+  // This needs at least two hops.
   bool last_hop_apart = false;
-  // Each seed has a subgraph of its own. A node that is drawn for two seeds has two rows. kNeighbor only.
+  // If true, each seed has a subgraph of its own, so that a node that is drawn for two seeds has two rows. kNeighbor
+  // only.
   bool disjoint = false;
-  // Unless this is kNone, an edge is drawn only if its timestamp is below the time of the seed whose subgraph it is
-  // in. Then the graph must have timestamps, `disjoint` must be true and `weighted` false. kLast also needs `replace`
-  // to be false.
+  // Unless this is kNone, an edge is drawn only if its timestamp is below the time of its subgraph's seed. Then the
+  // graph must have timestamps, `disjoint` must be true and `weighted` false. kLast also needs `replace` to be false.
   spec::TemporalSampling temporal = spec::TemporalSampling::kNone;
   // kLabor draws each of a node's d in-edges with probability fan_out / d. So it draws `fan_out` edges on average,
   // and up to d. It goes with neither weights nor replacement.
@@ -61,16 +61,16 @@ struct SampledSubgraph {
   // Rows of the graph: the seeds as given, then the nodes first found in hop 1, hop 2 and so on, in the order in
   // which they were found. Each node appears once, or once per seed in disjoint sampling.
   std::vector<NodeId> nodes;
-  // [nodes] After disjoint sampling, the seed whose subgraph each row belongs to, given by the seed's row. No edge
-  // leads from one subgraph to another. Otherwise empty.
+  // [nodes] After disjoint sampling: for each row, the row of the seed whose subgraph it belongs to. No edge leads
+  // from one subgraph to another. Empty after any other sampling.
   std::vector<uint32_t> owners;
   // [hops + 1] The number of `nodes` found up to each hop. row_ends[0] is the number of seeds, and row_ends.back() ==
   // nodes.size().
   std::vector<int64_t> row_ends;
   // In-edges of rows 0..row_ends[hops - 1]-1 as CSR over local rows. The sources of row r are sources[offsets[r] ..
   // offsets[r + 1]). `offsets` is [rows + 1].
-  // With the last hop apart, rows up to row_ends[hops]-1 have in-edges. Their offsets run on beyond `sources` into
-  // last_neighbors.
+  // With the last hop apart, rows up to row_ends[hops]-1 have in-edges. The offsets of the rows added by this
+  // continue beyond `sources` into last_neighbors.
   std::vector<int64_t> offsets;
   std::vector<int64_t> sources;
   // With the last hop apart, the nodes of the graph drawn in the last hop, each as often as it was drawn. Otherwise
@@ -97,11 +97,11 @@ class NeighborSampler {
   // Samples around `seeds` into `out`, whose memory it reuses. Seeds are rows of the graph; they must be distinct
   // unless the sample is disjoint. `sample` is the number of this sample within the job: equal numbers draw equally.
   // `with_edge_places` says whether to fill out.edge_places. If `advisor` is given, each hop requests its pages from
-  // it before reading them. `times` is for temporal sampling: [seeds], where a seed's edges must lie before its time.
-  // Empty `times` allow every edge.
-  // Errors: InvalidArgument for a seed that is not a row or stands twice, and for `times` that are not [seeds] or
-  // given without temporal sampling. InvalidArgument with a violation of "max_nodes" if there are more seeds than
-  // max_nodes. DataLoss if a touched block is damaged (the view's columns tell which).
+  // it before reading them. `times` [seeds] is for temporal sampling: all edges in a seed's subgraph must lie before
+  // the seed's time. Empty `times` allow every edge.
+  // Errors: InvalidArgument for a seed that is not a row or stands twice, for `times` without exactly one entry per
+  // seed, and for `times` without temporal sampling. InvalidArgument with a violation of "max_nodes" if there are
+  // more seeds than max_nodes. DataLoss if a touched block is damaged (the view's columns tell which).
   virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, bool with_edge_places,
                               class PageAdvisor* advisor, SampledSubgraph& out,
                               std::span<const int64_t> times = {}) = 0;

@@ -149,8 +149,8 @@ double PageAdvisor::LookAtSample(int64_t pages) {
     looked += static_cast<int64_t>(count);
     for (uint64_t i = 0; i < count; ++i) resident += there[i] & 1;
   };
-  // Chooses every page with the same chance: the places are spread evenly over all pages, from a random one on. One
-  // pass over the runs finds them.
+  // Chooses every page with the same probability: the places are spread evenly over all pages, beginning at a random
+  // page. One pass over the runs finds the places.
   const auto total = static_cast<uint64_t>(pages);
   const uint64_t stride = std::max<uint64_t>(total / static_cast<uint64_t>(kSampledPlaces), kSampledPages);
   uint64_t at = ScaleBits(random.Next(), std::min(stride, total)), before = 0;

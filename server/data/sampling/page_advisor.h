@@ -37,7 +37,7 @@ void VisitFields(spec::Options<PageCounters>, F&& f) {
   f({.name = "major_faults"}, &P::major_faults);
 }
 
-// Returns the major page faults of this process so far, which are those that read the disk.
+// Returns the number of this process's major page faults so far, which are the page faults that read the disk.
 int64_t MajorFaults();
 
 class PageAdvisor {
@@ -56,7 +56,7 @@ class PageAdvisor {
 
   // Returns whether to request the pages of the next batch; call it once per batch. It returns true until nearly all
   // sampled pages are resident, and then for one batch in Options::resident_batches. The reason is that requesting
-  // takes longer than the sampling that it serves.
+  // pages takes longer than sampling a batch whose pages are resident.
   bool WantsBatch();
   // Sets the most bytes that all later flushes together advise; the other pages are left to page faults. If this is
   // never called, there is no limit.
@@ -87,7 +87,8 @@ class PageAdvisor {
   uint64_t flushes_ = 0;
   int64_t batches_left_out_ = 0;  // batches since WantsBatch last returned true
   uint64_t budget_left_ = ~uint64_t{0};
-  // A descriptor of this process for process_madvise, which takes many ranges at once, and whether the kernel has it.
+  // self_ is a descriptor of this process for process_madvise, which takes many ranges at once. takes_many_ tells
+  // whether the kernel has that call.
   const Descriptor self_;
   bool takes_many_;
 };

@@ -80,8 +80,8 @@ absl::Status Check(const GraphView& view, std::span<const NodeId> starts, const 
 
 // How many Node2Vec walks one thread interleaves, so that their memory reads overlap.
 constexpr size_t kLanes = 64;
-// Candidates refused in a row before a step is drawn from the exact weights. So no p and q can make a step endless. A
-// refused candidate says nothing about the next, so the step's distribution is the same either way.
+// After this many refused candidates, a step is drawn from the exact weights, so that no p and q can make a step
+// endless. A refused candidate says nothing about the next one, so the step's distribution stays the same.
 constexpr int kMaxTries = 32;
 // The upper bound of 1/p and 1/q. It keeps sums over all neighbours finite.
 constexpr double kMaxWeight = 1e200;
@@ -190,8 +190,8 @@ class Walker {
     searches_.push_back({&lane, lane.before_extent.begin, lane.before_extent.size()});
   }
 
-  // Searches for all undecided candidates by bisection among the neighbours of the nodes before. Probes once for each
-  // candidate in turn.
+  // Decides all undecided candidates. Searches for each one by bisection among the neighbours of its walk's previous
+  // node. The searches take turns, one probe at a time.
   void SearchTogether() {
     for (bool searching = true; searching;) {
       searching = false;
@@ -254,8 +254,8 @@ class Walker {
     Move(lane);
   }
 
-  // A search for the first neighbour that is not below the candidate. It is among the `size` neighbours from `first`
-  // on, or directly after them.
+  // A search for the first neighbour that is not below the candidate. This neighbour is among the `size` neighbours
+  // from `first` on, or directly after them.
   struct Search {
     Lane* lane;
     uint64_t first, size;

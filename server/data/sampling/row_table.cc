@@ -10,8 +10,8 @@ namespace {
 // How many nodes ahead slots are prefetched.
 constexpr size_t kAhead = 24;
 
-// Entries of the table of all nodes in one huge page of 2 MiB. A larger table reserves whole huge pages, because the
-// rest of a partly used last one would lie in small pages.
+// The number of entries of the table of all nodes in one huge page of 2 MiB. A larger table reserves whole huge
+// pages, because entries on a partly used last page would lie in small pages.
 constexpr uint64_t kHugePage = (uint64_t{2} << 20) / sizeof(uint32_t);
 
 constexpr uint64_t kNumbers = uint64_t{1} << 32;

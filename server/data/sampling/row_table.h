@@ -27,8 +27,8 @@ class RowTable {
   // The number of nodes that have a row.
   uint64_t size() const { return kept_; }
   // Writes the local row of each of `found` to `rows`, which has the same size. A new node gets the next free row.
-  // Afterwards nodes[row] is the node of each row below size(); entries of earlier rows must already be there.
-  // `nodes` grows if it is too small, and never shrinks.
+  // Afterwards nodes[row] is the node of `row`, for every row below size(). The caller keeps the entries of earlier
+  // rows in `nodes`. `nodes` grows if it is too small, and never shrinks.
   void Relabel(std::span<const NodeId> found, std::vector<NodeId>& nodes, std::span<int64_t> rows);
   // Like Relabel, but gives no new rows once size() is `most`. Nodes without a row get kNoRow in `rows`.
   void RelabelWithin(uint64_t most, std::span<const NodeId> found, std::vector<NodeId>& nodes, std::span<int64_t> rows);

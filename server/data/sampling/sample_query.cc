@@ -37,7 +37,7 @@ std::vector<NodeId> DrawNodes(uint64_t rows, int64_t count, uint64_t seed) {
   return nodes;
 }
 
-// Returns how many edges the hop after the subgraph's last hop will draw at most; for LABOR, on average.
+// Returns the most edges that the hop after the subgraph's last hop will draw; for LABOR, the average number.
 absl::StatusOr<uint64_t> EdgesOfNextHop(const GraphView& view, const NeighborSamplingOptions& options,
                                         const SampledSubgraph& subgraph) {
   const auto hops = static_cast<size_t>(subgraph.hops());
@@ -45,15 +45,15 @@ absl::StatusOr<uint64_t> EdgesOfNextHop(const GraphView& view, const NeighborSam
   uint64_t edges = 0;
   bool ok = true;
   for (auto i = static_cast<size_t>(hops == 0 ? 0 : subgraph.row_ends[hops - 1]); i < subgraph.nodes.size(); ++i) {
-    // The sampled number, which LABOR may make larger, is checked after each hop.
+    // LABOR may draw more edges than this, so their number is checked after each hop.
     edges += MaxDrawn(view.in.Of(subgraph.nodes[i], ok).size(), fan_out, options.replace);
   }
   if (options.max_edges > 0) edges = std::min(edges, static_cast<uint64_t>(options.max_edges - subgraph.edges()));
   return ok ? absl::StatusOr<uint64_t>(edges) : view.in.offsets.status();
 }
 
-// Samples hop by hop, so that a sample that is too large is refused before it takes memory. A sample of fewer hops
-// draws the same edges in them.
+// Samples hop by hop, so that a sample that is too large is refused before it takes memory. This works because a
+// sample of fewer hops draws the same edges in these hops.
 absl::Status SampleSubgraph(const GraphView& view, const NeighborSamplingOptions& options,
                             std::span<const NodeId> seeds, std::span<const int64_t> times, int threads,
                             SampledSubgraph& subgraph) {

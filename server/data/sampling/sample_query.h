@@ -17,12 +17,12 @@
 namespace permafrost::data {
 
 struct SampleQuery {
-  // Seeds or starts, as rows (`nodes`) or by the source's names for them (`names`). If both are empty, `count` of
-  // them are drawn at random.
+  // Seeds of neighbour sampling or starts of walks, given as rows (`nodes`) or by the source's names (`names`). If
+  // both are empty, `count` nodes are drawn at random.
   std::vector<NodeId> nodes;
   std::vector<std::string> names;
   int64_t count = spec::kDefaultStarts;  // 1..10,000
-  // For temporal sampling: only edges with a timestamp below it are drawn. nullopt allows all edges.
+  // For temporal sampling: only edges with a timestamp below this time are drawn. nullopt allows all edges.
   std::optional<int64_t> seed_time;
   // The kind of sample to draw around the seeds or starts.
   std::variant<NeighborSamplingOptions, WalkOptions> kind;
@@ -36,14 +36,15 @@ struct SampleAnswer {
     int64_t hop = 0;  // counted from 1
     float weight = 1;
     int64_t timestamp = 0;  // if the graph has timestamps
-    NodeId seed = 0;        // of disjoint sampling: the seed whose subgraph it is in
+    NodeId seed = 0;        // after disjoint sampling: the seed whose subgraph holds the edge
   };
   std::vector<int64_t> nodes_of_hop;  // [hops + 1] nodes first found in each hop; hop 0 is the seeds
   std::vector<Edge> edges;
   // The walks, [nodes, walk_length].
   int64_t walk_length = 0;
   std::vector<NodeId> walks;
-  // The source's names of all rows above, each once, in ascending order of rows. Empty if the graph has no names.
+  // The source's names of all rows in this answer, each once, in ascending order of rows. Empty if the graph has no
+  // names.
   std::vector<std::pair<NodeId, std::string>> names;
   double seconds = 0;  // how long drawing took
 };
