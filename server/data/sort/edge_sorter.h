@@ -44,7 +44,7 @@ struct WeightedEdge {
   static constexpr bool kHasWeight = true, kHasAll = false;
   EdgeKey key = 0;
   float weight = 0;
-  uint32_t order = 0;  // position among the edges that are sorted at once; set by the sorter
+  uint32_t order = 0;  // position among the edges of one sort in memory; set by the sorter
 };
 // All values that an edge can carry.
 struct FullEdge {
@@ -137,8 +137,8 @@ extern template class SortedRuns<FullEdge>;
 struct EdgeSorterOptions {
   std::filesystem::path directory;  // for the files of runs
   uint64_t memory_bytes = 0;
-  // Whether to add the inverse of each edge in the sort. A self-loop is its own inverse and stays single. Inverses
-  // take no memory before the sort.
+  // True to add the inverse of each edge in the sort. A self-loop is its own inverse and stays single. Inverses take
+  // no memory before the sort.
   bool add_inverses = false;
   int threads = 1;
 };
