@@ -156,7 +156,7 @@ class FeatureSink {
   std::vector<ColumnError> errors_;
   std::vector<float> scales_;
   std::vector<std::byte> converted_;
-  // Whether these are integer features of edges. Models read such features as categories, so `values_` collects the
+  // True if these are integer features of edges. Models read such features as categories, so `values_` collects the
   // values.
   bool keeps_values_ = false;
   ValueSets values_;
@@ -303,7 +303,7 @@ void FeatureSink::Describe(FeatureSummary& summary) const {
 }
 
 // Reads the table as the type of `features`, and calls take(rows, is_first) after each row. Returns false if the type
-// is integer and a cell is not.
+// is an integer type and a cell is not an integer.
 template <class Take>
 absl::StatusOr<bool> ReadRows(const SourceFile& file, const DueTable& due, ImportMonitor& monitor,
                               FeatureRows& features, const Take& take) {
@@ -338,7 +338,8 @@ DataType StoredType(const NpyHeader& header, bool bfloat16) {
   return DataType::kNone;
 }
 
-// Widens min and max by some rows. Returns false at the first value that is not finite, and sets `bad` to its index.
+// Widens the summary's min and max to include some rows. Returns false at the first value that is not finite, and
+// sets `bad` to its index.
 bool Widen(std::span<const std::byte> bytes, FeatureSummary& summary, uint64_t& bad) {
   const auto width = static_cast<size_t>(summary.width);
   const size_t count = bytes.size() / std::max<size_t>(1, ElementBytes(summary.type));

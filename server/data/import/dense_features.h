@@ -44,7 +44,7 @@ absl::StatusOr<FeatureSummary> WriteFeatureArray(const SourceFile& file, bool bf
 // dense.
 absl::Status CheckConverted(const ImportOptions& options, const FeatureSummary& found);
 
-// Return the number of columns of a table, from its first row or its header.
+// These return the number of columns of a table, from its first row or its header.
 absl::StatusOr<int64_t> FeatureRowsWidth(const SourceFile& file, ImportMonitor& monitor);
 absl::StatusOr<int64_t> FeatureArrayWidth(const SourceFile& file, ImportMonitor& monitor);
 

@@ -271,8 +271,7 @@ class HeaderReader {
     }
     return columns;
   }
-  // For options that name only the columns after source and target. Returns true if the target comes before the
-  // source.
+  // Returns true if the target comes before the source. Call it if the options name only the columns after these two.
   absl::StatusOr<bool> IsTargetFirst() const {
     if (!NamesEnds(/*certain=*/false)) return false;
     const auto is = [&](size_t c, EdgeColumn column) { return names_[c] != nullptr && names_[c]->is == column; };

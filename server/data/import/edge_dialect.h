@@ -54,7 +54,7 @@ struct EdgeDialect {
   char comment = '\0';  // '\0' for none
   // All columns in their order, source and target included.
   std::vector<EdgeColumn> columns = {EdgeColumn::kSource, EdgeColumn::kTarget};
-  // Whether the weight column is a guess, since no option and no header names it. Whole numbers above
+  // True if the weight column is a guess, since no option and no header names it. Whole numbers above
   // kLargestWholeWeight are then refused, since they may not be weights.
   bool guessed_weight = false;
   NodeIds ids = NodeIds::kRows;
@@ -71,8 +71,8 @@ bool IsPassedOver(std::string_view line, const EdgeDialect& dialect);
 bool IsComment(std::string_view line, const EdgeDialect& dialect);
 
 // Finds out how to read a file, from the options and from `head`: its first line that is neither empty nor a comment,
-// and the lines after it. `head` holds whole lines, which follow `lines_before` others. Returns nullopt if every line
-// of `head` is empty or a comment. Errors: InvalidArgument "NAME:LINE: what".
+// and the lines after it. `head` holds whole lines, and `lines_before` lines of the file come before it. Returns
+// nullopt if every line of `head` is empty or a comment. Errors: InvalidArgument "NAME:LINE: what".
 absl::StatusOr<std::optional<EdgeDialect>> FindDialect(std::string_view name, int64_t lines_before,
                                                        std::string_view head, const EdgeListOptions& options);
 

@@ -56,8 +56,8 @@ inline const char* SkipBlanks(const char* p) {
   while (*p == ' ' || *p == '\t') ++p;
   return p;
 }
-// Reads a number of at most 19 digits, which always fits. Returns the position after it, or nullptr for anything
-// else.
+// Reads a number of at most 19 digits, which always fits. Returns the position after it, or nullptr if there is no
+// such number.
 inline const char* ReadDigits(const char* p, uint64_t& value) {
   constexpr int kSurelyFit = std::numeric_limits<uint64_t>::digits10;
   const char* const begin = p;

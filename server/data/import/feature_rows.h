@@ -17,7 +17,7 @@ namespace permafrost::data {
 
 // Collects the distinct whole numbers of each column while a table is read.
 // Threads: one at a time. Memory: one bit for each number in 0..2^20 - 1, and 32 bytes for each other number, at most
-// kMostBytes for all columns together. A column that exceeds this is given up.
+// kMostBytes for all columns together. A column whose numbers would exceed this limit is given up.
 class ValueSets {
  public:
   static constexpr uint64_t kMostBytes = uint64_t{64} << 20;

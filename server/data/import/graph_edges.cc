@@ -77,7 +77,7 @@ struct FoundDirections {
   bool symmetric = false;  // each edge is stored in both directions, with equal values
 };
 
-// Adds all edges to the sorter, with inverses if they are asked for, or missing under kAuto. Under kAuto this is
+// Adds all edges to the sorter. Adds inverses too if they are asked for, or if kAuto finds them missing, which is
 // known only at the end. Until then, edges that do not fit in the sorter's memory wait on disk.
 template <class Record>
 absl::StatusOr<FoundDirections> ReadEdges(EdgeSource<Record>& source, const EdgesPlan& plan, bool has_values,
@@ -118,7 +118,7 @@ absl::StatusOr<FoundDirections> ReadEdges(EdgeSource<Record>& source, const Edge
 
 struct AdjacencyShape {
   uint64_t nodes = 0;  // larger than every row
-  // Whether to merge edges with equal ends. The merged edge has the sum of the weights, the latest timestamp and the
+  // True to merge edges with equal ends. The merged edge has the sum of the weights, the latest timestamp and the
   // first row.
   bool coalesce = false;
   bool weights = false, timestamps = false, edge_ids = false;  // sections to write; the records must have the fields

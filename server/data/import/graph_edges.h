@@ -55,7 +55,7 @@ class EdgeSymmetry {
 
  private:
   __extension__ using Wide = unsigned __int128;
-  // Two sums: one over the edges from a smaller to a larger node, one over the others.
+  // Two sums: one over the edges from a smaller to a larger node, one over all other edges.
   using Sums = std::array<Wide, 2>;
 
   const bool compares_values_;
@@ -71,7 +71,7 @@ struct EdgesPlan {
   const ImportOptions& options;
   std::filesystem::path directory;  // for temporary files
   uint64_t memory_bytes = 0;
-  uint64_t least_nodes = 0;  // the number of nodes, unless the edges have larger rows
+  uint64_t least_nodes = 0;  // the number of nodes, unless an edge names a larger row
   // The fields of the records to store; the record type must have them. edge_ids are rows in the source.
   bool weights = false, timestamps = false, edge_ids = false;
 };
@@ -81,14 +81,14 @@ std::string InverseEdgesNote(bool added);
 // Returns the bytes that the import of one large graph may use in total for sorting and buffers.
 uint64_t ImportMemory(const ImportOptions& options, const ImportLimits& limits);
 // Returns Ok if limits.memory_bytes allows the offsets of `nodes` nodes, or the memory for ordering them. Otherwise
-// returns ResourceExhausted; `source` says there where the number of nodes comes from.
+// returns ResourceExhausted. Its message takes from `source` where the number of nodes comes from.
 absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLimits& limits,
                         NodeOrder order = NodeOrder::kNone);
 
 // Writes the sections of edges, and sets the fields of `summary` that follow from the edges: nodes, edges,
-// directions, degrees. InverseEdges::kAuto adds inverses unless the source lists both directions of every edge. If it
-// lists both and they differ in weights or timestamps, the graph is directed. If options.order asks for another order
-// of nodes, the order is found here and returned in `renumbering`. All sections written later must use it.
+// directions, degrees. InverseEdges::kAuto adds inverses unless the source lists both directions of every edge. If
+// the source lists both, but with different weights or timestamps, the graph is directed. If options.order asks for
+// another order of nodes, finds this order and returns it in `renumbering`. All sections written later must use it.
 template <class Record>
 absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, ImportMonitor& monitor, GraphWriter& writer,
                         GraphSummary& summary, Renumbering& renumbering);

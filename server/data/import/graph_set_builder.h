@@ -76,8 +76,8 @@ class GraphSetBuilder {
 
   GraphSetBuilder(const ImportOptions& options, const std::filesystem::path& directory, ImportMonitor& monitor);
 
-  // Sizes: add the nodes of every graph, then the edges of every graph in the same order, as the source lists them,
-  // without inverses. Each number is in 0..kMaxGraphSize.
+  // Sizes: first add the number of nodes of every graph. Then add, for the graphs in the same order, the number of
+  // edges that the source lists, without inverses. Each number is in 0..kMaxGraphSize.
   absl::Status AddNodeCount(const CsvRows& rows, int64_t nodes);
   absl::Status AddEdgeCount(const CsvRows& rows, int64_t edges);
   // Call it after the last edge count. `inverses` says whether each edge is stored with its inverse.
@@ -87,7 +87,7 @@ class GraphSetBuilder {
   int64_t num_source_edges() const { return static_cast<int64_t>(edge_offsets_.back()) / edge_factor_; }
   int64_t NodesOf(int64_t graph) const { return SizeAt(node_offsets_, graph); }
   int64_t FirstNodeOf(int64_t graph) const { return static_cast<int64_t>(node_offsets_[static_cast<size_t>(graph)]); }
-  // Returns the graph that holds node `node`, counted over all graphs. Looks at graph `guess` first.
+  // Returns the graph that holds node `node`. Nodes are counted over all graphs. Looks at graph `guess` first.
   int64_t GraphOf(int64_t node, int64_t guess) const;
   int64_t SourceEdgesOf(int64_t graph) const { return SizeAt(edge_offsets_, graph) / edge_factor_; }
 
@@ -98,8 +98,8 @@ class GraphSetBuilder {
   absl::Status AddLabels(const CsvRows& rows, std::span<const float> labels);
   absl::Status FinishLabels();
 
-  // Node features: one row per node, the row that `features` parsed last. BeginNodeFeatures starts the table again if
-  // it turns out to be of another type.
+  // Node features: one row per node. Each call adds the row that `features` parsed last. BeginNodeFeatures starts the
+  // table again if it turns out to be of another type.
   void BeginNodeFeatures() { node_features_begun_ = false; }
   absl::Status AddNodeFeatures(const FeatureRows& features) {
     return AddNodeFeatures(features.summary(), features.row());

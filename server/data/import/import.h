@@ -31,7 +31,7 @@ namespace permafrost::data {
 // - one with NAME_graph_indicator.txt, in it or in its raw/: kTu,
 // - one with graphs.pfg or graph.pfg: kStore,
 // - a file NAME.zip: kTu,
-// - a file graphs.pfg or graph.pfg: kStore, which refuses it, since it takes the directory,
+// - a file graphs.pfg or graph.pfg: kStore, which refuses the file, since it takes the directory that holds it,
 // - any other file: kEdgeList.
 // A kOgbGraphs source without labels is read only if `options` name the format.
 // An option that the format does not use is refused. Files that are not read are listed in a note, or refused if they
@@ -45,7 +45,7 @@ namespace permafrost::data {
 //   accepted", or "FILE:ROW:COLUMN: ..." for a cell.
 // - NotFound for missing files.
 // - ResourceExhausted beyond the limits.
-// - PermissionDenied for files that the system does not let be read.
+// - PermissionDenied for files that the system forbids to read.
 // - The errors of limits.may_read; for kStore those of OpenDataset and VerifyAll.
 // - Cancelled once `stop` is requested.
 // - Transient errors (base/status.h) if the machine fails, so that the same import may succeed later.
@@ -66,7 +66,7 @@ absl::Status CheckSource(const ImportOptions& options, const ImportLimits& limit
 struct KnownName {
   std::string stem;                       // path below the source without the ending: "raw/node-feat"
   std::vector<std::string_view> endings;  // ".csv", ".csv.gz"; the plain one comes first
-  std::string table;                      // the table in the file; of several files of one table, one is accepted
+  std::string table;                      // the table in the file; only one file is accepted per table
 };
 
 // The next functions return the names of the files that each format reads from a folder. `split` is the folder below
@@ -78,7 +78,8 @@ std::vector<KnownName> NpyNames();
 std::vector<KnownName> TuNames(std::string_view stem);
 
 struct SourceContents {
-  // The paths of all files below the source. nullopt: the files in `folder`, or none if `folder` is empty.
+  // The paths of all files below the source. If it is nullopt, these are the files in `folder`, or none if `folder`
+  // is empty.
   std::optional<std::vector<std::string>> all;
   std::filesystem::path folder;
   std::vector<std::string> read;  // the paths of the files that are read
@@ -113,7 +114,7 @@ class FoundSource {
   // Returns how many bytes Run reads in all, counting each reading of a file. The monitor's progress ends at this
   // number.
   virtual int64_t bytes() const = 0;
-  // Returns the files that the source has, and those that Run reads. A source that is one file returns nothing.
+  // Returns the files that the source has, and the files that Run reads. A source that is one file returns nothing.
   virtual SourceContents contents() const { return {}; }
   // Reads the files and writes a complete, synced store into `directory`, which must exist and be empty. May keep
   // temporary files there meanwhile. Errors: same as Import.

@@ -167,7 +167,7 @@ class NamesInOrder {
   }
 
  private:
-  // Accepts only digits that the number prints back. So "007" is a text.
+  // Accepts a name only if the number is printed with the same digits. So "007" is a text.
   static bool IsNumber(std::string_view name, uint64_t& number) {
     if (name.empty() || (name.size() > 1 && name[0] == '0') || name[0] == '+') return false;
     const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), number);

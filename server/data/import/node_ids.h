@@ -42,7 +42,7 @@ class NumberTable {
   // Row returns kNoRow for a number that was never added.
   static constexpr NodeId kNoRow = NodeId{UINT32_MAX};
   NodeId Row(uint64_t number) const;
-  // Returns true if every row equals its own number.
+  // Returns true if every number equals its row.
   bool IsRows() const { return numbers_.empty() || numbers_.back() == numbers_.size() - 1; }
   absl::Status Write(const Renumbering& renumbering, GraphWriter& writer) const;
 

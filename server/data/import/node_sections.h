@@ -68,8 +68,8 @@ SplitGraphs DrawNodeSplit(const ImportOptions& options, const LabelledNodes& lab
 // for nodes and columns must fit in limits.memory_bytes.
 class SparseFeaturesImport {
  public:
-  // Reads rows "node,feature[,value]" in any order. Without the third column all values are 1. `why` says in
-  // parentheses where the number of nodes comes from. Borrows `renumbering`, which applies to the nodes.
+  // Reads rows "node,feature[,value]" in any order. Without the third column all values are 1. `why` is a text in
+  // parentheses that says where the number of nodes comes from. Borrows `renumbering`, which applies to the nodes.
   static absl::StatusOr<SparseFeaturesImport> ReadRows(const SourceFile& file, uint64_t nodes, const std::string& why,
                                                        const Renumbering& renumbering, const EdgeSorterOptions& sorting,
                                                        ImportMonitor& monitor);

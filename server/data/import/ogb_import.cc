@@ -121,8 +121,8 @@ class OgbImport {
     return builder_.FinishSizes(!both);
   }
 
-  // Reads edges until a graph lacks some direction of an edge. Inverses are added for the whole set or not at all, so
-  // that all of its graphs have the same kind of edges.
+  // Returns true if every graph has both directions of its edges. Reads no further than the first graph that does
+  // not. Inverses are added for the whole set or not at all, so that all of its graphs have the same kind of edges.
   absl::StatusOr<bool> ListsBothDirections() {
     const int64_t due = builder_.num_source_edges();
     PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files_.edges, monitor_));
@@ -205,7 +205,7 @@ class OgbImport {
     return absl::OkStatus();
   }
 
-  // Reads the edge features as `type`. Returns false if they are not integers although `type` is.
+  // Reads the edge features as `type`. Returns false if `type` is an integer type and a feature is not an integer.
   absl::StatusOr<bool> TryReadEdges(DataType type) {
     const int64_t due = builder_.num_source_edges();
     const std::string why = SumOf(files_.edge_counts);

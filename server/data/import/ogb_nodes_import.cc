@@ -218,8 +218,8 @@ class OgbNodesImport {
       }
     }
     if (!files_.edge_features) return absl::OkStatus();
-    // Edge features stay in the order of the source. The edge_ids tell which row is whose; an edge and its inverse
-    // share one.
+    // Edge features stay in the order of the source. The edge_ids tell which row belongs to which edge; an edge and
+    // its inverse share a row.
     PF_ASSIGN_OR_RETURN(summary_.edge_features,
                         WriteTable(*files_.edge_features, {.section = SectionKind::kEdgeFeatures,
                                                            .rows = edges,

@@ -84,7 +84,7 @@ struct RenumberEdgesOptions {
   bool coalesce = false;               // edges with equal ends will be merged later, so they count once
 };
 
-// `sorted` must be finished. Its memory is released before the new sorter takes its own. Edges with equal keys keep
+// `sorted` must be finished. Its memory is released before the new sorter takes memory. Edges with equal keys keep
 // their order. `sorting` are the options of the new sorter. Sets `renumbering`. Returns the new sorter, finished.
 // Errors: those of the disk; Cancelled.
 template <class Record>
@@ -127,7 +127,8 @@ class RowSpool {
 
  private:
   RowSpool(RowSpoolOptions options, const Renumbering& renumbering, std::stop_token stop, NamelessFile file);
-  // The store's rows from part * rows_of_part_ on. Each record is the row's number in the store, followed by the row.
+  // Holds the store's rows from part * rows_of_part_ on, as records. A record is the row's number in the store,
+  // followed by the row.
   struct Part {
     uint64_t written = 0;  // bytes
     std::vector<std::byte> buffer;

@@ -1,4 +1,4 @@
-// Reads the splits that a source provides: of nodes or graphs, for which a split can also be drawn, and of links.
+// Reads the splits that a source provides: of nodes, of graphs or of links. Also draws splits of nodes and of graphs.
 #pragma once
 
 #include <array>
@@ -72,10 +72,10 @@ absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graph
 // Draws a split that contains every graph once; ids rise within each split. Equal options give equal splits on every
 // machine.
 SplitGraphs DrawSplit(const ImportOptions& options, int64_t num_graphs);
-// Draws a split in which each class is divided by the fractions. The graphs are shuffled and then sorted by class
-// (stable). One after the other, each goes to the split that is farthest below its fraction of the graphs dealt so
-// far. So in any run of classes, the size of each split deviates from its fraction by at most one or two graphs.
-// `classes` holds one number per graph.
+// Draws a split that divides each class by the options' fractions. The graphs are shuffled and then stably sorted by
+// class. Each graph in turn goes to the split whose share of the graphs dealt so far is farthest below its fraction.
+// So in any range of consecutive classes, the size of each split deviates from its fraction by at most one or two
+// graphs. `classes` holds one number per graph.
 SplitGraphs DrawStratifiedSplit(const ImportOptions& options, std::span<const float> classes);
 
 }  // namespace permafrost::data

@@ -243,7 +243,7 @@ absl::StatusOr<std::unique_ptr<FoundSource>> FindStore(const ImportOptions& opti
     return absl::InvalidArgumentError(absl::StrCat(source.string(), ": holds ", AbslView(kStoreNames[0]), " and ",
                                                    AbslView(kStoreNames[1]), "; one of them is accepted"));
   }
-  // A note about other files would have to go into the store, which stays unchanged, so they are refused.
+  // Other files are refused, since a note about them would have to go into the store, which stays unchanged.
   if (!others.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(source.string(), ": holds ", Quote(*std::ranges::min_element(others)),

@@ -549,7 +549,7 @@ absl::StatusOr<bool> TuEdges::Sort() {
   }
   count_ = static_cast<int64_t>(count);
   sorted_ = std::make_unique<NamelessFile>(std::move(sorted));
-  // The progress counts on a second reading of the file, which a sorted file does not need.
+  // The total of the progress includes a second reading of the file, which a sorted file does not need.
   PF_RETURN_IF_ERROR(monitor_.Advance(file_.name, file_.bytes));
   return true;
 }

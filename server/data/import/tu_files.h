@@ -44,7 +44,8 @@ struct TuFiles {
   std::string stem;                         // the path of each file up to "_A.txt" and so on: "raw/MUTAG"
   std::vector<std::string> all_of_archive;  // for an archive: the paths of all members
 
-  // Counts the edges, and the labels of nodes and of edges, twice, since they are read twice.
+  // Returns the bytes to read. The edges, and the labels of nodes and of edges, count twice, since they are read
+  // twice.
   int64_t bytes() const;
   SourceContents contents(const std::filesystem::path& source) const;
 };
@@ -61,9 +62,9 @@ absl::StatusOr<bool> IsTuDirectory(const std::filesystem::path& directory);
 bool IsZipName(const std::filesystem::path& file);
 
 // Reads the features of a TUDataset's nodes or edges: labels (categories) and attributes (measures), side by side in
-// one table. Labels alone become one int32 column each, counted from the column's smallest value. With attributes or
-// `one_hot` the columns are float32. Attributes come first, then a one-hot column for each number from a label's
-// smallest to its largest value, as in PyG's TUDataset with use_node_attr.
+// one table. If there are only labels, each label becomes an int32 column, counted from its smallest value. With
+// attributes or `one_hot` the columns are float32. Attributes come first, then a one-hot column for each number from
+// a label's smallest to its largest value, as in PyG's TUDataset with use_node_attr.
 // Threads: one at a time. Memory: a row.
 class TuFeatures {
  public:
@@ -127,7 +128,7 @@ class TuRows {
   // Reads all `rows` rows and keeps them on disk, so that Read can return any of them. Errors: InvalidArgument for a
   // wrong cell; those of the disk; Cancelled.
   absl::Status Keep(int64_t rows);
-  // Reads row `row`. Without Keep, it must be the next one.
+  // Reads row `row`. Without Keep, `row` must be the next row.
   absl::Status Read(uint64_t row);
   std::span<const std::byte> row() const { return file_ ? std::span<const std::byte>(row_) : features_.row(); }
 
@@ -139,9 +140,9 @@ class TuRows {
   std::vector<std::byte> row_;
 };
 
-// Reads the edges of a TUDataset, graph by graph. Most files list them in this order and are read as they are. The
-// edges of other files are sorted by graph, and those of one graph stay in the file's order. The sort uses a bounded
-// amount of memory, and the disk beyond it.
+// Reads the edges of a TUDataset, graph by graph. Most files list edges in this order and are read as they are. If a
+// file does not, its edges are sorted by graph, and the edges of one graph stay in the file's order. The sort uses a
+// bounded amount of memory, and the disk beyond it.
 // Threads: one at a time; sorts on several threads itself. Memory: memory_bytes for a sort, else one line.
 class TuEdges {
  public:

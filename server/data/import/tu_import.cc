@@ -210,8 +210,8 @@ class TuImport {
   }
 
   // Refuses a list whose node ids seem to start again in each graph. In a TUDataset, ids continue through all graphs.
-  // If such a list were read that way, all edges would fall into the first graphs. It is recognised by three signs
-  // together:
+  // If such a list were read with continuing ids, all edges would fall into the first graphs. It is recognised by
+  // three signs together:
   // - No id exceeds the size of the largest graph.
   // - All graphs with edges come before all graphs without edges.
   // - Edges repeat, or sources fall at least as often as there are graphs after the first.
