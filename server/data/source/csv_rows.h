@@ -32,15 +32,15 @@ class CsvRows {
  public:
   static absl::StatusOr<CsvRows> Open(const SourceFile& file, ImportMonitor& monitor);
 
-  // For a file whose number of rows is known. Returns the next of `due` rows without its end of line, valid until the
-  // next call. `why` says in messages where that number comes from. Without `empty_is_row`, an empty line is an
+  // Returns the next row of a file that must have `due` rows. The row has no end of line, and is valid until the next
+  // call. `why` says in messages where the number `due` comes from. Without `empty_is_row`, an empty line is an
   // error.
   absl::StatusOr<std::string_view> NextDue(int64_t due, std::string_view why, bool empty_is_row = false);
   // Call it after the last due row. Returns an error if more rows follow. Empty lines at the end do not count as
   // rows.
   absl::Status ExpectEnd(int64_t due, std::string_view why);
 
-  // For a file of any length. Sets `line` to the next row; returns false at the end. Empty lines at the end do not
+  // Sets `line` to the next row of a file of any length; returns false at the end. Empty lines at the end do not
   // count as rows.
   absl::StatusOr<bool> Next(std::string_view& line);
 

@@ -53,24 +53,24 @@ inline uint64_t DefaultImportMemory() { return MemoryLimit() / 4; }
 
 // Limits on what an import may use, whatever its source contains. A small gzip file can hold billions of rows.
 struct ImportLimits {
-  // The most memory, in bytes. For many small graphs the limit applies to each of these by itself: what is kept for
-  // every graph, the edges of one graph, and the features of those edges. For one large graph it is the total for
-  // sorting and buffers. A larger value allows larger sets, and lets a hostile source take more memory from the rest
-  // of the machine.
+  // The most memory, in bytes. For many small graphs, the limit applies separately to the data kept about all graphs,
+  // the edges of one graph, and the features of those edges. For one large graph it is the total for sorting and
+  // buffers. A larger value allows larger sets, and lets a hostile source take more memory from the rest of the
+  // machine.
   uint64_t memory_bytes = DefaultImportMemory();
   // A packed file (gzip, zstd, a member of a ZIP or NPZ archive) may unpack to the larger of
-  // `harmless_unpacked_bytes` and `most_expansion` times its packed size. Tables are usually packed 2 to 20 times,
-  // and a column of one repeated value a thousand times. 200 million rows of such a column are still harmless. A
-  // larger value lets a hostile file keep an import busy for longer.
+  // `harmless_unpacked_bytes` and `most_expansion` times its packed size. Tables usually unpack to 2 to 20 times
+  // their packed size, and a column of one repeated value to a thousand times. 200 million rows of such a column are
+  // still harmless. A larger value lets a hostile file keep an import busy for longer.
   uint64_t harmless_unpacked_bytes = uint64_t{1} << 30;
   uint64_t most_expansion = 200;
   // The number of threads that parse and sort the edges of one large graph, at least 1. It does not change the store.
   int threads = AvailableCores();
-  // Returns Ok if a source file may be read. The import calls it after it opened the file, with the file's path,
-  // links resolved. So a link that was moved after an earlier check cannot lead elsewhere. An error ends the import;
-  // its message follows the file's name. A transient error (base/status.h) means that the answer is unknown for now
-  // and the import may be tried again. If the function is empty, any file may be read. It is not called if the system
-  // does not tell the path (no /proc).
+  // Returns Ok if a source file may be read. The import calls this function after opening the file, with the file's
+  // path after resolving links. So a link that was moved after an earlier check cannot lead elsewhere. An error ends
+  // the import; its message follows the file's name. A transient error (base/status.h) means that the answer is
+  // unknown for now and the import may be tried again. If the function is empty, any file may be read. The function
+  // is not called if the system does not tell the path (no /proc).
   std::function<absl::Status(const std::filesystem::path&)> may_read;
   // A folder of the server's own files, links resolved. The server no longer writes to a file there once an import
   // reads it. A file there that is imported unchanged may be linked instead of copied. Empty: no such folder.
@@ -109,7 +109,7 @@ class ImportMonitor {
   const std::vector<std::string>& notes() const { return notes_; }
   // Returns Cancelled once the import shall stop.
   absl::Status CheckStop() const { return permafrost::CheckStop(stop_); }
-  // For the writers of the store, which report no progress themselves.
+  // Returns the stop token, for the writers of the store, which report no progress themselves.
   const std::stop_token& stop() const { return stop_; }
   const ImportLimits& limits() const { return limits_; }
 

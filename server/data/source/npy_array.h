@@ -51,7 +51,7 @@ class NpyArray {
   // Returns the index of the element that will be read next.
   uint64_t position() const { return position_; }
 
-  // Reads the next elements as bytes. At least as many must be left as `out` holds.
+  // Reads the next elements as bytes. At least as many bytes as `out` holds must be left.
   absl::Status ReadBytes(std::span<std::byte> out);
   // Reads integers and booleans. Errors: InvalidArgument for other types, and for numbers above the largest int64.
   absl::Status ReadIntegers(std::span<int64_t> out);

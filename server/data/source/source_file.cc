@@ -67,7 +67,7 @@ class RawReader final : public SourceReader {
   }
   absl::Status Skip(uint64_t bytes) override {
     if (lseek(file_.get(), static_cast<off_t>(bytes), SEEK_CUR) >= 0) return absl::OkStatus();
-    // The target lies beyond the largest possible file.
+    // The target of the seek lies beyond the largest possible file.
     if (errno == EINVAL || errno == EOVERFLOW) return absl::InvalidArgumentError("the file ends too early");
     return SystemFault(errno, "seek");
   }
@@ -433,7 +433,7 @@ absl::StatusOr<std::unique_ptr<zip_t, CloseArchive>> OpenArchive(const SourceFil
 }
 
 // Returns true for a path that leads out of the archive. It would do no harm here, since nothing is unpacked to disk.
-// But such a name shows that the archive is hostile, so all of it is refused.
+// But such a name shows that the archive is hostile, so the whole archive is refused.
 bool LeadsElsewhere(absl::string_view name) {
   const std::vector<absl::string_view> parts = absl::StrSplit(name, absl::ByAnyChar("/\\"));
   return parts.front().empty() || std::ranges::find(parts, "..") != parts.end();

@@ -23,7 +23,7 @@ namespace permafrost::data {
 // kFound: the packing follows from the file's first bytes, whatever its name. kZip: a member of a ZIP archive.
 enum class Packing { kPlain, kGzip, kZstd, kFound, kZip };
 
-// The longest line that is read. A file with a longer one is not a table or a list of edges.
+// The longest line that is read. A file with a longer line is neither a table nor a list of edges.
 inline constexpr std::size_t kMaxLineBytes = std::size_t{1} << 24;
 
 struct SourceFile {
@@ -53,8 +53,8 @@ absl::StatusOr<bool> HoldsAny(const std::filesystem::path& directory, std::initi
 // InvalidArgument if the file is not a regular one.
 absl::StatusOr<std::optional<SourceFile>> FindFileAt(const std::filesystem::path& path, std::string name,
                                                      Packing packing);
-// Opens the file for reading, after limits.may_read allowed its place. Errors: NotFound; same as TypeOfSource; the
-// error of limits.may_read, with the file's name before it.
+// Opens the file for reading, and returns it if limits.may_read allows its path. Errors: NotFound; same as
+// TypeOfSource; the error of limits.may_read, with the file's name before it.
 absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor);
 // Returns the present size of an open file; 0 if the system does not tell.
 uint64_t BytesOf(const Descriptor& opened);
