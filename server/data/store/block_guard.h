@@ -20,8 +20,9 @@ namespace permafrost::data {
 
 class BlockGuard {
  public:
-  // The usual block has 64 KiB: its checksums take 0.01 % of the bytes, and a disk reads about that much in one seek.
-  // If a section's rows are read in random order, its blocks are pages (kPageBytes), whose checksums take 0.2 %.
+  // The usual block has 64 KiB: its checksums take 0.01 % of the bytes, and a disk reads about 64 KiB in the time of
+  // a seek. If a section's rows are read in random order, its blocks are pages (kPageBytes), whose checksums take 0.2
+  // %.
   static constexpr uint64_t kBlockBytes = uint64_t{1} << 16;
 
   // Checks what a checksum cannot tell about bytes [begin, end) of the section: that ids are in range and that
@@ -29,8 +30,8 @@ class BlockGuard {
   using ContentCheck = std::function<absl::Status(uint64_t begin, uint64_t end)>;
 
   // `name` is the file and the section, as messages name them. `checksums` holds the XXH3-64 of each `block_bytes` of
-  // `bytes`; the last block may be shorter. `block_bytes` is a power of two. If it is kWhole, one checksum covers all
-  // the bytes, whatever their length.
+  // `bytes`; the last block may be shorter. `block_bytes` is a power of two. If `block_bytes` is kWhole, one checksum
+  // covers all the bytes, whatever their length.
   static constexpr uint64_t kWhole = uint64_t{1} << 63;
   BlockGuard(std::string name, std::span<const std::byte> bytes, std::span<const uint64_t> checksums,
              uint64_t block_bytes, ContentCheck check);
@@ -45,8 +46,8 @@ class BlockGuard {
     }
     return true;
   }
-  // Returns the range to read from the file for a Touch of [begin, end) and for its caller. At both ends it is
-  // widened to a whole block if that block is not verified yet.
+  // Returns the range of bytes that is read from the file to touch and use bytes [begin, end). Each end is widened to
+  // a whole block if its block is not verified yet.
   struct Range {
     uint64_t begin = 0, end = 0;
   };

@@ -18,9 +18,9 @@ namespace permafrost::data {
 
 class StoreFile;
 
-// A label of -1 in one dataset and a label of 7 in another may both be category 0. A job's weights keep the tables of
-// the dataset that they were trained on, so that the categories of another dataset can be matched by the values in
-// its source.
+// A label of -1 in one dataset and a label of 7 in another may both be category 0. A job's weights are stored with
+// the tables of its training dataset. The categories of another dataset can then be matched by the values in its
+// source.
 // Threads: value types and pure functions.
 
 // A column with more different values than this is not treated as categories, and its values are not kept.
@@ -39,7 +39,7 @@ inline constexpr EnumNames<CategoryOrigin, 4> kCategoryOriginNames{{{{CategoryOr
 
 struct CategoryTable {
   CategoryOrigin origin = CategoryOrigin::kColumn;
-  int64_t column = 0;   // the first of its columns in the table of features
+  int64_t column = 0;   // the first feature column that this table is for
   int64_t columns = 0;  // number of one-hot columns, one for each category; 0 for a single column of integers
   // Category i stands for values[i] if `ranked` is true, else for base + i.
   bool ranked = false;
@@ -51,7 +51,7 @@ struct CategoryTable {
   std::vector<int64_t> values;  // the values that occur, rising
 
   bool one_hot() const { return columns > 0; }
-  // True if the categories are one-hot columns, or have other numbers than in the source.
+  // True if the categories are one-hot columns, or are numbered differently from the source.
   bool renumbered() const { return ranked || base != 0 || one_hot(); }
   // Returns the largest category that occurs plus one, and at least 1.
   int64_t num_categories() const;
@@ -86,7 +86,7 @@ std::string NameOfValue(const CategoryTable& table, int64_t value);
 std::vector<CategorySummary> Summarize(const FeatureCategories& features);
 
 std::string CategoriesToJson(const Categories& categories);
-// Errors: DataLoss, naming what is missing, of another type or out of order.
+// Errors: DataLoss, naming the field that is missing, of another type or out of order.
 absl::StatusOr<Categories> CategoriesFromJson(std::string_view text);
 
 // Translates the categories of a column in one dataset into those of a column in another, by the values in their
@@ -133,8 +133,8 @@ struct CategorySections {
 };
 CategorySections SectionsOf(const Categories& categories);
 
-// Copies the types and widths of the features from `summary`, of either kind, into `categories`. Puts an extract of
-// the tables into `summary` and marks its categories as known.
+// Copies the types and widths of the features from `summary` (of a set or of a graph) into `categories`. Puts an
+// extract of the tables into `summary` and marks its categories as known.
 template <class Summary>
 void TakeCategories(Categories& categories, Summary& summary) {
   for (const auto& [features, of_summary] :

@@ -29,8 +29,8 @@ class EdgeRows {
   // True if rows are read as int64. Otherwise they are read as float32.
   bool categorical() const { return categorical_; }
 
-  // Writes the row of the edge at `place` among the columns of `in` to out[width]. Returns false and writes zeros if
-  // there is no such edge, if its row is damaged, or if a category is outside the range in the summary.
+  // Writes to out[width] the row of the edge at `place` in the columns of `in` (GraphView). Returns false and writes
+  // zeros if there is no such edge, if its row is damaged, or if a category is outside the range in the summary.
   bool Read(uint64_t place, float* out) const;
   bool Read(uint64_t place, int64_t* out) const;
   // Returns the reason why a Read returned false: a DataLoss.
@@ -57,7 +57,7 @@ class EdgeRows {
   std::vector<int64_t> largest_;  // the largest category of each categorical column
 };
 
-// Read the rows of the edges at places [begin, end) of `in` into out[end - begin, width]. Errors: DataLoss.
+// These read the rows of the edges at places [begin, end) of `in` into out[end - begin, width]. Errors: DataLoss.
 absl::Status ReadEdgeRows(const EdgeRows& rows, uint64_t begin, uint64_t end, float* out);
 absl::Status ReadEdgeRows(const EdgeRows& rows, uint64_t begin, uint64_t end, int64_t* out);
 

@@ -90,7 +90,7 @@ struct FileHeader {
   uint64_t checksum;
 };
 static_assert(sizeof(FileHeader) == 72 && offsetof(FileHeader, checksum) == 64);
-// A header of version 1 is equal up to `layout`. It has the checksum there, and ends after it.
+// A header of version 1 has the same fields up to `layout`. In its place it has the checksum, and ends there.
 inline constexpr uint64_t kHeaderBytesV1 = 64;
 static_assert(offsetof(FileHeader, layout) + sizeof(uint64_t) == kHeaderBytesV1);
 
@@ -151,7 +151,7 @@ enum class SectionKind : uint32_t {
   kTrainGraphs = 9,   // graph set: uint32 [graphs of the split]
   kValidGraphs = 10,  // uint32
   kTestGraphs = 11,   // uint32
-  // The kinds from here to kNodeTimes belong to one large graph, except for kBlockChecksums. Of these, only
+  // The kinds from here to kNodeTimes belong to one large graph, except for kBlockChecksums. Of these kinds, only
   // in_offsets and in_neighbors are required.
   kInOffsets = 12,           // uint64 [nodes + 1]
   kInNeighbors = 13,         // uint32 [edges] < nodes
@@ -185,8 +185,8 @@ enum class SectionKind : uint32_t {
   kTestNegatives = 37,
   kNodeTimes = 38,  // int64 [nodes]: the seed time of each node; may be absent
   // JSON of Categories, [bytes]. The first section has the tables of columns whose categories the import numbered.
-  // The second has the tables of columns that the import took over unchanged, which repeat what the columns hold
-  // anyway. A section without tables is absent.
+  // The second has the tables of columns that the import took over unchanged. These tables only repeat what the
+  // columns hold. A section without tables is absent.
   kNumberedCategories = 39,
   kSeenCategories = 40,
   kPositions = 41,  // float32 [nodes, width], width 1..kMaxPositionColumns; may be absent
@@ -295,7 +295,7 @@ constexpr uint64_t ElementBytes(DataType type) {
   return 0;
 }
 
-// Errors of a store's reader that name what does not add up. Threads: pure.
+// Errors of a store's reader that name the inconsistent field. Threads: pure.
 
 // Makes the error "field: is A, expected B".
 template <class A, class B>

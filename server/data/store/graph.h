@@ -30,9 +30,9 @@ namespace permafrost::data {
 inline constexpr uint64_t kMaxFeatureColumns = uint64_t{1} << 22;
 inline constexpr uint64_t kMaxNodes = uint64_t{UINT32_MAX};  // so that a row and a number of rows both fit into 32 bits
 
-// The neighbours of every node in one direction, as plain ids. On the graph of bench/power_law.py, coding their
-// differences in varints took 2.4 bytes an edge instead of 4. However, drawing a fan-out in the order of rows then
-// took more than twice the time.
+// The neighbours of every node in one direction, as plain ids. On the graph of bench/power_law.py, coding the
+// differences between neighbours as varints took 2.4 bytes an edge instead of 4. However, drawing a fan-out in the
+// order of rows then took more than twice the time.
 struct Adjacency {
   Column<uint64_t> offsets;    // [nodes + 1]
   Column<NodeId> neighbors;    // [edges], rising for each node; parallel edges are adjacent
@@ -96,9 +96,9 @@ struct GraphView {
   Adjacency out;
   Features node_features;
   Features positions;           // of the nodes: dense float32, or monostate
-  DenseFeatures edge_features;  // rows as edge_ids says, or in the order of `in` without edge_ids
-  // One map for each column of edge_features, which translates its categories when they are read. Null if they are
-  // read as stored.
+  DenseFeatures edge_features;  // rows as in.edge_ids says; without edge_ids, in the order of `in`
+  // One map for each column of edge_features, which translates its categories when they are read. Null if categories
+  // are read as stored.
   const std::vector<CategoryMap>* edge_categories = nullptr;
   int64_t num_targets = 0;
   Column<float> labels;                  // [nodes, num_targets], NaN where missing; absent if all are missing
@@ -138,7 +138,7 @@ struct GraphSummary {
   EdgeDirections directions = EdgeDirections::kUnknown;
   bool weighted = false, timestamped = false;
   bool node_times = false;
-  bool named = false;                  // source names, text or numbers, are kept, since they are not the rows
+  bool named = false;                  // the store keeps the nodes' names, since they are not their rows
   NodeOrder order = NodeOrder::kNone;  // if not kNone, `named` is true
   int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;  // max_degree is an in-degree
   int64_t duplicate_edges = 0;  // number of edges that the import dropped, if asked to coalesce
@@ -160,13 +160,13 @@ struct GraphSummary {
   uint64_t store_bytes = 0;
 };
 
-// The place of a table of rows in its file, for readers that do not read through the mapping.
+// The place of a table of rows in its file, for readers that bypass the mapping.
 struct StoredRows {
   std::filesystem::path path;
   uint64_t offset = 0;  // offset of the first row, a multiple of kPageBytes
   uint64_t bytes = 0, rows = 0, row_bytes = 0;
   RowGroups groups;
-  std::span<const uint64_t> page_checksums;  // XXH3-64 of each page of the table; the last one may be shorter
+  std::span<const uint64_t> page_checksums;  // XXH3-64 of each page of the table; the last page may be shorter
 };
 
 // One large graph. Threads: all methods are safe anywhere. Owns the mapping; views live as long as the Graph.
@@ -187,28 +187,29 @@ class Graph {
   virtual uint64_t checksum() const { return 0; }
   // Returns a checksum that does not cover the summary.
   virtual uint64_t content_checksum() const { return 0; }
-  // Returns a checksum of the nodes' names. If it is equal for two graphs with equally many nodes, the same node is
-  // in each row.
+  // Returns a checksum of the nodes' names. If two graphs have equally many nodes and equal checksums of names, each
+  // row is the same node in both.
   virtual uint64_t names_checksum() const { return 0; }
   virtual const GraphView& view() const = 0;
   virtual const NodeNames& names() const = 0;
   // Returns DataLoss, naming the file, once the file was cut short or written to since Open, or a touched block was
-  // damaged. Returns a transient error once the disk failed to give some of it; opening the file again may help.
-  // Values read before may then be anything. Trust them only if a CheckIntact after the reading returns Ok.
+  // damaged. Returns a transient error once the disk failed to deliver a part of the file; opening the file again may
+  // help. After either error, values read before may be anything. Trust them only if a CheckIntact after the reading
+  // returns Ok.
   virtual absl::Status CheckIntact() const = 0;
-  // Verifies every block. Calls `progress` now and then with the bytes done and the bytes in total. If it returns
-  // false, VerifyAll returns Cancelled.
+  // Verifies every block. Calls `progress` now and then with the bytes done and the bytes in total. If `progress`
+  // returns false, VerifyAll returns Cancelled.
   virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
   virtual uint64_t mapped_bytes() const = 0;
   // Returns the file that the graph is mapped from. The path is empty if the graph is in no file, or was derived from
   // another graph.
   virtual std::filesystem::path path() const { return {}; }
   // Returns what the categories of the edge features and of the labels stand for. Node features of a large graph are
-  // numbers, not categories. Returns nullopt if an older version imported the graph, which did not keep that. Errors:
-  // DataLoss.
+  // numbers, not categories. Returns nullopt if the graph was imported by an older version, which did not keep these
+  // tables. Errors: DataLoss.
   virtual absl::StatusOr<std::optional<Categories>> categories() const { return std::optional<Categories>(); }
   // Returns where the dense node features lie. Returns nullopt if there are none, or if the store is of an older
-  // version, which has no checksum for each page.
+  // version, which has no checksums of pages.
   virtual std::optional<StoredRows> stored_features() const { return std::nullopt; }
 };
 
@@ -263,8 +264,8 @@ absl::StatusOr<std::string> NameOf(const NodeNames& names, NodeId row);
 inline constexpr int64_t kNoRow = -1;
 absl::StatusOr<std::vector<int64_t>> MatchNames(const Graph& from, const Graph& to);
 
-// Returns the rows of these names. Reads all names of the graph, which is fast enough for what a person asks for.
-// Errors: InvalidArgument with a violation "names[i]" for each name that the graph does not have; DataLoss.
+// Returns the rows of these names. Reads all names of the graph, which is fast enough for a person's request. Errors:
+// InvalidArgument with a violation "names[i]" for each name that the graph does not have; DataLoss.
 absl::StatusOr<std::vector<NodeId>> FindNames(const Graph& graph, std::span<const std::string> wanted);
 
 }  // namespace permafrost::data

@@ -220,8 +220,8 @@ class MappedGraphSet final : public GraphSet {
     return section.place->entry.type == ElementType::kInt32 ? DataType::kInt32 : DataType::kFloat32;
   }
 
-  // Returns the section's values. The first call verifies the checksums and runs `check`. Its outcome is kept for all
-  // later calls.
+  // Returns the section's values. The first call verifies the checksums and runs `check`. The result of the first
+  // call is kept for all later calls.
   template <class T, class Check>
   absl::StatusOr<std::span<const T>> Verified(SectionKind kind, Check check) const {
     const Section& section = At(kind);
@@ -231,7 +231,7 @@ class MappedGraphSet final : public GraphSet {
       } else if (const absl::Status status = check(section.place->template As<T>()); !status.ok()) {
         section.status = Annotate(status, absl::StrCat(file_->path().string(), ": ", SectionField(kind, "content")));
       }
-      // If the file changed meanwhile, report that instead of what reading it found.
+      // If the file changed meanwhile, reports the change instead of the result of reading it.
       if (const absl::Status intact = CheckIntact(); !intact.ok()) section.status = intact;
     });
     PF_RETURN_IF_ERROR(section.status);

@@ -35,17 +35,19 @@ struct GraphSetSummary {
   int64_t position_columns = 0;  // 0 if the nodes have no positions
   int64_t num_targets = 0;
   int64_t num_missing_labels = 0;
-  // Facts about all labels that are present. If labels_known is false, they are unknown: older versions did not look.
+  // Facts about all labels that are present. If labels_known is false, these facts are unknown, since older versions
+  // did not look.
   bool labels_known = false, integer_labels = false;
   double min_label = 0, max_label = 0;
   // The values that classes 0, 1, ... have in the source, rising, if the import renumbered the classes. Otherwise
   // empty.
   std::vector<int64_t> class_values;
-  // The origin of features that the import made, such as "labels" or "degree". Empty if it took over a table of the
-  // source.
+  // The origin of features that the import made, such as "labels" or "degree". Empty if the import took over a table
+  // of the source.
   std::string node_feature_origin, edge_feature_origin;
   // The number of stored edges that repeat the two ends of an earlier edge. If the import was asked to `coalesce`
-  // edges, the number of such edges that it dropped. Older versions counted them for TUDatasets only.
+  // edges, this is the number of repeated edges that it dropped. Older versions counted repeated edges for TUDatasets
+  // only.
   int64_t duplicate_edges = 0;
   // Lines that the import told its user: how it read what can be read in several ways, and which files it did not
   // read. Each is one line of UTF-8.
@@ -96,17 +98,18 @@ class GraphSet {
   virtual absl::StatusOr<FeatureTable> positions() const { return FeatureTable(); }
   // Returns [graphs * num_targets] labels, NaN where one is missing. The span is empty if all are missing.
   virtual absl::StatusOr<std::span<const float>> labels() const = 0;
-  // Returns what the categories of the set's columns stand for, or nullopt if an older version imported the set,
-  // which did not keep that.
+  // Returns what the categories of the set's columns stand for, or nullopt if the set was imported by an older
+  // version, which did not keep these tables.
   virtual absl::StatusOr<std::optional<Categories>> categories() const { return std::optional<Categories>(); }
   // Returns the graph ids of a split, in the order of the file.
   virtual absl::StatusOr<std::span<const uint32_t>> split(Split split) const = 0;
   // Returns DataLoss, naming the file, once the file was cut short or written to since Open. Returns a transient
-  // error once the disk failed to give some of it; opening the file again may help. Values read from spans before may
-  // then be wrong, be zeros or break the invariant. Trust them only if a CheckIntact after the reading returns Ok.
+  // error once the disk failed to deliver a part of the file; opening the file again may help. After either error,
+  // values read from spans before may be wrong, be zeros or break the invariant. Trust them only if a CheckIntact
+  // after the reading returns Ok.
   virtual absl::Status CheckIntact() const = 0;
   // Verifies every section of the file. Calls `progress` now and then with the bytes done and the bytes in total. If
-  // it returns false, VerifyAll returns Cancelled.
+  // `progress` returns false, VerifyAll returns Cancelled.
   virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
   virtual uint64_t mapped_bytes() const = 0;
   // Returns the file that the set is mapped from. The path is empty if the set is in no file, or was derived from
@@ -145,7 +148,7 @@ class DerivedSet : public GraphSet {
   uint64_t mapped_bytes() const override { return set_->mapped_bytes(); }
 
  protected:
-  // `checksum` is that of the derived set, and must differ from the other set's.
+  // `checksum` is the checksum of the derived set, and must differ from that of `set`.
   DerivedSet(std::shared_ptr<const GraphSet> set, GraphSetSummary summary, uint64_t checksum)
       : set_(std::move(set)), summary_(std::move(summary)), checksum_(checksum) {}
 

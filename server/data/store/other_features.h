@@ -23,16 +23,16 @@ namespace permafrost::data {
 enum class MadeFeatures {
   kOwnColumn,  // a one-hot row with a column for each node
   kDegree,     // a one-hot row of kDegreeCap + 1 columns: the in-degree, capped at kDegreeCap
-  kOwnDegree,  // the same, with no columns beyond the graph's largest in-degree
+  kOwnDegree,  // as kDegree, with no columns beyond the graph's largest in-degree
   kConstant    // one column that is always 1
 };
 inline constexpr int64_t kDegreeCap = 255;
 
-// Returns the summary that the graph gets with these features. `summary` is its present one.
+// Returns the summary that the graph gets with these features. `summary` is the graph's present summary.
 GraphSummary SummaryWith(MadeFeatures features, GraphSummary summary);
 
-// Returns `graph` with features made in memory, and keeps `graph` alive. They take 12 bytes a node, or 4 bytes for
-// kConstant. Errors: DataLoss, since the degrees are read from the offsets.
+// Returns `graph` with features made in memory, and keeps `graph` alive. The features take 12 bytes a node, or 4
+// bytes for kConstant. Errors: DataLoss, since the degrees are read from the offsets.
 absl::StatusOr<std::shared_ptr<const Graph>> WithFeatures(const std::shared_ptr<const Graph>& graph,
                                                           MadeFeatures features);
 
@@ -44,13 +44,13 @@ absl::StatusOr<std::shared_ptr<const Graph>> WithFeatures(const std::shared_ptr<
 // trained on one set can be used on another.
 GraphSetSummary SummaryWith(MadeFeatures features, GraphSetSummary summary);
 
-// Returns `set` with features made in memory, and keeps `set` alive. They take 4 bytes a node. Errors: DataLoss,
-// since kDegree reads all edges.
+// Returns `set` with features made in memory, and keeps `set` alive. The features take 4 bytes a node. Errors:
+// DataLoss, since kDegree reads all edges.
 absl::StatusOr<std::shared_ptr<const GraphSet>> WithFeatures(std::shared_ptr<const GraphSet> set,
                                                              MadeFeatures features);
 
 // A dataset whose categories are translated into those of another dataset, by the values in their sources. Weights
-// that were trained on the other dataset can then be used on it.
+// that were trained on the other dataset can then be used on the translated one.
 
 // Translates a table of features. Plain columns, which are in no table of `own`, keep their values and their order.
 // `known` has as many plain columns as `own`.

@@ -161,8 +161,8 @@ SplitMix64 DrawsOf(uint64_t seed, NodeId a, NodeId b) {
   return {seed, uint64_t{std::min(a, b)} << 32 | std::max(a, b)};
 }
 
-// In a symmetric graph, one of an edge and its inverse stands for the link of both. Returns whether the edge from
-// `source` to `target` does.
+// In a symmetric graph, an edge and its inverse are one link, and one of the two edges stands for it. Returns whether
+// this is the edge from `source` to `target`.
 bool IsLinkOfPair(const spec::LinkSplitOptions& options, NodeId source, NodeId target) {
   SplitMix64 draws = DrawsOf(options.seed, source, target);
   draws.Next();
@@ -312,7 +312,7 @@ absl::Status ForEachTimedLink(const Graph& graph, const spec::LinkSplitOptions& 
 }
 
 // Returns the latest time that remains after the latest `part` (0..1) of the links is cut off. Returns the least
-// int64 if none remains. Reorders `times`.
+// int64 if no link remains. Reorders `times`.
 int64_t TimeBefore(std::vector<int64_t>& times, double part) {
   const auto count = static_cast<double>(times.size());
   const auto first = static_cast<size_t>(count - std::round(count * part));

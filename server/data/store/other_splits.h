@@ -47,7 +47,8 @@ std::vector<uint32_t> ShuffledByClass(std::span<const float> classes, uint64_t s
 
 // Returns the graphs of each split, in rising order of their ids. Graphs are dealt in turn to the folds, in the order
 // of ShuffledByClass. Folds therefore differ by at most one graph, in total and in each class. Fold `fold` is the
-// test split. The next fold (the first one after the last) is the validation split, and the others train.
+// test split. The next fold (fold 0, if `fold` is the last one) is the validation split. All other folds form the
+// training split.
 std::array<std::vector<uint32_t>, 3> DrawFold(const spec::CrossValidation& validation, std::span<const float> classes);
 
 // Returns the set with the splits of DrawFold, or `set` itself if `validation` asks for no folds. The labels are the
@@ -66,12 +67,13 @@ struct Link {
 };
 
 struct LinkSplit {
-  // The graph that messages pass along: without the edges of validation and test, in memory, over the nodes and
-  // features of the store. It takes 8 bytes a node and 4 bytes an edge. Weights add 4 bytes an edge, timestamps 8 and
-  // edge features 8. It has neither labels nor splits, and has edge features only if they were asked for.
+  // The graph that messages pass along, which lacks the edges of validation and test. It has the nodes and features
+  // of the store, and its own edges in memory. It takes 8 bytes a node and 4 bytes an edge. Weights add 4 bytes an
+  // edge, timestamps 8 and edge features 8. It has neither labels nor splits, and has edge features only if they were
+  // asked for.
   std::shared_ptr<const Graph> messages;
   // By Split, ordered by target and then by source. In a symmetric graph an edge and its inverse are one link, whose
-  // direction the seed decides. Parallel edges are one link too, and self-loops are none.
+  // direction the seed decides. Parallel edges are one link too, and a self-loop is no link.
   std::array<std::vector<Link>, 3> links;
   // By Split: the timestamp of each link, if the links are divided by time. Otherwise empty.
   std::array<std::vector<int64_t>, 3> times;
@@ -87,17 +89,18 @@ Split SplitOf(const spec::LinkSplitOptions& options, NodeId a, NodeId b);
 absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const spec::LinkSplitOptions& options,
                                      const std::function<bool()>& keep_going, bool edge_features = false);
 
-// Divides the links by their timestamps: the earliest train, those after them validate, and the latest test. Links
-// with equal timestamps are in the same split, so that validation and test may be smaller than asked for. `messages`
-// has every edge, since the sampler decides for each seed which edges it may see (NeighborSamplingOptions::temporal).
-// Parallel edges are separate links. Errors: those of SplitLinks; InvalidArgument if the graph has no timestamps.
+// Divides the links by their timestamps: the earliest links train, later links validate, and the latest links test.
+// Links with equal timestamps are in the same split, so that validation and test may be smaller than asked for.
+// `messages` has every edge, since the sampler decides for each seed which edges it may see
+// (NeighborSamplingOptions::temporal). Parallel edges are separate links. Errors: those of SplitLinks;
+// InvalidArgument if the graph has no timestamps.
 absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph,
                                            const spec::LinkSplitOptions& options,
                                            const std::function<bool()>& keep_going, bool edge_features = false);
 
 // Returns the links as the source divided them and in its order, whether they are edges of the graph or not. The
 // edges between the two nodes of a validation or test link are held out, in both directions, even if they are
-// training links too. The graph must have such links (summary().links.given). Errors: Cancelled if `keep_going`
+// training links too. The graph must have given links (summary().links.given). Errors: Cancelled if `keep_going`
 // returns false; DataLoss.
 absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& graph,
                                          const std::function<bool()>& keep_going, bool edge_features = false);

@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<StoreFile>> StoreFile::Open(const std::filesystem
   absl::Status status = file->ReadHeader(layout);
   if (status.ok()) status = file->ReadTable();
   if (status.ok()) status = file->FindChecksums();
-  // If the file changed meanwhile, report that instead of what reading it found.
+  // If the file changed meanwhile, reports the change instead of the result of reading it.
   PF_RETURN_IF_ERROR(file->CheckIntact());
   if (!status.ok()) return Annotate(status, path.string());
   return file;

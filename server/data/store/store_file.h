@@ -39,7 +39,7 @@ class StoreFile {
 
   // Opens a file of version 1 (graph sets only) to 3, and reads its header, table and block checksums. Its layout
   // must be `layout`.
-  // Errors: those of MappedFile; DataLoss for what does not add up; FailedPrecondition for a later version or the
+  // Errors: those of MappedFile; DataLoss for an inconsistent file; FailedPrecondition for a later version or the
   // other byte order. DataLoss and FailedPrecondition name the file and the field.
   static absl::StatusOr<std::unique_ptr<StoreFile>> Open(const std::filesystem::path& path, StoreLayout layout,
                                                          MappedFile::Access access);
@@ -56,7 +56,7 @@ class StoreFile {
   // Returns a hash over the kinds, sizes and checksums of the sections. It leaves out the summary and the section
   // seen_categories. Both only repeat what other sections hold, and a later version may word them differently.
   uint64_t ContentChecksum() const;
-  // Returns a hash of the same kind, over the sections with the names of a large graph's nodes.
+  // Returns a hash made like ContentChecksum, but over the sections with the names of a large graph's nodes.
   uint64_t NamesChecksum() const;
 
   // Returns the text of the section `summary` after verifying it. Errors name the file.
@@ -67,7 +67,7 @@ class StoreFile {
   // Same as MappedFile::CheckIntact. A DataLoss also says what the user can do about it.
   absl::Status CheckIntact() const;
   // Verifies all sections, including those verified before, and the gaps. Calls `progress` now and then with the
-  // bytes done and the bytes in total. If it returns false, VerifyAll returns Cancelled.
+  // bytes done and the bytes in total. If `progress` returns false, VerifyAll returns Cancelled.
   absl::Status VerifyAll(const CheckOf& check_of, const Progress& progress) const;
 
  private:

@@ -245,8 +245,8 @@ class Checker {
     if (Has(K::kEdgeFeatures)) {
       const auto edges = static_cast<uint64_t>(s_.edges);
       const uint64_t rows = Rows(K::kEdgeFeatures);
-      // With edge ids, there may be any number of rows: several edges may share one, and coalescing leaves some
-      // without an edge.
+      // With edge ids, there may be any number of rows: several edges may share a row, and coalescing leaves some
+      // rows without an edge.
       if (!Has(K::kInEdgeIds) && rows != edges) {
         return Mismatch(SectionField(K::kEdgeFeatures, "rows"), rows, edges);
       }

@@ -63,7 +63,7 @@ class StoreFileWriter {
 // Writes the store of one large graph. Each section goes straight to its place in the file, so that every byte is
 // written once.
 // Threads: one at a time. Memory: a buffer.
-// Invariant: graph.pfg exists only after Finish, complete and synced.
+// Invariant: graph.pfg exists only after Finish, and is then complete and synced.
 class GraphWriter {
  public:
   // `directory` must exist, and the caller removes it after an error. With `packed_rows`, rows of node features lie
@@ -93,7 +93,7 @@ class GraphWriter {
 
 // Writes the store of a set of graphs. Sections grow side by side in part files, which Finish joins into one file.
 // Threads: one at a time. Memory: a buffer for each section.
-// Invariant: graphs.pfg exists only after Finish, complete and synced. The part files are gone then.
+// Invariant: graphs.pfg exists only after Finish, and is then complete and synced. The part files are gone by then.
 class GraphSetWriter {
  public:
   // `directory` must exist, and the caller removes it after an error.

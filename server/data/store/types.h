@@ -10,8 +10,8 @@
 
 namespace permafrost::data {
 
-// kSparse means rows of (column, value) pairs, which only large graphs have. kInt8 means multiples of a scale for
-// each column.
+// kSparse means rows of (column, value) pairs, which only large graphs have. kInt8 means integer multiples of a
+// scale, one scale for each column.
 enum class DataType : uint32_t {
   kNone = 0,
   kInt32 = 1,
@@ -42,9 +42,9 @@ constexpr bool IsCategorical(DataType type) {
 // An extract of a CategoryTable, for people to read. data/store/categories.h has the whole table.
 struct CategorySummary {
   std::string name;     // "label 1", "column 0", "degree"
-  int64_t column = 0;   // the first of its columns in the table of features
+  int64_t column = 0;   // the first feature column that it is for
   int64_t columns = 1;  // number of one-hot columns, or 1 for a column of integers
-  int64_t values = 0;   // number of different values in the source; 0 if there are more than are kept
+  int64_t values = 0;   // number of different values in the source; 0 if there are too many to keep
   std::vector<int64_t> first_values;
   bool operator==(const CategorySummary&) const = default;
 };
@@ -75,7 +75,7 @@ using NodeId = uint32_t;
 using spec::kNodeOrderNames;
 using spec::NodeOrder;
 
-// Which directions of its edges a store holds, and for what reason.
+// The directions of its edges that a store holds, and the reason.
 enum class EdgeDirections : uint32_t {
   kUnknown,   // imported by an older version, which did not look
   kAdded,     // the import stored an inverse with each edge
