@@ -199,7 +199,7 @@ absl::Status Batcher::Compose(std::span<const uint32_t> graphs, const BatchShape
   }
   for (int64_t edge = 0; edge < real.edges; ++edge) {
     const int64_t target = edge * real.nodes / real.edges, graph = out.graph_of_node[static_cast<size_t>(target)];
-    // The graph's nodes are those for which node * graphs / nodes, rounded down, is the graph's number.
+    // Node n belongs to graph number n * graphs / nodes, rounded down.
     const int64_t first = (graph * real.nodes + real.graphs - 1) / real.graphs;
     const int64_t end = ((graph + 1) * real.nodes + real.graphs - 1) / real.graphs;
     const auto others = static_cast<uint64_t>(end - first - 1);

@@ -78,8 +78,8 @@ struct BlockBatch {
 
 // Makes an artificial block of exactly this shape, on which a step is recorded. The seeds come first, then the other
 // real rows, then one padding row. Its rows repeat the rows of `from`, which must have exactly one padding row, the
-// last one. Labels repeat those of labelled seeds. Edges are drawn by `seed`, and none is a self-loop if there are at
-// least two real rows.
+// last one. Its labels repeat the labels of labelled seeds. Edges are drawn by `seed`, and none is a self-loop if
+// there are at least two real rows.
 // `shape` must have at least one seed, and more nodes than seeds. `from` must have at least one node. `weighted` says
 // whether edges have weights.
 BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_t seed, bool weighted);
@@ -92,7 +92,7 @@ class BlockBatcher {
     // out. This requires dense features, and excludes edge weights and edge features.
     NeighborSamplingOptions sampling;
     bool edge_weights = false;             // whether batches carry edge weights
-    EdgeInputs edges = EdgeInputs::kNone;  // what else batches carry of each edge; not with the last hop apart
+    EdgeInputs edges = EdgeInputs::kNone;  // rows that batches carry for edges; kNone with last_hop_apart
     bool positions = false;                // whether batches carry positions of nodes
     int threads = 1;                       // the number of OpenMP threads within a call
     // The cache that dense features are read from. If it is null, they are read through the mapping.

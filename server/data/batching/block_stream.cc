@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kFirstDepth = 2;
 // The number of gathered batches that may wait for the step.
 constexpr int64_t kMaxReady = 2;
-// The same limit when rows are leased. Memory is short then, and is better used for rows than for batches.
+// Replaces kMaxReady when rows are leased. Memory is short then, and is better used for rows than for batches.
 constexpr int64_t kMaxReadyShort = 1;
 // Returns the memory of a sampled subgraph.
 uint64_t BytesOf(const SampledSubgraph& subgraph) {

@@ -69,7 +69,7 @@ class BlockStream {
     std::span<const int64_t> times;
   };
   // Returns the request for batch `index`. The stream's thread calls it with 0..count-1 in order. An error becomes
-  // that batch's error.
+  // the error of the batch.
   using Plan = std::function<absl::StatusOr<Request>(int64_t index)>;
   // Returns the padded sizes for a block of the sizes `real`.
   using Fit = std::function<BlockSizes(const BlockSizes& real)>;

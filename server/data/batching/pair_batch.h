@@ -35,8 +35,8 @@ struct LinkBatch {
 
 class LinkBatcher {
  public:
-  // `links` holds the links of a split, and `negatives` is the number of negatives for each. `times` has the time of
-  // each link, or is empty. The caller keeps `links` and `times` alive.
+  // `links` holds the links of a split, and `negatives` is the number of negatives for each link. `times` has the
+  // time of each link, or is empty. The caller keeps `links` and `times` alive.
   LinkBatcher(std::span<const Link> links, NegativeDraw draw, int64_t negatives, std::span<const int64_t> times = {})
       : links_(links), draw_(std::move(draw)), negatives_(negatives), times_(times) {}
 
@@ -63,7 +63,7 @@ struct WalkBatchOptions {
   int64_t length = 20;    // number of nodes in a walk
   double p = 1, q = 1;    // as in WalkOptions
   int64_t per_seed = 10;  // number of walks from each seed
-  int64_t negatives = 1;  // negative walks for each walk; they begin in its seed
+  int64_t negatives = 1;  // negative walks for each walk, which begin at its seed
   uint64_t seed = 0;
 };
 
@@ -96,7 +96,7 @@ class WalkBatcher {
   const WalkBatchOptions options_;
   const int threads_;
   std::vector<NodeId> starts_, drawn_;
-  std::vector<uint32_t> row_of_node_;  // [nodes], for the batch in the making; kNotMet if the node was not met yet
+  std::vector<uint32_t> row_of_node_;  // [nodes], the row of each node in the batch being made, or kNotMet
 };
 
 }  // namespace permafrost::data

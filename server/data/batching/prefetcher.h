@@ -20,7 +20,8 @@
 namespace permafrost::data {
 
 // A ring of batches, which one thread (the producer) fills and another (the taker) takes in order.
-// Threads: the producer's methods from one thread, Next from another; the rest is safe anywhere. Owns the batches.
+// Threads: the producer's methods from one thread, Next from another; all other methods are safe anywhere. Owns the
+// batches.
 template <class Batch>
 class BatchRing {
  public:

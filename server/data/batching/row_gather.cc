@@ -231,7 +231,7 @@ absl::Status FeatureGather::Means(const SampledSubgraph& subgraph, const Segment
   const auto count = static_cast<int64_t>(subgraph.nodes.size());
   const auto mean_of = [&](int64_t row) { return out.data() + 2 * MoveRow(row, real, padded) * dense.width; };
   std::atomic<bool> damaged{false};
-  // Stores through the caches, since the next loop reads these rows again as neighbours of others.
+  // Stores through the caches, since the next loop reads these rows again as neighbours of other rows.
   ParallelFor(threads_, count, kPiece, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       if (i + kAhead < end) PrefetchRow(dense, subgraph.nodes[static_cast<size_t>(i + kAhead)]);

@@ -117,8 +117,8 @@ class FeatureGather {
   // Asks the advisor for the pages of these rows, and flushes it. Errors: DataLoss, since the offsets of sparse rows
   // are read.
   absl::Status Request(std::span<const NodeId> nodes, PageAdvisor& advisor);
-  // Returns the number of entries in these sparse rows, or 0 for dense features. Call it before Sparse with the same
-  // nodes, which relies on it. Errors: DataLoss.
+  // Returns the number of entries in these sparse rows, or 0 for dense features. Sparse relies on this call: make it
+  // first, with the same nodes. Errors: DataLoss.
   absl::StatusOr<int64_t> CountNonzeros(std::span<const NodeId> nodes);
 
   // Gathers dense rows as float32. Node i is row i under the bounds `real`; its features go to the place of that row

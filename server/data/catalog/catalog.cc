@@ -303,7 +303,7 @@ bool Catalog::ImportsFrom(const fs::path& folder) const {
   const std::vector<Dataset> datasets = List();
   return std::any_of(datasets.begin(), datasets.end(), [&](const Dataset& dataset) {
     if (dataset.state != DatasetState::kImporting) return false;
-    if (error) return true;  // cannot tell just now, so assume that it does
+    if (error) return true;  // the path cannot be resolved just now, so it may be read
     const fs::path& source = dataset.options.source;
     return std::mismatch(resolved.begin(), resolved.end(), source.begin(), source.end()).first == resolved.end();
   });

@@ -154,7 +154,8 @@ class Catalog {
   };
   // Returns the totals as of the last change. Unlike all methods above, it never waits for the disk.
   virtual Usage usage() const = 0;
-  // Returns how much of the running import's source has been read, 0 to 1; nullopt if no import runs. Never blocks.
+  // Returns how much of the running import's source has been read, 0 to 1, or nullopt if no import runs. Never
+  // blocks.
   virtual std::optional<double> import_progress() const { return std::nullopt; }
   // Stops the running import, which begins anew at the next start. Idempotent.
   virtual void StopImports() = 0;

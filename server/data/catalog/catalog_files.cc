@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr char kImports[] = ".imports";
 constexpr absl::string_view kTemporaryPrefix = ".tmp-";
 constexpr absl::string_view kDeletedPrefix = ".deleted-";
-// Older versions gave deleted datasets names that begin like this. An import could have the same name.
+// Older versions gave deleted datasets names that begin like this. An import's directory could have the same name.
 constexpr absl::string_view kOldDeletedPrefix = ".tmp-deleted-";
 constexpr char kRecordFile[] = "dataset.json";
 constexpr absl::string_view kRecordSuffix = ".json";
@@ -56,7 +56,7 @@ bool IsDirectory(const fs::path& path) {
   return fs::is_directory(fs::symlink_status(path, ignored));
 }
 
-// Returns the id of "NAME" + `suffix`; empty if the name has another form.
+// Returns the id of "NAME" + `suffix`, or an empty id if the name has another form.
 DatasetId IdBefore(absl::string_view name, absl::string_view suffix) {
   if (!absl::ConsumeSuffix(&name, suffix)) return DatasetId();
   const std::string id(name);

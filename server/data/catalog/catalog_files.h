@@ -2,7 +2,7 @@
 // rename or one atomic write, so a crash leaves the state before or after it.
 //   NAME/                  a whole dataset: graphs.pfg or graph.pfg, and dataset.json
 //   .imports/NAME.json     an import that is wanted or has failed
-//   .imports/NAME.deleted  the same file of an import that was deleted while it ran
+//   .imports/NAME.deleted  NAME.json, renamed because the import was deleted while it ran
 //   .tmp-NAME/             a dataset being made; begun only while one of the two files of NAME above exists
 //   .deleted-N-NAME/       a deleted dataset whose bytes are being removed
 //   .quarantine/           datasets that an import replaced, and entries with one of these names but no proof

@@ -29,7 +29,7 @@ namespace permafrost::data {
 
 // How an import waits for its next try after an error of the machine ended it.
 struct ImportWait {
-  int tries = 0;                                 // in a row; 0: it does not wait
+  int tries = 0;                                 // in a row; 0 if the import does not wait
   std::string error;                             // the latest error, one line
   absl::Time retry_time = absl::InfinitePast();  // the earliest time of the next try
   // The wait from the end of the last try to retry_time. If the wall clock is set back, the import still waits no
@@ -67,7 +67,7 @@ std::string RecordToJson(const ImportRecord& record);
 absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text);
 
 // The queue of datasets that the catalog's thread processes, in the order in which they came. A dataset that has to
-// wait lets others pass.
+// wait does not hold up the datasets behind it.
 // Threads: one at a time; the catalog calls it under its lock.
 class ImportQueue {
  public:
@@ -87,8 +87,8 @@ class ImportQueue {
   std::deque<Waiting> waiting_;
 };
 
-// Decides which paths imports may read: those below an import root once every symlink and `..` is resolved.
-// Threads: pure functions of the present file system. Errors of all functions, besides those listed below:
+// Decides which paths imports may read: those below an import root once every symlink and `..` is resolved. Threads:
+// pure functions of the present file system. Errors of all functions, besides the errors listed below:
 // InvalidArgument for a path that the system can never follow, and those of SystemError.
 
 // Returns `source` resolved: a root, or a file or directory below one. An error never reveals whether a path outside
@@ -143,7 +143,7 @@ class RoomWatch {
   const std::filesystem::path directory_;
   mutable absl::Mutex mu_;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
-  std::jthread thread_;  // last, because it uses the others
+  std::jthread thread_;  // last, because it uses the other members
 };
 
 }  // namespace permafrost::data

@@ -73,7 +73,7 @@ struct DeclarationSchema {
   }
 };
 
-// Returns why `path` is not accepted; empty if it is.
+// Returns why `path` is not accepted, or an empty string if it is accepted.
 std::string WhyBadPath(const std::string& path) {
   if (path.empty() || path.size() > kMostUploadPathBytes) {
     return absl::StrCat("has ", path.size(), " bytes; accepted: 1 to ", kMostUploadPathBytes);
@@ -101,7 +101,7 @@ uint64_t SumOfBytes(const std::vector<UploadFile>& files) {
   return sum;
 }
 
-// Returns the time of the last change, in whole seconds; nullopt if there is nothing at `path`.
+// Returns the time of the last change, in whole seconds, or nullopt if there is nothing at `path`.
 std::optional<absl::Time> LastChange(const fs::path& path) {
   struct stat found {};
   if (lstat(path.c_str(), &found) != 0) return std::nullopt;
@@ -268,7 +268,7 @@ absl::StatusOr<std::unique_ptr<UploadWriter>> UploadStore::Open(const UploadId& 
 }
 
 absl::StatusOr<fs::path> UploadStore::Source(const UploadId& id) {
-  // Holds the lock until the upload's age is restarted, so that RemoveOld cannot remove it in between.
+  // Holds the lock until the upload's age is restarted, so that RemoveOld cannot remove the upload in between.
   const absl::MutexLock lock(&mu_);
   const auto files = Declared(id);
   if (IsTransient(files.status())) return files.status();
@@ -515,7 +515,7 @@ absl::Status UploadWriter::Cut(size_t file, int64_t bytes) {
   struct stat info {};
   if (fstat(descriptor_->get(), &info) != 0) return SystemError(errno, path, "look at");
   if (info.st_nlink > 1) {
-    // A dataset shares the file (ImportLimits::own_files) and keeps it. All of it must be sent again.
+    // A dataset shares the file (ImportLimits::own_files) and keeps it. The client must send the whole file again.
     PF_RETURN_IF_ERROR(RemoveAll(path));
     descriptor_ = std::make_unique<Descriptor>(OpenRetrying(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
     received_[file] = 0;

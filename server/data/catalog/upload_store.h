@@ -158,7 +158,7 @@ class UploadWriter {
   const std::vector<UploadFile> files_;
   std::vector<int64_t> received_;
   bool complete_ = false;
-  size_t open_ = 0;  // the file of descriptor_, if that is valid
+  size_t open_ = 0;  // the index of the file that descriptor_ refers to, if any
   std::unique_ptr<Descriptor> descriptor_;
 };
 
@@ -172,11 +172,11 @@ class UploadStore {
   // (reason UPLOAD_TOO_LARGE, metadata `limit`); Unavailable while another writer is open; those of SystemError, also
   // if the machine cannot tell just now whether the upload exists.
   absl::StatusOr<std::unique_ptr<UploadWriter>> Open(const UploadId& id, const std::vector<UploadFile>& files);
-  // Returns the folder of a complete upload's files, and restarts its age. Errors: NotFound; FailedPrecondition if it
-  // is not complete; those of SystemError.
+  // Returns the folder of a complete upload's files, and restarts its age. Errors: NotFound; FailedPrecondition if
+  // the upload is not complete; those of SystemError.
   absl::StatusOr<std::filesystem::path> Source(const UploadId& id);
-  // Removes an upload, if it exists. Errors: Unavailable while a writer is open or something needs it (in_use); those
-  // of SystemError.
+  // Removes an upload, if it exists. Errors: Unavailable while a writer is open or something needs the upload
+  // (in_use); those of SystemError.
   absl::Status Delete(const UploadId& id);
 
   // Lists at most `most` uploads whose ids come after `after`, ordered by id. Removes old uploads first.

@@ -155,8 +155,8 @@ ReadLine FitReads(std::span<const ReadSample> samples) {
   }
   if (w == 0 || wxx == 0) return {};
   const double determinant = w * wxx - wx * wx;
-  // A single size cannot tell the two parts apart. If one part would be negative, it is set to 0 and the other is
-  // fitted alone.
+  // A single size cannot tell the two parts apart. If one part would be negative, it is set to 0 and the other part
+  // is fitted alone.
   const ReadLine by_byte{.seconds_per_read = 0, .seconds_per_byte = wxy / wxx};
   if (determinant <= 1e-9 * w * wxx) return by_byte;
   const double slope = (w * wxy - wx * wy) / determinant;

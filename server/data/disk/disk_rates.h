@@ -48,7 +48,7 @@ struct DepthSample {
   int depth = 1;
   double bytes_per_second = 0;
 };
-// Returns the smallest depth whose rate is at least 95 % of the highest; 1 if there are no samples.
+// Returns the smallest depth whose rate is at least 95 % of the highest rate, or 1 if there are no samples.
 int ChooseDepth(std::span<const DepthSample> samples);
 
 struct ReadSample {

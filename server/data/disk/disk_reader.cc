@@ -53,7 +53,7 @@ struct DiskFile {
   void DropFromCache(const DiskRead& read) const;
 };
 
-// Memory in whole pages, aligned to a page; nullptr if the memory could not be allocated.
+// Memory in whole pages, aligned to a page. The pointer is null if the memory could not be allocated.
 struct FreePages {
   void operator()(std::byte* pages) const;
 };
@@ -152,7 +152,7 @@ int TryDirect(int fd) {
   do {
     n = pread(fd, page.get(), kDiskPageBytes, 0);
   } while (n < 0 && errno == EINTR);
-  // Any other error is the disk's. The read that meets it will report it.
+  // Any other error is a fault of the disk, and the read that meets it will report it.
   return n < 0 && errno == EINVAL ? EINVAL : 0;
 }
 
@@ -463,7 +463,7 @@ class UringReader final : public SlotReader {
   }
 
  private:
-  // Makes one trial read. A kernel may allow to create a ring and forbid its use, or be too old for this operation.
+  // Makes one trial read. A kernel may let a ring be created but forbid its use, or be too old for this operation.
   absl::Status Try() {
     if (file_bytes() == 0) return absl::OkStatus();
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
@@ -472,7 +472,7 @@ class UringReader final : public SlotReader {
     if (!Enter(1).ok()) return CannotBeUsed(EPERM);
     TakeAnswers();
     const int result = answers_.empty() ? -EIO : answers_.front().result;
-    // Any other error is the disk's. The read that meets it will report it.
+    // Any other error is a fault of the disk, and the read that meets it will report it.
     const bool refused = result == -EINVAL || result == -EOPNOTSUPP || result == -EPERM || result == -EACCES;
     return refused ? CannotBeUsed(-result) : absl::OkStatus();
   }

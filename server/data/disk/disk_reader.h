@@ -38,7 +38,7 @@ struct DiskRead {
 class DiskReader {
  public:
   struct Options {
-    // The kind to use. nullopt: io_uring if it works, else pread.
+    // The kind to use. If it is nullopt, the reader uses io_uring if that works, else pread.
     std::optional<DiskReaderKind> kind;
     // The most reads in flight at once, 1..kMaxDepth.
     int depth = 32;
@@ -66,7 +66,7 @@ class DiskReader {
   // Returns false if options.direct was false, or if the file system refuses O_DIRECT at whole pages. The reader then
   // reads through the page cache, and drops the pages from it after each read.
   virtual bool direct() const = 0;
-  // Returns one line that says why kind() or direct() is not the first choice; empty if both are.
+  // Returns one line that says why kind() or direct() is not the first choice. The line is empty if both are.
   virtual const std::string& fallback() const = 0;
   virtual int depth() const = 0;
   // Returns the number of reads that were started and not yet handed over.

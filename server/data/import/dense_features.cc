@@ -326,7 +326,7 @@ absl::StatusOr<bool> ReadRows(const SourceFile& file, const DueTable& due, Impor
   return true;
 }
 
-// Returns the type that an array is stored as; kNone if the array's type is not accepted.
+// Returns the type that an array is stored as, or kNone if the array's type is not accepted.
 DataType StoredType(const NpyHeader& header, bool bfloat16) {
   const auto is = [&header](NpyKind kind, uint64_t bytes) { return header.kind == kind && header.item_bytes == bytes; };
   if (bfloat16) return is(NpyKind::kUnsigned, 2) ? DataType::kBfloat16 : DataType::kNone;

@@ -293,7 +293,7 @@ class HeaderReader {
   std::vector<const KnownColumn*> names_;
 };
 
-// Returns "a, b, c" for messages; only the first few cells if there are many.
+// Returns "a, b, c" for messages, with only the first few cells if there are many.
 std::string SomeOf(const std::vector<std::string>& cells) {
   constexpr size_t kShown = 8;
   std::string out;

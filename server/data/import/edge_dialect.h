@@ -30,7 +30,7 @@ class EdgeCells {
   bool Next(std::string_view& cell);
   // Returns true if the cell returned last held doubled quotes. The text of the cell is then stored in this object.
   bool in_scratch() const { return in_scratch_; }
-  // Says what is wrong with the quotes of the cell returned last; empty if nothing is.
+  // Says what is wrong with the quotes of the cell returned last, or returns an empty string if nothing is.
   const std::string& fault() const { return fault_; }
 
  private:

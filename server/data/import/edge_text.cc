@@ -259,7 +259,7 @@ absl::StatusOr<EdgeDialect> FindFileDialect(const SourceFile& file, const EdgeLi
     PF_ASSIGN_OR_RETURN(auto dialect, FindDialect(file.name, blocks.lines_before(), head, options));
     if (!dialect && !head.empty()) continue;
     blocks.Rewind();
-    // A file without edges needs only the comment character.
+    // For a file without edges, only the comment character matters.
     return dialect ? *std::move(dialect) : EdgeDialect{.comment = options.comment, .id_bound = {}, .told = {}};
   }
 }
@@ -403,7 +403,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns a note about skipped comments; empty if there were none.
+// Returns a note about skipped comments, or an empty string if there were none.
 std::string TellComments(int64_t count, char comment) {
   if (count == 0) return "";
   return absl::StrCat(count, count == 1 ? " line that begins with " : " lines that begin with ",

@@ -186,8 +186,8 @@ class LineBlocks {
  public:
   static absl::StatusOr<LineBlocks> Open(const SourceFile& file, size_t block_bytes, ImportMonitor& monitor);
 
-  // Returns the next lines; empty at the end. Each line ends with '\n', which is added if the file's last line lacks
-  // it. The lines are valid until the next call. Errors name the file and the line that could not be read.
+  // Returns the next lines, or an empty text at the end. Each line ends with '\n', which is added if the file's last
+  // line lacks it. The lines are valid until the next call. Errors name the file and the line that could not be read.
   absl::StatusOr<std::string_view> Next();
   // Returns the number of lines before the block that Next returned last.
   int64_t lines_before() const { return lines_before_; }

@@ -69,8 +69,8 @@ absl::Status ParseLabels(const CsvRows& rows, std::string_view line, std::vector
 // Rows of features: an int32 table if every cell is an integer, else a float32 table.
 // Threads: one at a time. Memory: one row.
 
-// Reads a whole table as one type. A caller begins with kInt32. When needs_floats() turns true, it reads the file
-// again from its beginning with kFloat32.
+// Reads a whole table as one type. A caller begins with kInt32. When needs_floats() turns true, the caller reads the
+// file again from its beginning with kFloat32.
 class FeatureRows {
  public:
   explicit FeatureRows(DataType type) { summary_.type = type; }
@@ -84,7 +84,7 @@ class FeatureRows {
   std::span<const std::byte> row() const;
   // Call it after the last row. Returns the error of an integer outside int32.
   absl::Status Finish() const { return out_of_range_; }
-  // Returns the values that occur in each column of a table of integers; empty for a table of floats.
+  // Returns the values that occur in each column of a table of integers. The result is empty for a table of floats.
   std::vector<CategoryTable> categories() const;
   // Returns the summary of all rows; its type is kNone if there was no row.
   FeatureSummary summary() const;

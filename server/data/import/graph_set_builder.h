@@ -52,7 +52,7 @@ class EdgesOfGraph {
 
   std::span<const uint32_t> source() const { return source_; }
   std::span<const uint32_t> target() const { return target_; }
-  // Returns, for each stored edge, the row of the graph's edges that it came from, counted from 0.
+  // Returns, for each stored edge, the source's row that it came from. Rows are counted from 0 within the graph.
   std::span<const uint32_t> file_row() const { return file_row_; }
 
  private:
@@ -134,8 +134,8 @@ class GraphSetBuilder {
   // The fields that only the importer knows are set here before Finish: class_values, duplicate_edges, and the fields
   // whose names end in _origin.
   GraphSetSummary& summary() { return summary_; }
-  // Returns Ok if `count` things of `bytes_each` bytes fit in the memory that an import may use; else
-  // ResourceExhausted.
+  // Returns Ok if `count` things of `bytes_each` bytes fit in the memory that an import may use, and
+  // ResourceExhausted otherwise.
   absl::Status CheckMemory(const CsvRows& rows, uint64_t count, std::string_view things, uint64_t bytes_each) const;
 
   // Joins the sections into the store and syncs it.

@@ -207,8 +207,8 @@ class UnreadFiles {
       return read.empty() ? absl::OkStatus() : SecondForm(path, read);
     }
     const std::vector<std::string> words = WordsOf(parts.stem);
-    // Known names with the same words come first, since such a name may be within two edits of another known name
-    // too.
+    // Known names with the same words are checked first, since the file's name may also be within two edits of
+    // another known name.
     for (const KnownName& known : contents_.known) {
       if (const absl::Status status = CheckSame(path, parts, words, known); !status.ok()) return status;
     }
@@ -248,7 +248,7 @@ class UnreadFiles {
         absl::StrCat(ShownName(path), ": stands beside ", ShownName(read), ", which is read; one of them is accepted"));
   }
 
-  // Returns the name of a file of the table that is read; empty if none is read.
+  // Returns the name of a file of the table that is read, or an empty string if none is read.
   std::string ReadOf(const std::string& table) const {
     for (const KnownName& known : contents_.known) {
       if (known.table != table) continue;

@@ -70,7 +70,7 @@ struct KnownName {
 };
 
 // The next functions return the names of the files that each format reads from a folder. `split` is the folder below
-// split/ that is read; empty for none.
+// split/ that is read, or empty for none.
 std::vector<KnownName> OgbGraphsNames(std::string_view split);
 std::vector<KnownName> OgbNodesNames(std::string_view split);
 std::vector<KnownName> NpyNames();
@@ -103,8 +103,8 @@ struct SourceContents {
 //   longer word, and two in all.
 absl::Status TellUnreadFiles(const SourceContents& contents, ImportMonitor& monitor);
 
-// An importer is one row of the registry in import.cc. A new format needs its own files, a row there, a value in
-// ImportFormat and in the proto, and a flag.
+// An importer is one row of the registry in import.cc. A new format needs its own files, a row in the registry, a
+// value in ImportFormat and in the proto, and a flag.
 // Threads: the importing thread.
 
 // The files of a source that were found and not read yet. Borrows the options of the search.

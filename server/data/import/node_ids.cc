@@ -126,7 +126,7 @@ class NamesInOrder {
  public:
   explicit NamesInOrder(uint64_t memory_bytes) : memory_bytes_(memory_bytes) {}
 
-  // Names the next row. Returns what is wrong with the name; empty if nothing is.
+  // Names the next row. Returns what is wrong with the name, or an empty string if nothing is.
   std::string Add(std::string_view name) {
     uint64_t number = 0;
     if (texts_.size() == 0 && IsNumber(name, number)) {
@@ -139,7 +139,8 @@ class NamesInOrder {
   uint64_t size() const { return std::max<uint64_t>(numbers_.size(), texts_.size()); }
   bool TooLarge() const { return 2 * numbers_.size() * sizeof(uint64_t) + texts_.memory_bytes() > memory_bytes_; }
 
-  // Call it after the last name. Returns an error message if two rows have the same number; else an empty string.
+  // Call it after the last name. Returns an error message if two rows have the same number, and an empty string
+  // otherwise.
   std::string CheckNumbers() const {
     std::vector<uint64_t> sorted = numbers_;
     std::ranges::sort(sorted);
@@ -218,7 +219,7 @@ absl::Status ReadNameArray(const SourceFile& file, const DueNames& due, ImportMo
   return array.ExpectEnd();
 }
 
-// Splits a row into out.size() cells. Returns what is wrong with the row; empty if nothing is.
+// Splits a row into out.size() cells. Returns what is wrong with the row, or an empty string if nothing is.
 std::string SplitNameRow(std::string_view line, std::span<std::string> out) {
   EdgeCells cells(line, {.delimiter = ',', .quote = '"'});
   std::string_view cell;

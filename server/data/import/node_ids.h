@@ -75,8 +75,8 @@ class TextTable {
   size_t room_ = 0;            // unused bytes at the end of the last block
 };
 
-// Imports the names that a folder gives to the nodes of one large graph. They stand in a file of names or numbers
-// beside the graph, or in OGB's mapping.
+// Imports the names that a folder gives to the nodes of one large graph. The names stand in a file of names or
+// numbers beside the graph, or in OGB's mapping.
 // Threads: one at a time. Memory: 16 bytes per node for numbers; for texts same as TextTable.
 struct NameFile {
   enum class Kind {

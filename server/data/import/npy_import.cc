@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 struct NpyEdgeFiles {
   const SourceFile& index;
   const std::optional<SourceFile>&weights, &times;
-  uint64_t max_id = 0;  // the largest row of a node
+  uint64_t max_id = 0;  // the largest row that a node may have
   std::string why;      // where max_id comes from, in parentheses; may be empty
 };
 

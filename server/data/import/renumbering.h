@@ -59,7 +59,8 @@ using OutDegrees = std::vector<uint32_t>;
 std::vector<NodeId> OrderByDegree(const OutDegrees& degrees);
 
 // Calls visit(node, sources) for each node that has in-edges, in rising order of nodes. `sources` is sorted and may
-// hold duplicates. The list may stop after the first kMostAsked sources. The function is called once per pass.
+// hold duplicates. `sources` may stop after the first kMostAsked entries. Each pass over the edges calls the
+// EdgeLists once.
 using EdgeLists =
     std::function<absl::Status(const std::function<void(NodeId node, std::span<const NodeId> sources)>& visit)>;
 

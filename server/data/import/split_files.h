@@ -58,9 +58,9 @@ struct SplitGraphs {
   std::array<std::vector<uint32_t>, 3> graphs;  // by Split
 };
 
-// Returns the split folder `wanted`, or the only one if `wanted` is empty; nullopt if there is none. With `or_masks`,
-// the files may also be {train,valid,test}_mask. `of_links` says that the source provides a link split. Then
-// split/links and folders of pickles, such as OGB's folders of links, do not count.
+// Returns the split folder `wanted`, or the only split folder if `wanted` is empty. Returns nullopt if there is none.
+// With `or_masks`, the files may also be {train,valid,test}_mask. `of_links` says that the source provides a link
+// split. Then split/links and folders of pickles, such as OGB's folders of links, do not count.
 // Errors: NotFound if `wanted` or one of its files is missing; InvalidArgument if `wanted` is empty and there are
 // several split folders; same as TypeOfSource.
 absl::StatusOr<std::optional<SplitFiles>> FindSplit(const std::filesystem::path& source, const std::string& wanted,

@@ -142,7 +142,7 @@ class TuRows {
 
 // Reads the edges of a TUDataset, graph by graph. Most files list edges in this order and are read as they are. If a
 // file does not, its edges are sorted by graph, and the edges of one graph stay in the file's order. The sort uses a
-// bounded amount of memory, and the disk beyond it.
+// bounded amount of memory, and the disk for the rest.
 // Threads: one at a time; sorts on several threads itself. Memory: memory_bytes for a sort, else one line.
 class TuEdges {
  public:

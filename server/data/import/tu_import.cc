@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMostClasses = 4096;
 // Bytes for each label of a graph, including the unused capacity of a growing vector.
 constexpr uint64_t kBytesPerLabel = 12;
-// Bytes to recognise an edge of one graph that repeats an earlier one.
+// Bytes for each edge of one graph that are needed to recognise an edge that repeats an earlier edge.
 constexpr uint64_t kBytesPerSeenEdge = 40;
 // Bytes for the degree of each node of one graph.
 constexpr uint64_t kBytesPerDegree = sizeof(int64_t);

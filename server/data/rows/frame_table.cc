@@ -19,7 +19,8 @@ namespace {
 
 constexpr NodeId kAskEvery = 1 << 16;
 
-// Returns the expected number of batches that get at least one of `draws` draws spread over all of them.
+// Returns the expected number of batches that get at least one draw, if `draws` draws are spread over `batches`
+// batches.
 float BatchesWith(double draws, double batches) { return static_cast<float>(-batches * std::expm1(-draws / batches)); }
 
 }  // namespace

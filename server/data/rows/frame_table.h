@@ -77,7 +77,7 @@ class UseSchedule {
   // Returns the batch in `slot`, or null if no announced batch waits there for its use.
   Batch* Find(UseSlot slot);
 
-  std::deque<Batch> batches_;  // numbers first_, first_ + 1, ...
+  std::deque<Batch> batches_;  // the batches with the numbers first_, first_ + 1, ...
   uint64_t first_ = 1;
   std::vector<UseSlot> next_;
   std::vector<uint32_t> last_;  // meaningful for rows with a next use
@@ -109,7 +109,7 @@ class FrameTable {
   uint64_t frames() const { return limit_; }
   uint64_t used() const { return used_; }
   uint64_t evictions() const { return evictions_; }
-  // Returns the number of frames that Take can give: those that are empty or whose row has no pins.
+  // Returns the number of frames that Take can give: the frames that are empty or whose row has no pins.
   uint64_t available() const { return limit_ > pinned_ ? limit_ - pinned_ : 0; }
   // Makes sure that `rows` more frames are available, even beyond the limit set by SetFrames.
   void MakeRoom(uint64_t rows) {

@@ -83,7 +83,7 @@ void VisitFields(spec::Options<RowCounters>, F&& f) {
   f({.name = "rows"}, &R::rows);
 }
 
-// Returns what was counted between `before` and `now`. Current values are those of `now`.
+// Returns what was counted between `before` and `now`. Current values are taken from `now`.
 RowCounters Since(const RowCounters& before, RowCounters now);
 
 struct RowReaderState {

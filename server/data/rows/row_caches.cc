@@ -23,9 +23,10 @@ constexpr double kReserve = 0.05, kShort = 0.025, kWorthTaking = 0.01;
 constexpr double kTaken = 0.75;
 // A smaller cache is of no use. If less memory is left, the job's log says so.
 constexpr uint64_t kLeastBudget = uint64_t{16} << 20;
-// At first a budget is what memory leaves, divided by this. It grows if the job takes less than the rest.
+// The first budget of a cache is 1/kFirstShare of the memory that is left. It grows if the job takes less than the
+// rest of that memory.
 constexpr uint64_t kFirstShare = 2;
-// Between jobs, the memory divided by this is left free, since an import takes a quarter.
+// Between jobs, 1/kIdleShare of the memory is left free, since an import takes a quarter of it.
 constexpr uint64_t kIdleShare = 3;
 constexpr absl::Duration kLookEvery = absl::Milliseconds(100), kReturnEvery = absl::Seconds(1),
                          kGrowEvery = absl::Seconds(2);

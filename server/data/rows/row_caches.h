@@ -86,9 +86,10 @@ class RowCaches {
     // each page when it is touched.
     std::vector<std::unique_ptr<ReadAhead>> ahead;
   };
-  // Opens a session. Only one session at a time has a feature cache; while it is open, other sessions read through
-  // the mapping. `job_bytes` is the memory that the job will take beside the features. Errors: FailedPrecondition if
-  // the reader that was asked for does not work here; an environment's error if a file cannot be opened.
+  // Opens a session. Only one session at a time has a feature cache; while that session is open, other sessions read
+  // through the mapping. `job_bytes` is the memory that the job will take beside the features. Errors:
+  // FailedPrecondition if the reader that was asked for does not work here; an environment's error if a file cannot
+  // be opened.
   absl::StatusOr<Session> Open(const std::shared_ptr<const Graph>& graph, uint64_t job_bytes);
   // Returns the bytes that are free once `job_bytes` and a reserve are taken. Kept rows count as free, since Drop
   // gives them back.
@@ -97,7 +98,7 @@ class RowCaches {
   // there is room, since the memory that a job takes cannot be known in advance. Call Adapt often while a session is
   // open. It looks at the memory at most ten times a second.
   void Adapt(RowCache& cache);
-  // Frees all rows, except those of an open session.
+  // Frees all rows, except the rows of an open session.
   void Drop();
 
  private:
@@ -115,8 +116,8 @@ class RowCaches {
   uint64_t Held() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the bytes that `memory` and the kept rows leave beside `job_bytes` and a reserve.
   uint64_t Left(const std::optional<MemoryLeft>& memory, uint64_t job_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Ends the reading of a session. Its rows stay in memory, except for as many as the work between jobs needs
-  // dropped.
+  // Ends the reading of a session. Its rows stay in memory, but rows are dropped if the work between jobs needs their
+  // memory.
   void EndSession(RowCache& cache);
   // Returns the bytes of memory that will be left once all edges of the session's graph are in it. Edges come into
   // memory as they are used. The result may be negative.
@@ -126,7 +127,7 @@ class RowCaches {
 
   const Options options_;
   absl::Mutex mu_;
-  // The one kept cache: that of the dataset used last, and its key.
+  // The one kept cache, which is for the dataset used last, and its key.
   std::optional<Key> key_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<RowCache> kept_ ABSL_GUARDED_BY(mu_);
   bool open_ ABSL_GUARDED_BY(mu_) = false;                                 // a session with a cache is open

@@ -158,8 +158,8 @@ constexpr uint64_t MaxDrawn(uint64_t degree, int64_t fan_out, bool replace) {
   return replace ? static_cast<uint64_t>(fan_out) : std::min(degree, static_cast<uint64_t>(fan_out));
 }
 
-// Chooses which of one node's edges a hop takes. A draw depends only on the generator that it is given.
-// Threads: one at a time, since it keeps scratch memory.
+// Chooses the edges that a hop takes among the edges of one node. A draw depends only on the generator that it is
+// given. Threads: one at a time, since it keeps scratch memory.
 class EdgeDraw {
  public:
   EdgeDraw(bool replace, bool weighted) : replace_(replace), weighted_(weighted) {}
@@ -210,8 +210,8 @@ class SeedTimes {
   const Column<int64_t> own_;
 };
 
-// Chooses which of one node's edges before a given time a hop takes. A draw depends only on the generator that it is
-// given.
+// Chooses the edges that a hop takes among those edges of one node that lie before a given time. A draw depends only
+// on the generator that it is given.
 // Threads: one at a time, since it keeps scratch memory.
 class TemporalDraw {
  public:

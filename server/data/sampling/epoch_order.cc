@@ -186,7 +186,7 @@ EpochOrder::EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions optio
 EpochBatches EpochOrder::Of(int64_t epoch) const {
   EpochBatches out = Compose(epoch);
   if (options_.world_size == 1) return out;
-  // Within each batch, lists the graphs of one rank after those of the rank before.
+  // Within each batch, lists the graphs rank by rank.
   const std::vector<uint32_t> graphs = out.graphs;
   const auto ranks = static_cast<size_t>(options_.world_size);
   size_t begin = 0, to = 0;

@@ -18,9 +18,9 @@ namespace permafrost::data {
 // Pairs without an edge, for link prediction. Draws are stateless: a draw depends only on its key, so any thread can
 // make it. Threads: safe anywhere.
 
-// Returns for each node the number of other nodes that it has no edge to. These can be targets of its negatives.
-// Reads all edges once, and calls `keep_going` now and then. Errors: Cancelled when `keep_going` returns false;
-// DataLoss.
+// Returns for each node the number of other nodes that it has no edge to. These other nodes can be the targets of the
+// node's negatives. Reads all edges once, and calls `keep_going` now and then. Errors: Cancelled when `keep_going`
+// returns false; DataLoss.
 absl::StatusOr<std::vector<uint32_t>> CountNonNeighbors(const GraphView& view, const std::function<bool()>& keep_going);
 
 // Returns the nodes with an edge to every other node, in ascending order. They have no negatives. If no such node

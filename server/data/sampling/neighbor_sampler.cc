@@ -88,7 +88,7 @@ class HopDraw {
     // Used for hops with `of_all`.
     EdgeDraw distinct;
     TemporalDraw temporal_distinct;
-    // `extents` has one entry for each target of a piece. `places` has the drawn edges in order, except those of
+    // `extents` has one entry for each target of a piece. `places` has the drawn edges in order, except the edges of
     // targets that are taken whole.
     std::array<Adjacency::Extent, kPiece> extents;
     std::vector<uint64_t> places;
@@ -292,7 +292,7 @@ void HopDraw::ReadFound(std::span<const NodeId> targets, const Worker& worker, A
   }
 }
 
-// Writes the places of a piece's edges in the columns.
+// Sets piece.found_places, the place of each edge of the piece in the graph's columns.
 void HopDraw::CopyPlaces(const Worker& worker, Piece& piece) const {
   Enlarge(piece.found_places, piece.edges);
   uint64_t* found = piece.found_places.data();
@@ -442,7 +442,8 @@ class Sampler final : public NeighborSampler {
     }
   }
 
-  // Like Append, but within max_nodes: leaves out edges from nodes that get no row. There is no last hop apart.
+  // Like Append, but within max_nodes: leaves out edges from nodes that get no row. Call it only if no last hop is
+  // apart.
   void AppendWithin(int64_t p, bool with_edge_places, SampledSubgraph& out) {
     const HopDraw::Piece& piece = draw_.piece(p);
     const auto begin = static_cast<size_t>(out.offsets.back());

@@ -69,8 +69,8 @@ struct SampledSubgraph {
   std::vector<int64_t> row_ends;
   // In-edges of rows 0..row_ends[hops - 1]-1 as CSR over local rows. The sources of row r are sources[offsets[r] ..
   // offsets[r + 1]). `offsets` is [rows + 1].
-  // With the last hop apart, rows up to row_ends[hops]-1 have in-edges. The offsets of the rows added by this
-  // continue beyond `sources` into last_neighbors.
+  // With the last hop apart, rows up to row_ends[hops]-1 have in-edges. The offsets of these additional rows continue
+  // beyond `sources` into last_neighbors.
   std::vector<int64_t> offsets;
   std::vector<int64_t> sources;
   // With the last hop apart, the nodes of the graph drawn in the last hop, each as often as it was drawn. Otherwise
@@ -89,7 +89,7 @@ class NeighborSampler {
  public:
   // With `little_memory` it keeps no table of all the graph's nodes. Errors: InvalidArgument with violations of
   // "fan_outs", "weighted" (the graph has no weights), "last_hop_apart", "temporal" (the graph has no timestamps, or
-  // the sample is not disjoint), "max_nodes", "max_edges", and those of FindDrawConflict.
+  // the sample is not disjoint), "max_nodes", "max_edges", and the violations of FindDrawConflict.
   static absl::StatusOr<std::unique_ptr<NeighborSampler>> Create(const GraphView& view, NeighborSamplingOptions options,
                                                                  int threads, bool little_memory = false);
   virtual ~NeighborSampler() = default;

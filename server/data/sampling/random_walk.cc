@@ -18,7 +18,7 @@ constexpr int64_t kWalkLanes = 64;
 constexpr int64_t kWalksInPiece = 512;
 
 // Makes walks [begin, end) step by step together, end - begin <= kWalkLanes. While one walk waits for its neighbour,
-// the others draw.
+// the other walks draw.
 void WalkTogether(AdjacencyReads& reads, std::span<const NodeId> starts, int64_t begin, int64_t end, int64_t length,
                   uint64_t seed, std::span<NodeId> out) {
   constexpr uint64_t kStays = ~uint64_t{0};

@@ -24,11 +24,11 @@ class RowTable {
 
   // Forgets all nodes.
   void Clear();
-  // The number of nodes that have a row.
+  // Returns the number of nodes that have a row.
   uint64_t size() const { return kept_; }
-  // Writes the local row of each of `found` to `rows`, which has the same size. A new node gets the next free row.
-  // Afterwards nodes[row] is the node of `row`, for every row below size(). The caller keeps the entries of earlier
-  // rows in `nodes`. `nodes` grows if it is too small, and never shrinks.
+  // Writes the local row of each node found[i] to rows[i]. A new node gets the next free row. Afterwards nodes[row]
+  // is the node of `row`, for every row below size(). The caller keeps the entries of earlier rows in `nodes`.
+  // `nodes` grows if it is too small, and never shrinks.
   void Relabel(std::span<const NodeId> found, std::vector<NodeId>& nodes, std::span<int64_t> rows);
   // Like Relabel, but gives no new rows once size() is `most`. Nodes without a row get kNoRow in `rows`.
   void RelabelWithin(uint64_t most, std::span<const NodeId> found, std::vector<NodeId>& nodes, std::span<int64_t> rows);
@@ -66,7 +66,7 @@ class DisjointRows {
  public:
   // Forgets all pairs.
   void Clear();
-  // The number of pairs that have a row.
+  // Returns the number of pairs that have a row.
   uint64_t size() const { return kept_; }
   // Writes the local row of each pair (owners[i], found[i]) to `rows`. A new pair gets the next free row and is
   // appended to `nodes` and `node_owners`, both of which have size() entries.

@@ -15,7 +15,7 @@ namespace permafrost::data {
 namespace {
 
 constexpr int64_t kMaxCount = 10'000;
-// Makes the draw of the nodes independent of the draws around them.
+// Makes the draw of the nodes independent of the draws that sample around these nodes.
 constexpr uint64_t kNodesStream = 0x6e6f646573;
 
 absl::Status TooMany(std::string_view what, std::string_view remedy) {

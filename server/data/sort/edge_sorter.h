@@ -28,8 +28,8 @@ namespace permafrost::data {
 // let more edges fit in memory. An import picks the narrowest record that holds what its graph needs. The sort is
 // compiled for each record type.
 
-// The upper half is the row that edges are grouped by; the lower half is the other end. Sorted keys therefore form an
-// adjacency list.
+// The upper half is the row that edges are grouped by; the lower half is the row of the other end. Sorted keys
+// therefore form an adjacency list.
 using EdgeKey = uint64_t;
 constexpr EdgeKey MakeEdgeKey(NodeId major, NodeId minor) { return EdgeKey{major} << 32 | minor; }
 constexpr NodeId MajorOf(EdgeKey key) { return static_cast<NodeId>(key >> 32); }
@@ -106,9 +106,10 @@ class SortedRuns {
   SortedRuns(std::filesystem::path directory, uint64_t memory_bytes, std::stop_token stop)
       : directory_(std::move(directory)), memory_bytes_(memory_bytes), stop_(std::move(stop)) {}
 
-  // Writes a run. Among edges with equal keys, Next returns those of earlier runs first.
+  // Writes a run. Among edges with equal keys, Next returns the edges of earlier runs first.
   absl::Status Write(std::span<const Record> sorted);
-  // Call it only after the last run. Returns the next edges of the merged runs, in order; an empty span at the end.
+  // Call it only after the last run. Returns the next edges of the merged runs, in order, or an empty span at the
+  // end.
   absl::StatusOr<std::span<const Record>> Next();
 
  private:
@@ -156,13 +157,13 @@ class EdgeSorter {
   absl::Status Add(std::span<const Record> edges);
   // Call it once, after the last edge.
   absl::Status Finish();
-  // Call it after Finish. Returns the next edges in order; an empty span at the end. The span is valid until the next
-  // call.
+  // Call it after Finish. Returns the next edges in order, or an empty span at the end. The span is valid until the
+  // next call.
   absl::StatusOr<std::span<const Record>> Next();
 
   // Returns one more than the largest row, of either end, that was added so far.
   uint64_t rows_seen() const { return rows_seen_; }
-  // Returns the number of runs written so far; 0 if everything was sorted in memory.
+  // Returns the number of runs written so far, or 0 if everything was sorted in memory.
   int64_t runs_written() const { return runs_written_; }
 
  private:

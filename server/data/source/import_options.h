@@ -1,4 +1,5 @@
-// The progress that an import reports, and limits on what it may use. Its options are in spec/import_options.h.
+// The progress that an import reports, and limits on what it may use. The import's options are in
+// spec/import_options.h.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +74,8 @@ struct ImportLimits {
   // is not called if the system does not tell the path (no /proc).
   std::function<absl::Status(const std::filesystem::path&)> may_read;
   // A folder of the server's own files, links resolved. The server no longer writes to a file there once an import
-  // reads it. A file there that is imported unchanged may be linked instead of copied. Empty: no such folder.
+  // reads it. A file there that is imported unchanged may be linked instead of copied. If it is empty, there is no
+  // such folder.
   std::filesystem::path own_files;
 };
 
@@ -81,7 +83,7 @@ struct ImportLimits {
 // when to stop.
 // Threads: the importing thread. Borrows the observer and the limits.
 
-// The most bytes of a note or of an import's error. Longer ones are cut, so that a line stays readable whatever the
+// The most bytes of a note or of an import's error. Longer texts are cut, so that a line stays readable whatever the
 // source holds.
 inline constexpr std::size_t kMaxMessageBytes = 2048;
 

@@ -35,7 +35,7 @@ struct NpyHeader {
   std::string ToString() const;
 };
 
-// Finds `stem`.npy or `stem`.npz below `source`; nullopt if there is none. Errors: those of FindFileAt.
+// Finds `stem`.npy or `stem`.npz below `source`. Returns nullopt if there is none. Errors: those of FindFileAt.
 absl::StatusOr<std::optional<SourceFile>> FindNpy(const std::filesystem::path& source, std::string_view stem);
 absl::StatusOr<std::optional<SourceFile>> FindNpz(const std::filesystem::path& source, std::string_view stem);
 

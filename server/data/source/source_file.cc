@@ -37,7 +37,7 @@ absl::Status SourceError(int error, const std::string& name, std::string_view ac
   return absl::PermissionDeniedError(status.message());
 }
 
-// Returns the path of an open file with links resolved; nullopt if the system does not tell it. Messages call the
+// Returns the path of an open file with links resolved, or nullopt if the system does not tell it. Messages call the
 // file `name`. A transient failure is an error, since a file whose path is unknown for the moment must not be read
 // unchecked.
 absl::StatusOr<std::optional<fs::path>> OpenedPath(int fd, const std::string& name) {

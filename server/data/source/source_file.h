@@ -34,29 +34,29 @@ struct SourceFile {
   std::string member;  // for kZip: path of the member in the archive at `path`
 };
 
-// Returns the type of the file that `path` leads to; not_found if there is none. Messages call the file `name`.
+// Returns the type of the file that `path` leads to, or not_found if there is none. Messages call the file `name`.
 // Errors: PermissionDenied if the system will never let the file be looked at; transient ones: ResourceExhausted if
 // descriptors or memory run out, Internal if the disk fails.
 absl::StatusOr<std::filesystem::file_type> TypeOfSource(const std::filesystem::path& path, const std::string& name);
 // Judges the error that ended the listing of a directory, which messages call `name`. Returns Ok if there is no error
 // or the directory does not exist. Errors: same as TypeOfSource.
 absl::Status CheckListed(const std::error_code& error, const std::string& name);
-// Returns the first of `stem`.csv.gz, `stem`.csv.zst and `stem`.csv that exists below `source`; nullopt if none does.
-// `stem` is a path such as "raw/edge". TellUnreadFiles (data/import/import.h) refuses a second of these files.
+// Returns the first of `stem`.csv.gz, `stem`.csv.zst and `stem`.csv that exists below `source`, or nullopt if none
+// does. `stem` is a path such as "raw/edge". TellUnreadFiles (data/import/import.h) refuses a second of these files.
 // Errors: same as TypeOfSource; InvalidArgument if the file is not a regular one.
 absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const std::filesystem::path& source, std::string_view stem);
 // Same as FindSourceFile, but returns NotFound if there is no file.
 absl::StatusOr<SourceFile> FindRequiredSourceFile(const std::filesystem::path& source, std::string_view stem);
 // Returns true if `directory` holds a file of one of these names. Errors: same as TypeOfSource.
 absl::StatusOr<bool> HoldsAny(const std::filesystem::path& directory, std::initializer_list<std::string_view> names);
-// Returns the file at `path`, which messages call `name`; nullopt if there is none. Errors: same as TypeOfSource;
+// Returns the file at `path`, which messages call `name`, or nullopt if there is none. Errors: same as TypeOfSource;
 // InvalidArgument if the file is not a regular one.
 absl::StatusOr<std::optional<SourceFile>> FindFileAt(const std::filesystem::path& path, std::string name,
                                                      Packing packing);
 // Opens the file for reading, and returns it if limits.may_read allows its path. Errors: NotFound; same as
 // TypeOfSource; the error of limits.may_read, with the file's name before it.
 absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor);
-// Returns the present size of an open file; 0 if the system does not tell.
+// Returns the present size of an open file, or 0 if the system does not tell.
 uint64_t BytesOf(const Descriptor& opened);
 
 class SourceReader {

@@ -78,8 +78,8 @@ class BlockHashes {
   void set_block_bytes(uint64_t bytes) { block_bytes_ = bytes; }
   // Hashes the next bytes of the section.
   void Update(std::span<const std::byte> bytes);
-  // Ends the section and returns the XXH3-64 of each of its blocks, of which the last may be shorter. The next Update
-  // begins a new section.
+  // Ends the section and returns the XXH3-64 of each of its blocks, where the last block may be shorter. The next
+  // Update begins a new section.
   std::vector<uint64_t> Take();
 
  private:

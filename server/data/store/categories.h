@@ -1,5 +1,5 @@
 // Tables that say what the categories of a dataset's columns stand for in its source. They translate the categories
-// of one dataset into those of another, and are kept in the store's file.
+// of one dataset into the categories of another. The tables are kept in the store's file.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ struct CategoryTable {
   bool renumbered() const { return ranked || base != 0 || one_hot(); }
   // Returns the largest category that occurs plus one, and at least 1.
   int64_t num_categories() const;
-  // Returns the category of a value that occurs; nullopt for any other value.
+  // Returns the category of a value that occurs, or nullopt for any other value.
   std::optional<int64_t> CategoryOf(int64_t value) const;
   bool operator==(const CategoryTable&) const = default;
 };

@@ -33,7 +33,7 @@ class EdgeRows {
   // zeros if there is no such edge, if its row is damaged, or if a category is outside the range in the summary.
   bool Read(uint64_t place, float* out) const;
   bool Read(uint64_t place, int64_t* out) const;
-  // Returns the reason why a Read returned false: a DataLoss.
+  // Returns the DataLoss because of which a Read returned false.
   absl::Status Damage() const;
 
   // Returns the mapped bytes that Read needs to find the row of the edge, or an empty span if it needs none. For

@@ -35,8 +35,8 @@ void ToFloat(DataType type, const std::byte* bytes, int64_t count, float* out, c
 // Converts like ToFloat, and adds the values to sums[0..count-1].
 void AddAsFloat(DataType type, const std::byte* bytes, int64_t count, float* sums, const float* scales = nullptr);
 
-// Conversion of floats to the nearest narrower ones, with ties to even. Values that are too large become infinite,
-// and NaN stays NaN.
+// Conversion of floats to the nearest values of a narrower type, with ties to even. Values that are too large become
+// infinite, and NaN stays NaN.
 // Threads: pure functions.
 
 // Returns the bits of the nearest IEEE half. Source: Maratyszcza's FP16 library, fp16_ieee_from_fp32_value.

@@ -1,8 +1,8 @@
 // The store's file format, version 3. One container format serves sets of small graphs (graphs.pfg) and single large
 // graphs (graph.pfg):
 //   FileHeader | SectionEntry[section_count] | zeros up to kFirstSection | sections, each at the next multiple of 64
-// Numbers are little-endian, as on the machine that wrote them. A reader with the other byte order refuses the file
-// by `endianness`.
+// Numbers are little-endian, as on the machine that wrote them. By `endianness`, a reader with the other byte order
+// recognises the file and refuses it.
 // Sections are in the order of the table, and the gaps between them are zero. The last section, block_checksums, ends
 // the file. It holds the XXH3-64 of every `block_bytes` of every other section, in the order of the table; the last
 // block of a section may be shorter. A section with blocks of a page begins at a page, so that each of its pages can

@@ -267,7 +267,7 @@ absl::Status Damage(const NodeNames& names) {
   return absl::DataLossError("the graph's node names cannot be read");
 }
 
-// Calls found(row, places) for each row whose name is a key of `wanted`, with that key's value.
+// Calls found(row, places) for each row whose name is a key of `wanted`. `places` is the value of the key.
 template <class Found>
 absl::Status ForEachNamed(const Graph& graph, const std::unordered_map<std::string_view, std::vector<size_t>>& wanted,
                           const Found& found) {

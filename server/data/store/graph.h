@@ -176,8 +176,8 @@ class Graph {
   static constexpr std::string_view kFileName = "graph.pfg";
 
   // Opens the graph in a dataset's directory, and reads its header, section table, block checksums and summary only.
-  // Errors: NotFound; DataLoss, naming the field that does not add up; FailedPrecondition for a later version or the
-  // other byte order; those of SystemError.
+  // Errors: NotFound; DataLoss, naming the inconsistent field; FailedPrecondition for a later version or the other
+  // byte order; those of SystemError.
   static absl::StatusOr<std::shared_ptr<const Graph>> Open(const std::filesystem::path& directory);
   virtual ~Graph() = default;
 
@@ -243,7 +243,8 @@ class DerivedGraph : public Graph {
   std::optional<StoredRows> stored_features() const override { return graph_->stored_features(); }
 
  protected:
-  // The view begins as a copy of the other graph's. So does the summary, unless `summary` is given.
+  // The view begins as a copy of the other graph's view. The summary begins as a copy of its summary, unless
+  // `summary` is given.
   explicit DerivedGraph(const std::shared_ptr<const Graph>& graph) : DerivedGraph(graph, graph->summary()) {}
   DerivedGraph(std::shared_ptr<const Graph> graph, GraphSummary summary)
       : graph_(std::move(graph)), summary_(std::move(summary)), view_(graph_->view()) {}

@@ -70,8 +70,8 @@ class GraphSet {
   // The name of the file in a dataset's directory.
   static constexpr std::string_view kFileName = "graphs.pfg";
 
-  // `directory` is datasets/NAME. Errors: NotFound; DataLoss, naming the field that does not add up (magic, counts,
-  // lengths, header checksum); FailedPrecondition for a later version or the other byte order; those of SystemError.
+  // `directory` is datasets/NAME. Errors: NotFound; DataLoss, naming the inconsistent field (magic, counts, lengths,
+  // header checksum); FailedPrecondition for a later version or the other byte order; those of SystemError.
   static absl::StatusOr<std::shared_ptr<const GraphSet>> Open(const std::filesystem::path& directory);
   virtual ~GraphSet() = default;
 

@@ -151,7 +151,7 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> WithFeatures(std::shared_ptr<con
 
 namespace {
 
-// Counts the rows of each unknown value. Take is called with the category of each row.
+// Counts the rows of each unknown value. Call Take for each row, with its category.
 class UnknownCounts {
  public:
   UnknownCounts(const CategoryTable& own, const CategoryMap& map) {

@@ -86,7 +86,8 @@ absl::StatusOr<CountedValues> CountUnknownClasses(const GraphSet& set, const Cat
 absl::StatusOr<CountedValues> CountUnknownClasses(const Graph& graph, const CategoryTable& own, const CategoryMap& map);
 
 // Returns the translated set. Features and labels that change are made in memory, at 4 bytes a value. The ranges in
-// its summary become those of `known`, with one more category where there are unknown values. Errors: DataLoss.
+// the set's summary become the ranges of `known`, with one more category where there are unknown values. Errors:
+// DataLoss.
 absl::StatusOr<std::shared_ptr<const GraphSet>> Translate(std::shared_ptr<const GraphSet> set, Translation translation);
 // Returns the translated graph. Edge features stay where they are, and readers translate their categories
 // (GraphView::edge_categories). Labels that change are made in memory. `translation.node` is ignored. Errors:

@@ -25,7 +25,8 @@ class SetWithSplits final : public DerivedSet {
     summary_.split_name = std::move(splits.name);
   }
 
-  // Computes the summary's statistics for the new splits. Before this call they are those of the set's own splits.
+  // Computes the summary's statistics for the new splits. Before this call, the summary has the statistics of the
+  // original splits.
   absl::Status Measure() {
     PF_ASSIGN_OR_RETURN(const auto nodes, node_offsets());
     PF_ASSIGN_OR_RETURN(const auto edges, edge_offsets());
@@ -230,8 +231,9 @@ class MessageGraph final : public DerivedGraph {
   const EdgesLeft edges_;
 };
 
-// Keeps or holds out the edges that end in one node. split_of(source) returns the split of the edges from `source`.
-// Calls take(source, split) once for each distinct source except `target`. Self-loops are never held out.
+// Divides the in-edges of `target` into kept edges, which are added to `left`, and edges that are held out.
+// split_of(source) returns the split of the edges from `source`. Calls take(source, split) once for each distinct
+// source except `target`. Self-loops are never held out.
 template <class SplitOfEdges, class Take>
 absl::Status SplitRow(const GraphView& view, bool edge_features, NodeId target, EdgesLeft& left,
                       const SplitOfEdges& split_of, const Take& take) {

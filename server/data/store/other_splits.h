@@ -35,7 +35,8 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> WithSplits(std::shared_ptr<const
 // Returns the graph with these splits and this summary. The sizes of the splits replace those in `summary`.
 std::shared_ptr<const Graph> WithSplits(std::shared_ptr<const Graph> graph, OtherSplits splits, GraphSummary summary);
 
-// Returns the graph with another summary. Sizes and the presence of sections in `summary` must be those of the graph.
+// Returns the graph with another summary. In `summary`, the sizes and the presence of sections must be as in the
+// graph.
 std::shared_ptr<const Graph> WithSummary(std::shared_ptr<const Graph> graph, GraphSummary summary);
 
 // A set of small graphs that is divided into folds, in place of the splits that it was imported with.

@@ -453,7 +453,7 @@ std::string SummaryToJson(const GraphSetSummary& summary) {
     j["min_label"] = summary.min_label;
     j["max_label"] = summary.max_label;
   }
-  // A split's name is that of a directory and may hold any bytes, while JSON must be UTF-8.
+  // A split's name is the name of a directory, so it may hold any bytes, while JSON must be UTF-8.
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

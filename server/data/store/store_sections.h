@@ -20,7 +20,7 @@ namespace permafrost::data {
 // Returns null if there is no such entry.
 const SectionEntry* FindEntry(std::span<const SectionEntry> entries, SectionKind kind);
 
-// Returns Ok, or a DataLoss that names the section and the field that do not add up. `entries` must not include
+// Returns Ok, or a DataLoss that names the inconsistent section and field. `entries` must not include
 // block_checksums.
 absl::Status CheckGraphSections(const GraphSummary& summary, std::span<const SectionEntry> entries);
 

@@ -54,7 +54,7 @@ class StoreFileWriter {
   FileWriter file_;
   std::stop_token stop_;
   std::vector<SectionEntry> entries_;
-  SectionEntry open_{};    // the current section, without `bytes` and `rows`; offset 0 if there is none
+  SectionEntry open_{};    // the current section, without `bytes` and `rows`; its offset is 0 if there is none
   uint64_t appended_ = 0;  // bytes of rows in the current section
   BlockHashes hashes_;
   std::vector<uint64_t> checksums_;

@@ -42,7 +42,7 @@ constexpr bool IsCategorical(DataType type) {
 // An extract of a CategoryTable, for people to read. data/store/categories.h has the whole table.
 struct CategorySummary {
   std::string name;     // "label 1", "column 0", "degree"
-  int64_t column = 0;   // the first feature column that it is for
+  int64_t column = 0;   // the first feature column that the table is for
   int64_t columns = 1;  // number of one-hot columns, or 1 for a column of integers
   int64_t values = 0;   // number of different values in the source; 0 if there are too many to keep
   std::vector<int64_t> first_values;
@@ -89,7 +89,7 @@ inline constexpr EnumNames<EdgeDirections, 5> kEdgeDirectionsNames{{{{EdgeDirect
                                                                      {EdgeDirections::kKept, "kept"},
                                                                      {EdgeDirections::kKeptBoth, "kept-both"}}}};
 
-// Sizes of the graphs in a set or a split. Standard deviations are those of the population.
+// Sizes of the graphs in a set or a split. Standard deviations are population standard deviations.
 struct SizeStatistics {
   int64_t graphs = 0, nodes = 0, edges = 0;
   double mean_nodes = 0, std_nodes = 0, mean_edges = 0, std_edges = 0;
