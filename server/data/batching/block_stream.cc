@@ -23,7 +23,7 @@ constexpr int64_t kMaxReady = 2;
 constexpr int64_t kMaxReadyShort = 1;
 // Returns the memory of a sampled subgraph.
 uint64_t BytesOf(const SampledSubgraph& subgraph) {
-  // An announcement keeps each row and the batch that uses the row next.
+  // Each node is kept twice: in the subgraph, and in the announcement with the batch that uses it next.
   constexpr uint64_t kNode = 2 * sizeof(NodeId) + sizeof(UseSlot);
   return (subgraph.nodes.size() + subgraph.last_neighbors.size()) * kNode +
          (subgraph.offsets.size() + subgraph.sources.size()) * sizeof(int64_t) +

@@ -65,7 +65,7 @@ class BlockStream {
     uint64_t sample = 0;            // as for NeighborSampler::Sample
     // Pairs of indices into `seeds`. All edges between the two seeds of a pair are removed. Valid as long as `seeds`.
     SeedPairs excluded = {};
-    // As for NeighborSampler::Sample. Valid while the batch is sampled.
+    // Same as for NeighborSampler::Sample. Valid while the batch is sampled.
     std::span<const int64_t> times;
   };
   // Returns the request for batch `index`. The stream's thread calls it with 0..count-1 in order. An error becomes

@@ -73,8 +73,8 @@ struct WalkBatch {
   int64_t seeds = 0, room = 0;  // the number of real seeds, and of all seeds with padding
   // [room * per_seed * (1 + negatives), length]: walks along edges first, then negative walks
   AlignedVector<int64_t> walks;
-  // Where each distinct node occurs in `walks`. Node rows[m] occurs at the entries places[offsets[m] .. offsets[m +
-  // 1]), which rise. There are as many rows as any batch may need; unused rows have empty ranges.
+  // The entries of `walks` at which each distinct node occurs: places[offsets[m] .. offsets[m + 1]), rising, for node
+  // rows[m]. There are as many rows as any batch may need; unused rows have empty ranges.
   AlignedVector<int64_t> rows, offsets, places;
 };
 

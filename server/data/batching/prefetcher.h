@@ -30,8 +30,8 @@ class BatchRing {
   BatchRing(int64_t count, int64_t depth)
       : count_(count), slots_(static_cast<size_t>(std::max<int64_t>(depth, 1) + 1)) {}
 
-  // For the taker: returns the next batch, or null after the last one. The caller may use it until it calls Next
-  // again. If the producer failed, Next returns its error after the last filled batch, and on every later call.
+  // For the taker: returns the next batch, or null after the last one. The caller may use the batch until it calls
+  // Next again. If the producer failed, Next returns its error after the last filled batch, and on every later call.
   absl::StatusOr<Batch*> Next() {
     absl::MutexLock lock(&mu_);
     released_ = taken_;

@@ -142,7 +142,7 @@ absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions o
     PF_RETURN_IF_ERROR(
         files_.WriteImport(id, {.create_time = dataset.create_time, .uid = dataset.uid, .options = dataset.options}));
     Add(dataset);
-    queue_.Remove(id);  // the import before it, which waited
+    queue_.Remove(id);  // an earlier import of this name, which waited
     queue_.Add(id);
     PublishUsage();
   }

@@ -117,7 +117,7 @@ class CatalogImpl final : public Catalog {
   // Refuses an import for faults that do not depend on an entry of the same name. On success, options.source is
   // resolved.
   absl::Status Admit(const DatasetId& id, ImportOptions& options) const;
-  // Returns what an importer may take and read.
+  // Returns the limits on what an importer may take and read.
   ImportLimits Limits() const;
   // Checks that an import may begin under this name. Returns whether it replaces an existing entry.
   absl::StatusOr<bool> CheckName(const DatasetId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -165,7 +165,7 @@ absl::Status CheckBelowARoot(const fs::path& shown, const fs::path& resolved, st
 absl::Status CheckEntry(const fs::path& entry, std::span<const fs::path> roots) {
   PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(entry));
   std::error_code ignored;
-  // Where a dangling link leads is unknown until something is there.
+  // A dangling link may lead anywhere, as long as nothing is there.
   if (type == fs::file_type::not_found && fs::is_symlink(fs::symlink_status(entry, ignored))) {
     return Outside(entry, "a link to what does not exist");
   }
@@ -344,7 +344,7 @@ void CatalogImpl::RunNext(const DatasetId& id) {
   mu_.Lock();
   if (running_deleted_) {
     mu_.Unlock();
-    files_.EndDeletedImport(id).IgnoreError();  // else the next start does it
+    files_.EndDeletedImport(id).IgnoreError();  // after an error, the next start does it
     mu_.Lock();
   } else {
     EndImport(id, std::move(record), result, took.Elapsed());
@@ -356,7 +356,7 @@ void CatalogImpl::RunNext(const DatasetId& id) {
 absl::StatusOr<CatalogImpl::Published> CatalogImpl::RunImport(const DatasetId& id, const ImportRecord& record,
                                                               const std::stop_token& stop) {
   absl::StatusOr<Published> result = WithoutThrowing("the import", [&] { return ImportAndPublish(id, record, stop); });
-  if (!result.ok()) files_.DiscardDataset(id).IgnoreError();  // else the next start does it
+  if (!result.ok()) files_.DiscardDataset(id).IgnoreError();  // after an error, the next start does it
   return result;
 }
 
@@ -445,7 +445,7 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     dataset.content_checksum = result->content_checksum;
     dataset.last_error.clear();
     entry.tries = 0;
-    files_.RemoveImport(id).IgnoreError();  // else the next start does
+    files_.RemoveImport(id).IgnoreError();  // after an error, the next start does it
   } else if (absl::IsCancelled(result.status())) {
     // The server is stopping. This record lets the import begin anew without counting this start. If writing it
     // fails, the start counts.

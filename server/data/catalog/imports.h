@@ -73,7 +73,7 @@ class ImportQueue {
  public:
   // `not_before` is on the clock that is passed to Take as `now`. By default the dataset need not wait.
   void Add(const DatasetId& id, absl::Duration not_before = -absl::InfiniteDuration());
-  // Returns false if it was not in the queue.
+  // Removes a dataset. Returns false if it was not in the queue.
   bool Remove(const DatasetId& id);
   // Removes and returns the first dataset that need not wait any more. If there is none, returns nullopt and sets
   // `wait` to the time until there will be one, which is infinite if the queue is empty.
@@ -131,7 +131,7 @@ class RoomWatch {
  public:
   // Requests `stop` once there is no room for what is written into `directory`.
   RoomWatch(ImportRoom room, std::filesystem::path directory, std::stop_source stop);
-  // Returns why it requested the stop; OK if it did not.
+  // Returns the reason why it requested the stop, or OK if it did not.
   absl::Status status() const;
   // Applies CheckDatasetBytes to the bytes that are there now.
   absl::Status CheckBytes() const { return CheckDatasetBytes(room_, BytesBelow(directory_)); }

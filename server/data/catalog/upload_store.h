@@ -198,7 +198,7 @@ class UploadStore {
   std::filesystem::path FolderOf(const UploadId& id) const { return options_.directory / id.value(); }
   absl::StatusOr<std::vector<UploadFile>> Declared(const UploadId& id) const;
   absl::Status Declare(const UploadId& id, const std::vector<UploadFile>& files);
-  // Returns the newest time of its files; InfinitePast if there are none.
+  // Returns the newest time of the upload's files, or InfinitePast if there are none.
   absl::Time LastUse(const UploadId& id, const std::vector<UploadFile>& files) const;
   // Adds the upload to account_ if the upload exists. Returns the status of Declared.
   absl::Status TakeUp(const UploadId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

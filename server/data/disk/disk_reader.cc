@@ -43,7 +43,7 @@ struct DiskFile {
   Descriptor descriptor;
   uint64_t bytes = 0;
   bool direct = false;
-  std::string fallback;  // why reads are not direct although direct ones were wanted; else empty
+  std::string fallback;  // why reads are not direct although direct reads were wanted; empty otherwise
 
   // Opens the file. One trial read tells whether direct reads work.
   static absl::StatusOr<std::shared_ptr<const DiskFile>> Open(const std::filesystem::path& path, bool direct);
@@ -410,8 +410,8 @@ struct Answer {
 };
 
 // Reads by one io_uring (Linux). One system call passes all started reads to the kernel and waits for the first that
-// finishes. The file is registered with the ring. The buffers are too, if the limit of locked memory allows it.
-// Threads: same as DiskReader.
+// finishes. The file is registered with the ring. The buffers are registered too, if the limit of locked memory
+// allows it. Threads: same as DiskReader.
 class UringReader final : public SlotReader {
  public:
   UringReader(std::shared_ptr<const DiskFile> opened, const Options& how, std::string why, DiskPages buffer)

@@ -72,7 +72,7 @@ inline const char* ReadDigits(const char* p, uint64_t& value) {
 // nearly every file.
 template <char kDelimiter>
 const char* ReadLine(const char* p, const char* end, const EdgeDialect& dialect, bool ends_first, EdgeLine& edge) {
-  // As a template argument, '\0' stands for all delimiters without a fast path, not for a NUL in the text.
+  // The template argument '\0' stands for all delimiters without a fast path, not for a NUL in the text.
   if constexpr (kDelimiter == '\0') return nullptr;
   const auto next_cell = [](const char* q) -> const char* {
     if constexpr (kDelimiter == ' ') return *q == ' ' || *q == '\t' ? SkipBlanks(q) : nullptr;

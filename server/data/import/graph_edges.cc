@@ -128,7 +128,7 @@ struct AdjacencyShape {
 struct AdjacencyCounts {
   uint64_t edges = 0, self_loops = 0;
   uint64_t duplicates = 0, equal = 0;  // edges that repeat earlier ends: dropped, and kept
-  uint64_t max_degree = 0;             // the most edges under one row
+  uint64_t max_degree = 0;             // the largest number of edges of one row
   uint64_t isolated_nodes = 0;         // nodes without an edge at either end
 };
 

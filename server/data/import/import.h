@@ -160,11 +160,11 @@ absl::StatusOr<std::unique_ptr<FoundSource>> FindAs(const ImportOptions& options
 
 struct Importer {
   ImportFormat format;
-  // The files by which kAuto recognises a directory of the format, for messages: "raw/edge.csv[.gz]". Empty if the
-  // source is a file.
+  // The files by which kAuto recognises a directory of the format, for messages: "raw/edge.csv[.gz]". Empty for a
+  // format whose source is a file.
   std::string_view known_by;
-  // Returns true if the directory is of the format. Null if the source is a file. Errors: same as TypeOfSource
-  // (data/source/source_file.h).
+  // Returns true if the directory is of the format. Null for a format whose source is a file. Errors: same as
+  // TypeOfSource (data/source/source_file.h).
   absl::StatusOr<bool> (*detect)(const std::filesystem::path& directory);
   // Returns true if the name of a file shows that it is of the format. If this and `detect` are null, the format
   // takes any file that no other format takes.

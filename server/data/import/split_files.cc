@@ -142,8 +142,8 @@ namespace fs = std::filesystem;
 
 absl::StatusOr<bool> HoldsPickles(const fs::path& folder) { return HoldsAny(folder, {"train.pt"}); }
 
-// Returns the names of the split folders. It fails if the folder split/ cannot be listed. Otherwise a source with
-// splits would look like one without, and get a drawn split.
+// Returns the names of the split folders. It fails if the folder split/ cannot be listed. Without this error, a
+// source with splits would look like a source without splits, and get a drawn split.
 absl::StatusOr<std::vector<std::string>> SplitFolders(const fs::path& source, bool of_links) {
   std::vector<std::string> names;
   std::error_code error;

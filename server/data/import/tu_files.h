@@ -193,9 +193,9 @@ class TuEdges {
   absl::StatusOr<Next> End();
   // Returns true if the line shows that ids begin at 0. From then on all ids are read as beginning at 0.
   bool FindsZero(std::string_view line);
-  // Call it after an invalid row. Returns true if a later row shows that ids begin at 0, since the row may then be
-  // valid. Errors: transient ones and Cancelled. Other faults in the rest of the file are ignored, since the earlier
-  // row is reported first.
+  // Call it after an invalid row. Returns true if a later row shows that ids begin at 0, since the invalid row may
+  // then turn out to be valid. Errors: transient ones and Cancelled. Other faults in the rest of the file are
+  // ignored, since the earlier row is reported first.
   absl::StatusOr<bool> ZeroFollows();
   // Reads and sorts the whole file. Returns false if ids turn out to begin at 0.
   absl::StatusOr<bool> Sort();

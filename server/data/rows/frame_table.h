@@ -137,7 +137,7 @@ class FrameTable {
   // pinned.
   std::byte* Take(uint32_t row, uint64_t mark);
   void Unpin(uint32_t row);
-  // Marks a pinned row whose reading failed. Its frame becomes free with its last pin.
+  // Marks a pinned row whose reading failed. The frame becomes free with the row's last pin.
   void Spoil(uint32_t row);
   bool spoilt(uint32_t row) const { return frame_of(row).spoilt; }
 

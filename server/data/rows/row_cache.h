@@ -33,7 +33,7 @@ namespace permafrost::data {
 // A planned read. Reads bring the missing rows of a batch in the order of the file, and one read brings rows that lie
 // close together. Threads: pure.
 struct PlannedRead {
-  uint64_t offset = 0;  // offset in the file; whole pages
+  uint64_t offset = 0;  // offset in the file, a multiple of kPageBytes
   uint32_t bytes = 0;
   uint32_t first = 0, count = 0;  // the rows that it brings: `count` of the planned rows, from index `first` on
 };
@@ -174,9 +174,9 @@ class RowCache {
   // Announces a batch. Batches announce their rows in the order in which they will pin them. If a row does not exist,
   // nothing is announced, and Pin will refuse the batch.
   Announcement Announce(std::span<const NodeId> rows, std::span<const NodeId> more);
-  // Pins `rows` and `more`, and begins to read those that are missing. A row may occur several times. Leases are read
-  // in the order in which they were made. `announced` is the announcement of the same rows, which this call ends; it
-  // is null if there is none. If the reads of all leases would leave too little memory for the most wanted rows, Pin
+  // Pins `rows` and `more`, and begins to read the missing ones. A row may occur several times. Leases are read in
+  // the order in which they were made. `announced` is the announcement of the same rows, which this call ends; it is
+  // null if there is none. If the reads of all leases would leave too little memory for the most wanted rows, Pin
   // returns ResourceExhausted and pins nothing. With `must`, it reads them nevertheless; memory that this takes
   // beyond the budget is counted in RowCounters::over_budget. Other errors: InvalidArgument if a row does not exist;
   // the error of a read that failed meanwhile.

@@ -35,8 +35,7 @@ class ReadAhead {
   struct Range {
     uint64_t begin = 0, end = 0;
   };
-  // If the file cannot be opened or read, reading ahead ends silently. Whoever reads the file later reports the
-  // error.
+  // If the file cannot be opened or read, reading ahead ends silently. A later reader of the file reports the error.
   ReadAhead(std::filesystem::path path, Range range);
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;

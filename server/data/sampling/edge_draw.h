@@ -167,7 +167,7 @@ class EdgeDraw {
   // Returns the largest degree at which all edges of a node are taken, in their order and without a draw.
   uint64_t MostTakenWhole(int64_t fan_out) const;
   // Draws `fan_out` distinct edges among the edges with a weight above 0. If there are fewer, takes all of them. Each
-  // such edge is equally likely. The draws are in no particular order.
+  // of these edges is equally likely. The draws are in no particular order.
   int64_t DrawEvenly(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
                      std::span<uint64_t> places);
   // Writes the places of the drawn edges to `places` and returns their number, at most MaxDrawn. If the draw is

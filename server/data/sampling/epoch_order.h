@@ -70,7 +70,7 @@ struct EpochOrderOptions {
   // get none.
   int64_t rank = 0;
   int64_t world_size = 1;
-  spec::BatchingOptions batching;  // with shuffle, no bound may be below a single graph
+  spec::BatchingOptions batching;  // with shuffle, no bound may be below one graph's size
 };
 
 // The graph ids of one epoch, batch after batch, over all ranks.

@@ -74,7 +74,7 @@ class HopDraw {
 
   void Begin(const Hop& hop);
   int64_t pieces() const { return (std::ssize(hop_.targets) + kPiece - 1) / kPiece; }
-  // Requests the pages of all edges of the targets that will be read.
+  // Requests the pages from which the targets' edges will be read.
   void Request(PageAdvisor& advisor, ReadFaults& faults);
   // Draws piece `p` of the targets. `worker` is 0..threads-1.
   void Draw(int64_t p, int worker, ReadFaults& faults);

@@ -103,7 +103,7 @@ void PageAdvisor::Request(std::span<const std::byte> bytes) {
 }
 
 int64_t PageAdvisor::MergeWanted() {
-  // A radix sort by first page. Comparisons would take longer than the sampling that requests the pages.
+  // Uses a radix sort by first page. A comparison sort would take longer than the sampling that requests the pages.
   uint64_t least = ~uint64_t{0}, most = 0;
   for (const Run& run : wanted_) {
     least = std::min(least, run.begin);

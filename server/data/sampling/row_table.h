@@ -68,7 +68,7 @@ class DisjointRows {
   void Clear();
   // Returns the number of pairs that have a row.
   uint64_t size() const { return kept_; }
-  // Writes the local row of each pair (owners[i], found[i]) to `rows`. A new pair gets the next free row and is
+  // Writes the local row of each pair (owners[i], found[i]) to rows[i]. A new pair gets the next free row and is
   // appended to `nodes` and `node_owners`, both of which have size() entries.
   void Relabel(std::span<const NodeId> found, std::span<const uint32_t> owners, std::vector<NodeId>& nodes,
                std::vector<uint32_t>& node_owners, std::span<int64_t> rows);

@@ -119,7 +119,7 @@ class SortedRuns {
   };
   class Merge;
 
-  // Returns the most runs to merge at once. Each of them takes a file and a buffer.
+  // Returns the most runs to merge at once. Each run takes a file and a buffer.
   size_t fan_in() const;
   // Merges the last fan_in() runs into one.
   absl::Status MergeLast();

@@ -89,8 +89,8 @@ std::string CategoriesToJson(const Categories& categories);
 // Errors: DataLoss, naming the field that is missing, of another type or out of order.
 absl::StatusOr<Categories> CategoriesFromJson(std::string_view text);
 
-// Translates the categories of a column in one dataset into those of a column in another, by the values in their
-// sources. Threads: a value type; const methods are safe anywhere.
+// Translates the categories of a column in one dataset into the categories of a column in another, by the values in
+// their sources. Threads: a value type; const methods are safe anywhere.
 class CategoryMap {
  public:
   // Makes a map that changes no category.

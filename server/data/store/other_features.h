@@ -49,8 +49,8 @@ GraphSetSummary SummaryWith(MadeFeatures features, GraphSetSummary summary);
 absl::StatusOr<std::shared_ptr<const GraphSet>> WithFeatures(std::shared_ptr<const GraphSet> set,
                                                              MadeFeatures features);
 
-// A dataset whose categories are translated into those of another dataset, by the values in their sources. Weights
-// that were trained on the other dataset can then be used on the translated one.
+// A dataset whose categories are translated into the categories of another dataset, by the values in their sources.
+// Weights that were trained on the other dataset can then be used on the translated one.
 
 // Translates a table of features. Plain columns, which are in no table of `own`, keep their values and their order.
 // `known` has as many plain columns as `own`.

@@ -19,7 +19,7 @@ uint64_t BlocksOf(const StoreFile::Section& section) {
   return (section.bytes.size() + section.block_bytes - 1) / section.block_bytes;
 }
 
-// Turns the mismatch into the error for a file that may be whole but that this program cannot read.
+// Turns `mismatch` into the error for a file that may be whole, but that this program cannot read.
 absl::Status NotReadHere(const absl::Status& mismatch) { return absl::FailedPreconditionError(mismatch.message()); }
 
 }  // namespace
