@@ -41,7 +41,7 @@ struct PlannedReading {
   uint64_t held_rows = 0;       // rows that the memory holds: the most wanted ones
   uint64_t most_memory = 0;     // the memory that would hold all rows
   double hit_rate = 0;          // the share of requested rows that are found in memory, 0..1
-  double reads = 0, bytes = 0;  // reads from the disk, and their bytes, with whole pages and gaps
+  double reads = 0, bytes = 0;  // reads from the disk, and their bytes (whole pages, with gaps)
   double missed_bytes = 0;      // bytes of the missed rows themselves
   double seconds = 0;           // the time of the disk at its rates
   double packed_seconds = 0;    // `seconds` if all missed rows were adjacent: a lower bound for any node order

@@ -20,9 +20,8 @@ namespace permafrost::data {
 
 class BlockGuard {
  public:
-  // The usual block has 64 KiB: its checksums take 0.01 % of the bytes, and a disk reads about 64 KiB in the time of
-  // a seek. If a section's rows are read in random order, its blocks are pages (kPageBytes), whose checksums take 0.2
-  // %.
+  // The usual block has 64 KiB: its checksums take 0.01 % of the bytes, and one access to a disk reads about as much.
+  // If a section's rows are read in random order, its blocks are pages (kPageBytes), whose checksums take 0.2 %.
   static constexpr uint64_t kBlockBytes = uint64_t{1} << 16;
 
   // Checks what a checksum cannot tell about bytes [begin, end) of the section: that ids are in range and that

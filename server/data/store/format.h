@@ -90,7 +90,8 @@ struct FileHeader {
   uint64_t checksum;
 };
 static_assert(sizeof(FileHeader) == 72 && offsetof(FileHeader, checksum) == 64);
-// A header of version 1 has the same fields up to `layout`. In its place it has the checksum, and ends there.
+// A header of version 1 has the same fields up to `layout`. It has the checksum in place of `layout`, and ends after
+// it.
 inline constexpr uint64_t kHeaderBytesV1 = 64;
 static_assert(offsetof(FileHeader, layout) + sizeof(uint64_t) == kHeaderBytesV1);
 
