@@ -13,9 +13,9 @@ namespace permafrost {
 
 // Vectors whose elements begin at a cache line (64 bytes), which is also the width of the widest vector register.
 // They hold large tables, and data that a kernel reads as a tensor. Elements that a resize adds without a value are
-// uninitialised, so that megabytes are not written twice. The caller of resize must write them. Each buffer of 4 MiB
-// or more is its own mapping, with huge pages if the system has them. Its memory returns to the system when the
-// buffer is freed.
+// uninitialised, so that large arrays are not written twice. The caller of resize must write those elements. Each
+// buffer of 4 MiB or more is its own mapping, with huge pages if the system has them. The memory of such a mapping
+// returns to the system when the buffer is freed.
 inline constexpr std::size_t kBufferAlignment = 64;
 
 // Returns memory that begins at a multiple of kBufferAlignment. Throws std::bad_alloc.
@@ -50,17 +50,19 @@ using AlignedVector = std::vector<T, AlignedAllocator<T>>;
 // Prefetches the cache line that holds `address`. The address may be invalid: nothing is read.
 inline void PrefetchLine(const void* address) {
   __builtin_prefetch(address);
-  // GCC 12 treats a function that only prefetches as free of effects and drops calls of it. This counts as an effect.
+  // GCC 12 treats a function that only prefetches as free of effects and drops its calls. The empty asm counts as an
+  // effect.
   asm volatile("");
 }
 
-// Prefetches one cache line for each 64 bytes of the `bytes` bytes from `begin` on.
+// Prefetches the `bytes` bytes from `begin` on, one cache line per 64 bytes.
 inline void PrefetchLines(const void* begin, uint64_t bytes) {
   const char* const first = static_cast<const char*>(begin);
   for (uint64_t at = 0; at < bytes; at += 64) PrefetchLine(first + at);
 }
 
-// Returns whether all bytes are zero, at the speed of memory. The float -0 is not zero. An empty span is zero.
+// Returns whether all bytes are zero, at memory bandwidth. A float -0 has a non-zero byte. An empty span counts as
+// zero.
 inline bool AreZero(std::span<const char> bytes) {
   return bytes.empty() || (bytes[0] == 0 && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }

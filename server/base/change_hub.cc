@@ -19,10 +19,10 @@ struct ChangeHub::Impl {
 
   struct Entry {
     std::uint64_t id;
-    // Shared so that a listener may drop its own subscription while it runs.
+    // It is shared so that a listener may drop its own subscription while it runs.
     std::shared_ptr<const Listener> listener;
   };
-  // A key exists only while it has listeners, so that keys of objects long gone cost nothing.
+  // A key exists only while it has listeners, so that the keys of deleted objects cost nothing.
   struct Key {
     std::vector<Entry> entries;
     bool pending = false;
@@ -32,7 +32,7 @@ struct ChangeHub::Impl {
   explicit Impl(absl::Duration interval) : min_interval(absl::ToChronoNanoseconds(interval)) {}
 
   void Unsubscribe(const std::string& name, std::uint64_t id) {
-    // Declared before the lock, so that the listener's captures are destroyed after the lock is released.
+    // It is declared before the lock, so that the listener's captures are destroyed after the lock is released.
     std::shared_ptr<const Listener> dropped;
     absl::MutexLock lock(&mu);
     if (const auto it = keys.find(name); it != keys.end()) {

@@ -1,9 +1,9 @@
-// Change notices without a thread per listener. The hub's one thread calls the listeners, for each key at most once
-// in `min_interval`. All notices that arrive in between lead to one call. The interval is elapsed time: a wall clock
-// that is set back delays nothing.
+// Change notices without a thread per listener. The hub's one thread calls the listeners of a key at most once per
+// `min_interval`. All notices that arrive within the interval lead to one call. The interval is elapsed time: a wall
+// clock that is set back delays nothing.
 // Threads: all methods are safe anywhere. A listener must not block. It may subscribe, and it may drop subscriptions,
-// even its own. Once a Subscription is destroyed, its listener does not run any more: destruction on another thread
-// than the hub's waits for a running call.
+// even its own. Once a Subscription is destroyed, its listener does not run any more: on any thread but the hub's,
+// the destructor waits for a running call.
 #pragma once
 
 #include <cstddef>

@@ -13,8 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// After its last work a helper looks for more for kStaysAwake before it sleeps, since most regions of a step follow
-// sooner. It keeps its core for the first kKeepsCore, and after that it yields to other threads.
+// A helper without work polls for kStaysAwake before it sleeps, since most regions of a step follow sooner. It keeps
+// its core for the first kKeepsCore of this time. After that it yields to other threads.
 constexpr std::chrono::microseconds kKeepsCore(20), kStaysAwake(200);
 
 void Pause() {
@@ -57,7 +57,7 @@ Crew::Crew(int helpers) : size_(helpers + 1) {
     try {
       threads_.emplace_back([this] { Help(); });
     } catch (const std::exception&) {
-      return;  // the other threads take this helper's parts
+      return;  // the other threads take the missing helpers' parts
     }
   }
 }

@@ -1,5 +1,5 @@
 // A crew is one owner thread and its helpers, which share the parts of short parallel regions. A region of 20 us is
-// over before a sleeping thread wakes, so no thread waits for a sleeper: whichever thread is awake takes the next
+// over before a sleeping thread wakes, so no thread waits for a sleeping one: any thread that is awake takes the next
 // part. The owner takes parts too. Threads: a crew belongs to the thread that made it.
 #pragma once
 
@@ -55,8 +55,8 @@ class Crew {
   std::vector<std::thread> threads_;
   std::atomic<bool> failed_ = false, ends_ = false;
   alignas(64) std::atomic<uint64_t> claim_ = 0;
-  alignas(64) std::atomic<int> unfinished_ = 0;  // number of parts
-  std::atomic<int> asleep_ = 0;                  // number of helpers
+  alignas(64) std::atomic<int> unfinished_ = 0;  // parts of the region that have not ended
+  std::atomic<int> asleep_ = 0;                  // helpers that sleep
 };
 
 }  // namespace permafrost

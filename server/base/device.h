@@ -21,7 +21,8 @@ enum class DeviceKind { kAuto, kCpu, kMps, kCuda };
 inline constexpr EnumNames<DeviceKind, 4> kDeviceNames{
     {{{DeviceKind::kAuto, "auto"}, {DeviceKind::kCpu, "cpu"}, {DeviceKind::kMps, "mps"}, {DeviceKind::kCuda, "cuda"}}}};
 
-// The device that a user asks for: "cpu", "cuda", or "cuda:1" for the second card. `index` is 0 for all other kinds.
+// The device that a user asks for: "cpu", "cuda", or "cuda:1" for the second card. `index` is the card's number for
+// CUDA, and 0 for every other kind.
 struct DeviceChoice {
   // A kind without an index stands for its first card.
   constexpr DeviceChoice(DeviceKind of_kind = DeviceKind::kAuto, int of_index = 0) : kind(of_kind), index(of_index) {}
@@ -57,8 +58,8 @@ inline std::string AcceptedDevices() {
   return absl::StrCat(kDeviceNames.Accepted(), ", or cuda:N for the card N, from 0");
 }
 
-// The observed state of a device: its memory by kind, and the compiled steps that it keeps besides the executables of
-// jobs. Threads: values.
+// The observed state of a device: its memory by kind, and the compiled graphs that it keeps in addition to the jobs'
+// executables. Threads: values.
 
 // All values are in bytes. nullopt means that the device does not report the value.
 struct DeviceMemory {
@@ -70,8 +71,8 @@ struct DeviceMemory {
   bool operator==(const DeviceMemory&) const = default;
 };
 
-// The caches of MPS are emptied between two steps once driver memory reaches this fraction of the recommended
-// maximum. This is the default.
+// The default threshold for MPS, as a fraction of the recommended maximum of memory. Once driver memory reaches it,
+// the caches of MPS are emptied between two steps.
 inline constexpr double kDefaultMpsDriverThreshold = 0.9;
 
 // The reason why a device's own caches (of memory and of compiled graphs) are emptied between two steps.

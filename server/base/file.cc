@@ -126,10 +126,10 @@ absl::StatusOr<std::string> ReadFile(const fs::path& path) {
   Descriptor file = OpenRetrying(path, O_RDONLY);
   if (!file.valid()) return SystemError(errno, path, "open");
   std::string data;
-  // Memory for the whole file is reserved at once, because a growing string holds everything twice while it moves,
-  // and may end with as much unused. The reported size is only a hint: the file may change meanwhile, and the
-  // kernel's own files report no size or that of a page. The reservation is bounded, so that a wrong size cannot end
-  // the process for lack of memory.
+  // Memory for the whole file is reserved at once. A growing string would hold all bytes twice while it reallocates,
+  // and could end with half its capacity unused. The reported size is only a hint: the file may change meanwhile, and
+  // the kernel's own files report a size of 0 or of one page. The reservation is bounded, so that a wrong size cannot
+  // exhaust memory.
   constexpr off_t kMostReserved = off_t{1} << 28;
   struct stat status;
   if (fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) {
@@ -248,7 +248,7 @@ absl::Status CreateDirectories(const fs::path& path) {
     const bool made = fs::create_directory(at, error);
     if (error) return SystemError(error.value(), path, "create");
     if (!made) continue;
-    // A directory that stays would look durable to the next try.
+    // If the directory stayed, the next try would take it for durable.
     if (absl::Status synced = SyncDirectory(ParentOf(at)); !synced.ok()) {
       fs::remove(at, error);
       return synced;

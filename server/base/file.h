@@ -65,24 +65,23 @@ absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path);
 // `take` and returns it. Errors name `path`.
 absl::Status ReadPieces(const Descriptor& file, const std::filesystem::path& path, std::size_t most_bytes,
                         const std::function<absl::Status(std::string_view)>& take);
-// Calls `take` with each piece of the file from `offset` on, until it returns false. A piece has at most 512 KiB, so
-// that it fits into a message to a server. Errors: Unavailable if the file cannot be read.
+// Calls `take` with each piece of the file from `offset` on, until `take` returns false. A piece has at most 512 KiB,
+// so that it fits into a message to a server. Errors: Unavailable if the file cannot be read.
 absl::Status ReadPieces(const std::filesystem::path& path, int64_t offset,
                         const std::function<bool(std::string_view)>& take);
 // Returns whether `path` is `root` or lies below it. /data-old is not below /data. Both paths must be free of links.
 bool IsBelow(const std::filesystem::path& path, const std::filesystem::path& root);
 // Writes all of `data` to an open file, pipe or device. Errors name `path`.
 absl::Status WriteAll(int fd, const std::filesystem::path& path, std::string_view data);
-// Returns the file that WriteFileAtomic should replace: `path`, or the final target of its symbolic links, for a user
-// who keeps a link there. The file need not exist. Errors: FailedPrecondition if something other than a file is
-// there.
+// Returns the file that WriteFileAtomic should replace: `path` itself or, if `path` is a symbolic link, the final
+// target. The file need not exist. Errors: FailedPrecondition if something other than a file is there.
 absl::StatusOr<std::filesystem::path> FileToReplace(const std::filesystem::path& path);
-// Replaces the file of this name, either wholly or not at all. The new file is durable if the result is Ok. A
-// symbolic link is itself replaced, and its target stays. So a person who can put a link into a folder cannot use it
-// to choose another file to be overwritten.
+// Replaces the file of this name, either wholly or not at all. The new file is durable if the result is Ok. If the
+// path is a symbolic link, the link is replaced and its target stays. So a person who can put a link into a folder
+// cannot have another file overwritten.
 // Errors: FailedPrecondition for a pipe, a socket, a device or a directory, which the rename would destroy.
 absl::Status WriteFileAtomic(const std::filesystem::path& path, std::string_view data);
-// Writes and fsyncs a file inside a directory that is renamed later. The file itself is not renamed.
+// Writes and fsyncs a file under its final name. It serves files in a directory that is itself renamed later.
 absl::Status WriteFileSynced(const std::filesystem::path& path, std::string_view data);
 absl::Status SyncDirectory(const std::filesystem::path& path);
 // Makes the directory and all missing directories above it. They are durable if the result is Ok.

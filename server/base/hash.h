@@ -29,7 +29,7 @@ class StreamHash {
   StreamHash& operator=(StreamHash&&) noexcept;
   void Update(const void* data, std::size_t bytes);
   std::uint64_t Digest() const;
-  // Returns to the state of a new object.
+  // Resets the object to the state of a new one.
   void Reset();
 
  private:

@@ -250,7 +250,8 @@ std::string WriteJsonList(const std::vector<T>& values) {
   return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Parses `text` and returns read(json). Turns exceptions of either into DataLoss, with `what` before the message.
+// Parses `text` and returns read(json). Turns an exception of the parser or of `read` into DataLoss, with `what`
+// before the message.
 template <class T, class F>
 absl::StatusOr<T> CatchJsonErrors(const char* what, const std::string& text, F read) {
   try {

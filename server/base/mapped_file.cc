@@ -33,8 +33,7 @@ std::array<MappedWatch, MappedFile::kMaxMappings> watches;
 struct sigaction previous_action;
 std::uintptr_t page_size = 0;  // written before the handler is installed
 
-// Maps zeros from the failed page to the end of the mapping, where the file has gone or cannot be read. The read is
-// then repeated.
+// Maps zeros from the failed page to the end of the mapping. The kernel then repeats the read, and it succeeds.
 void OnBusError(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   for (MappedWatch& watch : watches) {

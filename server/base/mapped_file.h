@@ -1,7 +1,7 @@
 // A read-only, shared mapping of a whole file. The page cache is the only copy.
 // While the file is mapped, another process may truncate it or write to it, or the disk may fail. If a page lies
 // beyond the new end, or the disk cannot read it, the kernel answers a read with SIGBUS, which would end the process.
-// This class maps zeros there instead, and from then on CheckIntact returns an error. A reader must survive zeros,
+// This class then maps zeros at the page, and from then on CheckIntact returns an error. A reader must survive zeros,
 // and must not trust what it read until a later CheckIntact returns Ok.
 // Threads: all methods are safe anywhere. Memory: the object owns the mapping. Unlinking the file, or replacing it by
 // a rename, does not affect the mapping.
@@ -43,8 +43,8 @@ class MappedFile {
   std::uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Makes one system call. Returns DataLoss that names the path once the file was truncated or written to since Open.
-  // Returns a transient error of SystemError once a read failed although the file did not change: reading may work
+  // Makes one system call. If the file was truncated or written to since Open, returns DataLoss that names the path.
+  // If a read failed although the file did not change, returns a transient error of SystemError: reading may work
   // after the caller opens the file anew.
   absl::Status CheckIntact() const;
 

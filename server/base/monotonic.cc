@@ -6,7 +6,7 @@
 namespace permafrost {
 namespace {
 
-// Bounds a wait, because a longer one would overflow the clock's time_point.
+// The longest wait: a longer one would overflow the clock's time_point.
 constexpr absl::Duration kLongest = absl::Hours(24 * 365);
 
 }  // namespace

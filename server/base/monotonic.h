@@ -68,7 +68,7 @@ class Patience {
 
   // Returns `most`, or what is left of this thread's patience if that is less. Never negative.
   static absl::Duration Left(absl::Duration most);
-  // Returns false if the caller has gone, so that nothing should be done for it any more.
+  // Returns false if the caller has gone and its work should be dropped.
   static bool IsWanted();
 
  private:

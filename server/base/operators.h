@@ -23,8 +23,8 @@ class KernelLauncher {
   };
 
   virtual ~KernelLauncher() = default;
-  // Enqueues a kernel on the current stream. `arguments` holds the address of each argument, of the types that the
-  // kernel declares. They are read before Launch returns. Exceptions of the device pass through.
+  // Enqueues a kernel on the current stream. `arguments` holds the addresses of the arguments, which have the types
+  // that the kernel declares. Launch reads the arguments before it returns. Exceptions of the device pass through.
   virtual void Launch(const char* kernel, Extent blocks, Extent threads, void** arguments) const = 0;
 };
 

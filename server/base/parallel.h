@@ -1,5 +1,4 @@
-// Loops over several threads, by OpenMP. Under ThreadSanitizer, which does not know OpenMP's threads, they use
-// std::thread.
+// Parallel loops, by OpenMP. Under ThreadSanitizer, which does not know OpenMP's threads, the loops use std::thread.
 // Threads: safe anywhere. The callables run on up to `threads` threads at once. They may throw: after an exception no
 // new pieces are begun, and the caller gets the exception once all threads are done.
 #pragma once
@@ -40,8 +39,8 @@ class Caught {
   std::exception_ptr thrown_;  // written by the thread that set failed_
 };
 
-// Calls work(0) on the calling thread, and work(1) to work(workers - 1) on other threads. There may be fewer other
-// threads.
+// Calls work(0) on the calling thread, and work(1) to work(workers - 1) on one other thread each. If OpenMP provides
+// fewer threads, it leaves out the calls with the largest numbers.
 template <class Work>
 void OnWorkers([[maybe_unused]] int workers, const Work& work) {
 #ifdef __SANITIZE_THREAD__
@@ -50,7 +49,7 @@ void OnWorkers([[maybe_unused]] int workers, const Work& work) {
   work(0);
   for (std::thread& other : others) other.join();
 #else
-  // Numbers the threads here instead of by omp_get_thread_num, so that no OpenMP header is needed.
+  // The threads are numbered here and not by omp_get_thread_num, so that no OpenMP header is needed.
   const std::thread::id caller = std::this_thread::get_id();
   std::atomic<int> others{0};
 #pragma omp parallel num_threads(workers)
@@ -83,8 +82,9 @@ void ParallelFor(int threads, int64_t count, int64_t piece, const Body& body) {
   caught.Rethrow();
 }
 
-// Calls make(piece, worker) for the pieces 0 to pieces - 1, like ParallelFor. Calls take(piece) on the calling
-// thread, in the order of the pieces. Each take follows its make, and runs while later pieces are still being made.
+// Calls make(piece, worker) for each piece from 0 to pieces - 1 on several threads, as ParallelFor does. Calls
+// take(piece) on the calling thread in the order of the pieces. The take of a piece follows its make, and runs while
+// later pieces are still being made.
 template <class Make, class Take>
 void ParallelInOrder(int threads, int64_t pieces, const Make& make, const Take& take) {
   const int workers = static_cast<int>(std::min<int64_t>(threads, pieces));

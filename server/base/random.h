@@ -1,5 +1,5 @@
-// Random numbers that are the same on every machine. Those of the distributions in <random> and of std::shuffle are
-// not.
+// Random numbers that are the same on every machine. The distributions in <random> and std::shuffle give different
+// numbers on different machines.
 // Threads: a value type.
 #pragma once
 

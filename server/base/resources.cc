@@ -202,8 +202,8 @@ std::optional<MemoryLeft> OfGroup(const fs::path& group, int version) {
   const auto limit = Number(ReadText(group / (first ? "memory.limit_in_bytes" : "memory.max")));
   const auto charged = Number(ReadText(group / (first ? "memory.usage_in_bytes" : "memory.current")));
   if (!limit || !charged) return std::nullopt;
-  // The kernel can reclaim file pages at once if nobody maps them (as programs, libraries and the edges of a graph
-  // are) and nobody wrote to them. It reclaims pages on the active list later, but as surely.
+  // The kernel can reclaim file pages at once if they are clean and unmapped. (Programs, libraries and the edges of a
+  // graph are mapped.) It reclaims pages on the active list later, but as surely.
   const std::string stat = ReadText(group / "memory.stat");
   const auto pages = [&](const char* name) {
     return Field(stat, first ? std::string("total_").append(name) : std::string(name)).value_or(0);
@@ -268,8 +268,8 @@ uint64_t MappedBytesIn(std::string_view smaps, const fs::path& file) {
   uint64_t bytes = 0;
   bool of_file = false;
   for (const absl::string_view line : absl::StrSplit(AbslView(smaps), '\n')) {
-    // The first line of a mapping ends with its file. The lines that describe the mapping begin with a name and a
-    // colon.
+    // The first line of a mapping begins with its address range "A-B" and ends with its file. Each further line
+    // begins with a name and a colon.
     const bool begins = line.find('-') < line.find(' ');
     if (begins) of_file = absl::EndsWith(line, absl::StrCat(" ", file.string()));
     if (!of_file || begins || !absl::StartsWith(line, "Rss:")) continue;

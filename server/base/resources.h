@@ -52,7 +52,7 @@ std::optional<uint64_t> CgroupLimit(std::string_view membership, const std::file
 // every control group of this process, including parents. All values are in bytes.
 struct MemoryLeft {
   uint64_t limit = 0;
-  // memory that cannot be reclaimed at once: all except clean, unmapped file pages and, in version 2, slab
+  // memory that cannot be reclaimed at once: all but clean, unmapped file pages and (in version 2) slab
   uint64_t used = 0;
   uint64_t left = 0;    // limit - used, or 0 if more is used
   uint64_t mapped = 0;  // mapped file pages; they are part of `used`
@@ -99,8 +99,8 @@ void ReturnFreeHeap();
 // Returns an id of the machine's present boot, or an empty string if the system does not tell.
 std::string BootId();
 
-// Free space that is reserved on a disk. While datasets, uploads and checkpoints have to wait for space, the database
-// can go on.
+// Free space on a disk that is reserved for the database. The database can go on while datasets, uploads and
+// checkpoints have to wait for space.
 // Threads: all methods are safe anywhere.
 class DiskReserve {
  public:

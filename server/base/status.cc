@@ -22,7 +22,8 @@ void AppendPiece(std::string& out, std::string_view piece) {
   absl::StrAppend(&out, piece.size(), ":", AbslView(piece));
 }
 
-// Stops at the first malformed piece. Payloads are written here; a foreign one yields the pieces that can be read.
+// Returns the pieces before the first malformed one. Only a payload that was not written here can have a malformed
+// piece.
 std::vector<std::string> SplitPieces(std::string_view payload) {
   std::vector<std::string> pieces;
   while (!payload.empty()) {

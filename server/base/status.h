@@ -1,6 +1,6 @@
-// Errors across rooms. An error is an absl::Status whose message is one line that names the thing, the value and what
-// is accepted. The structured part (the fields, the reason) travels as a payload, which api/ turns into google.rpc
-// details. Threads: everything here is pure.
+// The errors that the parts of the server share. An error is an absl::Status whose message is one line that names the
+// thing, the value and what is accepted. The structured part (the fields, the reason) travels as a payload, which
+// api/ turns into google.rpc details. Threads: everything here is pure.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,7 @@ struct ErrorReason {
   bool operator==(const ErrorReason&) const = default;
 };
 
-// Returns `status` with the reason attached. It replaces an earlier reason.
+// Returns `status` with this reason in place of any earlier one.
 absl::Status WithReason(absl::Status status, std::string_view reason, std::map<std::string, std::string> metadata = {});
 // Returns an empty reason if none is attached.
 ErrorReason GetReason(const absl::Status& status);
@@ -71,7 +71,7 @@ bool IsTransient(const absl::Status& status);
 absl::Status AsDeviceFault(absl::Status status);
 bool IsDeviceFault(const absl::Status& status);
 
-// Returns `error` with the payloads of `from`. It is for an error that is reported with another code or message.
+// Returns `error` with the payloads of `from`. Callers use it to report `from` with another code or message.
 absl::Status WithPayloadsOf(absl::Status error, const absl::Status& from);
 // Returns `status` with "context: " before its message. The payloads stay.
 absl::Status Annotate(const absl::Status& status, std::string_view context);

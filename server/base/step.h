@@ -30,7 +30,7 @@ struct BatchShape {
   }
 };
 
-// Words for the things that `graphs` of a shape counts: the graphs of a set, or the seed nodes of one large graph.
+// The words for what BatchShape::graphs counts: the graphs of a set, or the seed nodes of one large graph.
 inline constexpr std::string_view kCountedGraphs = "graphs", kCountedSeeds = "seeds";
 // Returns, for example, "(757 nodes, 1630 edges, 33 graphs)".
 inline std::string ToString(const BatchShape& shape, std::string_view counted = kCountedGraphs) {
