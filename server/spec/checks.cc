@@ -80,7 +80,7 @@ bool FieldChecker::Fits(std::string_view field, int64_t value, const Accepts& ac
 bool FieldChecker::Fits(std::string_view field, double value, const Accepts& accepts) {
   switch (accepts.kind) {
     case Accepts::Kind::kBetween:
-      // Written so that NaN is outside.
+      // The comparisons are written so that NaN is outside.
       if (value >= static_cast<double>(accepts.low) && value <= static_cast<double>(accepts.high)) return true;
       Add(field, absl::StrCat(value, " is outside ", accepts.low, "..", accepts.high));
       return false;

@@ -52,8 +52,8 @@ class RowCheck {
   // `job` decides which fields have a meaning; if it is null, all of them do. Borrows `check` and `job`.
   RowCheck(FieldChecker& check, const TrainOptions* job) : check_(check), job_(job) {}
 
-  // Adds a violation for each field that has no meaning for the job and yet differs from `usual`. Does the same for
-  // each other number that is out of range. Prepends `prefix` ("model.") to the names of fields.
+  // Adds a violation for each field that has no meaning for the job and yet differs from `usual`. Adds one too for
+  // each number that has a meaning and is out of range. Prepends `prefix` ("model.") to the names of fields.
   template <HasFields T>
   void Visit(const T& options, const T& usual, const std::string& prefix = "") {
     VisitFields(Options<T>(), [&](const Field& field, auto member, const auto&... /*names*/) {

@@ -3,8 +3,7 @@
 //
 //   template <class F>
 //   void VisitFields(Options<CheckpointOptions>, F&& f) {
-//     f({.name = "keep", .accepts = Between(1, 100), .flag = "--checkpoint-keep", .help = "Checkpoints kept, 1..100
-//     ({})"},
+//     f({.name = "keep", .accepts = Between(1, 100), .flag = "--checkpoint-keep", .help = "Checkpoints kept ({})"},
 //       &CheckpointOptions::keep);
 //   }
 //
@@ -78,7 +77,7 @@ struct Counter {
 };
 
 struct Field {
-  const char* name = "";         // the name in the contract
+  const char* name = "";         // the name in the contract, i.e. in proto/
   const char* stored = nullptr;  // the name in the database, if it differs from `name`
   Accepts accepts = {};
   std::array<Need, 3> needs = {};

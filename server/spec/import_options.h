@@ -114,9 +114,9 @@ inline constexpr int64_t kMostDegree = 999'999, kMostOneHotDegree = 4'095;
 
 struct EdgeListOptions {
   NodeIds node_ids = NodeIds::kRows;
-  // The kinds of all columns, in order, among them kSource and kTarget. If both of these are omitted, the list
-  // describes the columns after source and target. If empty, the header decides. Without a header, the columns are
-  // source, target and an optional weight, and further columns are refused.
+  // The kinds of all columns, in order, among them kSource and kTarget. If the list has neither of the two, it
+  // describes the columns after source and target. If the list is empty, the header decides. Without a header, the
+  // columns are source, target and an optional weight, and further columns are refused.
   std::vector<EdgeColumn> columns;
   // kAuto recognises a header by names such as source, dst and weight, and by a first line of text above lines of
   // numbers.
@@ -233,20 +233,20 @@ struct ImportOptions {
   // unchanged.
   InverseEdges inverse_edges = InverseEdges::kAuto;
   // For one large graph: merges edges with equal ends into one, with the sum of their weights and the latest
-  // timestamp. For a TUDataset: keeps the first of such edges, with its features.
+  // timestamp. For a TUDataset: keeps the first of the edges with equal ends, with its features.
   bool coalesce = false;
-  // For one large directed graph: stores the edges in order of source too, not only of target. Walks need the former.
-  // Symmetric graphs always have both.
+  // For one large directed graph: stores the edges in order of source too, not only of target. Walks need the order
+  // of source. Symmetric graphs always have both orders.
   bool keep_out_edges = true;
   // For one large graph in the OGB layout.
   NodeFeatureChoice node_features = NodeFeatureChoice::kAuto;
-  // For dense node features of one large graph: values are converted to the nearest one of this type, ties to even. A
-  // type other than kAsIs is refused if the graph has no dense features.
+  // For dense node features of one large graph: each value is rounded to the nearest number of this type, ties to
+  // even. A type other than kAsIs is refused if the graph has no dense features.
   FeatureType feature_type = FeatureType::kAsIs;
   // For one large graph: how its rows are numbered. Every choice except kNone costs a second sort of the edges, and a
   // second writing and reading of labels and features. The source's ids are kept (NodeNames).
   NodeOrder order = NodeOrder::kNone;
-  // The name of the folder in split/ to read. Empty: the only one, or a seeded random split if there is none.
+  // The name of the folder in split/ to read. Empty: the only folder, or a seeded random split if there is no folder.
   std::string split;
   uint64_t split_seed = 0;
   // Fractions of the random split. The rest is the test split.
@@ -338,7 +338,7 @@ void VisitFields(Options<ImportOptions>, F&& f) {
 }
 
 // Returns Ok, or InvalidArgument with a violation for each invalid option, such as "options.train_fraction". Refuses
-// options that the format does not use. Under kAuto, that check runs once the format is found.
+// options that the format does not use. If the format is kAuto, this refusal waits until the format is known.
 absl::Status CheckImportOptions(const ImportOptions& options);
 
 // Adds a violation for each option that differs from its default and that `format` does not use. Does nothing for

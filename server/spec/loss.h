@@ -77,7 +77,7 @@ inline constexpr std::array kLosses{
     LossTraits{Loss::kBce, "bce", LabelKind::kBinary, Metric::kRocAuc}};
 inline constexpr auto kLossNames = NamesFrom(kLosses, &LossTraits::loss);
 constexpr const LossTraits& TraitsOf(Loss loss) { return RowOf(kLosses, &LossTraits::loss, loss); }
-// Returns whether the labels are classes, which can have weights.
+// Returns whether the labels are classes or binary. Only these can have class weights.
 constexpr bool HasClasses(Loss loss) { return TraitsOf(loss).labels != LabelKind::kValues; }
 
 // Returns whether the metric suits this loss, for jobs that do not predict links.

@@ -46,7 +46,7 @@ struct ModelTraits {
   EdgeUse edges = EdgeUse::kNone;
   bool has_heads = false;        // true: ModelOptions::heads has a meaning
   bool has_aggregation = false;  // true: ModelOptions::aggregation has a meaning
-  // True: the model has no layers, and learns a row of weights for each node from random walks.
+  // True: the model has no layers, and learns an embedding of each node from random walks.
   bool walks = false;
   // True: the model is a program (server/program). A program has its own options, and reads what its inputs name.
   bool is_program = false;
@@ -137,9 +137,10 @@ enum class JumpingKnowledge { kLast, kCat, kMax };
 inline constexpr EnumNames<JumpingKnowledge, 3> kJumpingKnowledgeNames{
     {{{JumpingKnowledge::kLast, "last"}, {JumpingKnowledge::kCat, "cat"}, {JumpingKnowledge::kMax, "max"}}}};
 
-// The input of a node. kFeatures: its features. kLearned: a trained row of its own (one large graph only). kDegree:
-// its in-degree, capped at 255, one-hot in 256 columns, or in a set a trained row for each of these degrees.
-// kConstant: 1. kAuto: features if there are some, else kLearned, or in a set one trained row shared by all nodes.
+// The input of a node. kFeatures: its features. kLearned: an embedding of its own (one large graph only). kDegree:
+// its in-degree, capped at 255. The degree is one-hot in 256 columns; in a set of graphs it selects an embedding.
+// kConstant: 1. kAuto: features if there are some, else kLearned; in a set without features, one embedding that all
+// nodes share.
 enum class NodeInputs { kAuto, kFeatures, kLearned, kDegree, kConstant };
 inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto, "auto"},
                                                              {NodeInputs::kFeatures, "features"},
@@ -147,7 +148,7 @@ inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto,
                                                              {NodeInputs::kDegree, "degree"},
                                                              {NodeInputs::kConstant, "constant"}}}};
 
-// The edge input of a model on one large graph, if the model reads any: edge features, edge weights as one column, or
+// The edge input on one large graph of a model that reads edges: edge features, edge weights as one column, or
 // nothing. kAuto: features if the graph has some, else nothing.
 enum class EdgeInputs { kAuto, kFeatures, kWeights, kNone };
 inline constexpr EnumNames<EdgeInputs, 4> kEdgeInputsNames{{{{EdgeInputs::kAuto, "auto"},
@@ -170,8 +171,8 @@ constexpr LevelDefaults DefaultsOf(ModelLevel level) {
 struct ModelOptions {
   Architecture architecture = Architecture::kGine;
   ProgramId program;  // for kProgram
-  // The archive of the program: the path of its file, or its bytes if another daemon has sent them. Whoever runs or
-  // checks the job fills in one of the two. Neither is a field of the job.
+  // The archive of the program: the path of its file, or its bytes if another daemon has sent them. The code that
+  // runs or checks the job sets one of the two. Neither is a field of the job.
   std::filesystem::path program_file;
   std::shared_ptr<const std::string> program_bytes;
   ModelLevel level = ModelLevel::kGraph;

@@ -46,13 +46,13 @@ struct OptimizerOptions {
   int64_t decay_epochs = 0;   // >= 1 under kStep; 0: not given
   double decay_factor = 0.1;  // > 0
   // For kPlateau: the learning rate is multiplied by decay_factor, down to min_learning_rate, after more than
-  // plateau_patience epochs in a row without an improvement. An epoch improves if it beats the best one by the
-  // fraction plateau_threshold of it.
+  // plateau_patience epochs in a row without an improvement. An epoch is an improvement if it beats the best metric
+  // by more than the fraction plateau_threshold of that metric.
   int64_t plateau_patience = 10;    // >= 0
   double plateau_threshold = 1e-4;  // 0 <= t < 1
   double min_learning_rate = 0;     // 0 <= r < learning_rate
   WeightDecayOf weight_decay_of = WeightDecayOf::kAll;
-  // An update keeps this fraction of the running averages of the weights, 0 <= d < 1, as
+  // The decay d of the running averages of the weights, 0 <= d < 1. An update keeps the fraction d of an average, as
   // torch.optim.swa_utils.AveragedModel does. The averages are evaluated and exported in place of the weights. 0: no
   // averages.
   double ema_decay = 0;

@@ -26,7 +26,7 @@ inline constexpr EnumNames<Policy, 4> kPolicyNames{{{{Policy::kAlways, "always"}
 
 // The reaction of a frozen cache to a shape that it does not hold.
 enum class OnMiss {
-  kPad,        // pads the batch to the executable with the fewest rows that holds it; runs it eager if none does
+  kPad,        // pads the batch to the held shape with the fewest rows that fits; if none fits, runs the step eager
   kEager,      // runs the step uncaptured
   kTransient,  // captures, replays and drops: what #10689 does
   kReject,     // fails the job without running the step: for tests and audits
@@ -65,8 +65,8 @@ struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in 
   // Training steps from one audited replay to the next (graphcache/findings.h), 0..kMaxAuditEvery. 0: no audits. A
   // smaller interval finds a difference earlier, but audited steps take two to three times as long.
   int64_t audit_every = 1'000;
-  // True: a graph break or a failed audit fails the job. Once the cache is frozen, so does a capture or an eager
-  // step, except for captures after a resume or for a command.
+  // True: a graph break or a failed audit fails the job. Once the cache is frozen, an eager step fails it too, and so
+  // does any capture except one after a resume or for a command.
   bool strict = false;
   // The most executables of both modes that the cache holds, 1..kMaxExecutables. The plan is cut to this number
   // (shape_plan.h). Steps of other shapes are padded to a held shape or run eager. 0: no limit.

@@ -328,8 +328,8 @@ void CheckWalks(const TrainOptions& options, FieldChecker& check) {
   }
 }
 
-// Checks the options of a job on several daemons. Only the operators of lowering auto share a batch's sums between
-// daemons.
+// Checks the options of a job on several daemons. Only the operators of lowering auto can sum over a batch that is
+// shared by several daemons.
 void CheckReplicas(const TrainOptions& options, FieldChecker& check) {
   const int64_t most = std::max<int64_t>(1, options.replicas);
   if (options.min_replicas > most) {

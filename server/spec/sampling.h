@@ -20,7 +20,7 @@ inline constexpr EnumNames<BatchingKind, 3> kBatchingNames{
     {{{BatchingKind::kRandom, "random"}, {BatchingKind::kBalanced, "balanced"}, {BatchingKind::kBudget, "budget"}}}};
 
 inline constexpr int64_t kMaxBudget = int64_t{1} << 40;
-// The largest batch_size. It is so large that a budget nearly always ends a batch before it does.
+// The largest batch_size. It is so large that under kBudget max_nodes or max_edges nearly always ends a batch first.
 inline constexpr int64_t kMaxBatchSize = 65'536;
 
 struct BatchingOptions {
@@ -106,7 +106,7 @@ inline constexpr EnumNames<NegativeSampling, 2> kNegativeSamplingNames{
     {{{NegativeSampling::kUniform, "uniform"}, {NegativeSampling::kDegree, "degree"}}}};
 
 inline constexpr int64_t kMaxWalkLength = 1'000'000;
-// The number of nodes that a sample starts at if the caller names none.
+// The number of nodes from which a sample starts if the caller names no nodes.
 inline constexpr int64_t kDefaultStarts = 5;
 
 struct WalkOptions {

@@ -142,7 +142,7 @@ void VisitFields(Options<NodeTrainingOptions>, F&& f) {
     &N::advise_pages);
 }
 
-// Names for LinkOptions::given: who divides the links into those that train, validate and test.
+// Names for LinkOptions::given. The links that train, validate and test are drawn at random, or given by the dataset.
 inline constexpr EnumNames<bool, 2> kLinkSplitNames{{{{false, "drawn"}, {true, "dataset"}}}};
 
 // The options of a job on one large graph that predicts links instead of node labels.
@@ -152,10 +152,10 @@ struct LinkOptions {
   // evaluation. False: `split` draws the links.
   bool given = false;
   // Chooses the links that train, validate and test; under temporal sampling the latest links test. The seed in
-  // `split` also draws the negatives of evaluation, so that jobs with different seeds for their weights can share
-  // them.
+  // `split` also draws the negatives of evaluation, so that jobs whose weights have different seeds can share these
+  // negatives.
   LinkSplitOptions split;
-  int64_t negatives = 1;         // pairs without an edge for each link of a training batch, 1..1000
+  int64_t negatives = 1;         // negatives (pairs without an edge) per link of a training batch, 1..1000
   int64_t eval_negatives = 100;  // negatives for each evaluated link, the same ones in every epoch, 1..10,000
   NegativeSampling sampling = NegativeSampling::kUniform;
   LinkScore score = LinkScore::kDot;
@@ -228,17 +228,17 @@ void VisitFields(Options<Node2VecOptions>, F&& f) {
     &N::p);
   f({.name = "q", .accepts = kPositive, .flag = "--q", .help = "node2vec: a walk goes farther with weight 1/q ({})"},
     &N::q);
-  // The flag of this field is --negatives, which the links share.
+  // This field has the flag --negatives, like LinkOptions::negatives.
   f({.name = "num_negative_samples", .accepts = Between(1, 100)}, &N::num_negative_samples);
 }
 
-// The weights of a job to start from: those of its best epoch or the last ones.
+// The weights of an earlier job from which training starts: the weights of its best epoch, or its last weights.
 enum class JobWeights { kBest, kLast };
 inline constexpr EnumNames<JobWeights, 2> kJobWeightsNames{
     {{{JobWeights::kBest, "best"}, {JobWeights::kLast, "last"}}}};
 struct InitialWeights {
-  // At most one of `job` and `file` (a safetensors file) is given. Training starts from its weights instead of random
-  // ones.
+  // Training starts from the weights of a job or of a safetensors file, instead of random ones. At most one of the
+  // two is given.
   JobId job;
   std::string file;
   JobWeights weights = JobWeights::kBest;  // which weights of `job` to take
@@ -274,7 +274,7 @@ void VisitFields(Options<InitialWeights>, F&& f) {
 }
 
 // The reaction of a job when its loss or one of its weights is no longer finite. kRewind goes back to the newest
-// checkpoint and skips the batches whose steps caused it (train/loop/state_aside.h).
+// checkpoint and skips the batches whose steps gave such values (train/loop/state_aside.h).
 enum class NonFinite { kFail, kRewind };
 inline constexpr EnumNames<NonFinite, 2> kNonFiniteNames{
     {{{NonFinite::kFail, "fail"}, {NonFinite::kRewind, "rewind"}}}};
@@ -310,7 +310,8 @@ struct TrainOptions {
   // Number of daemons that train the job together, 1..64. Each trains on a share of every batch.
   int64_t replicas = 1;
   int64_t min_replicas = 0;  // the fewest daemons that the job trains with; 0: replicas
-  // Daemons round gradients to this before they send them. The sums are made in float32, and are rounded again.
+  // Daemons round gradients to this precision before they send them. Sums of gradients are computed in float32, and
+  // are rounded again.
   Precision exchange_precision = Precision::kFloat32;
   bool operator==(const TrainOptions&) const = default;
 };
@@ -409,12 +410,12 @@ inline bool Walks(const TrainOptions& options) { return TraitsOf(options.model.a
 // Sets the defaults of node2vec, which are the values of PyG's example, in options for one large graph.
 void SetNode2VecDefaults(TrainOptions& options);
 
-// True if the job is evaluated layer by layer over the whole graph. That holds if the job asks for it. It also holds
-// if it samples batches of links without times, because their negatives may be any nodes.
+// True if the job is evaluated layer by layer over the whole graph. A job that asks for it is. So is a job that
+// samples batches of links without times, because the negatives of such links may be any nodes.
 bool EvaluatesLayerWise(const TrainOptions& options);
 
-// True if evaluation bypasses the graph cache. That holds for evaluation layer by layer. It also holds if links have
-// times, because each end of a link then needs a sampled block.
+// True if evaluation bypasses the graph cache. Evaluation layer by layer does. So does evaluation of links with
+// times, because each end of such a link needs a sampled block.
 bool EvaluatesOutsideCache(const TrainOptions& options);
 
 // Returns the metrics that the job's evaluations report, in order. The first one chooses the best epoch.
