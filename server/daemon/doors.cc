@@ -23,8 +23,8 @@ using telemetry::Severity;
 
 namespace {
 
-// Returns the absolute path of the unix socket; empty: there is none. With --socket auto, a path that is too long
-// means no socket.
+// Returns the absolute path of the unix socket; empty: there is none. With --socket auto, there is no socket if its
+// path would be too long.
 std::filesystem::path SocketPath(const Options& options, const std::filesystem::path& state_dir) {
   if (options.socket == "off") return {};
   if (options.socket != "auto") return std::filesystem::absolute(options.socket);

@@ -28,7 +28,8 @@ sigset_t WaitedSignals() {
 
 bool IsLimited(absl::Duration timeout) { return timeout > absl::ZeroDuration() && timeout < absl::InfiniteDuration(); }
 
-// Must not hang if another part hangs. So it runs no other code of the process and does not write to a full pipe.
+// ExitLate must not hang when another part of the process hangs. So it runs no other code of the process and does not
+// write to a full pipe.
 [[noreturn]] void ExitLate(int code) {
   constexpr char kLine[] = "permafrostd: did not end within --exit-timeout\n";
   pollfd standard_error{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
@@ -105,14 +106,15 @@ void DrainSignal::RequestReload() {
 void DrainSignal::StartDeadline() {
   if (!IsLimited(exit_timeout_)) return;
   try {
-    // Detached: the thread watches everything that happens until the process ends.
+    // The thread is detached, because it must watch everything until the process ends.
     std::thread([timeout = exit_timeout_, code = late_exit_code_] {
       const Event never;
       never.WaitFor(timeout);
       ExitLate(code);
     }).detach();
   } catch (const std::system_error&) {
-    // TimeLeft still limits the work. Nothing is logged here, because a log that nobody reads may block.
+    // Without the thread, TimeLeft still limits the work. Nothing is logged here, because a log that nobody reads may
+    // block.
   }
 }
 
@@ -160,7 +162,7 @@ void SignalWaiter::Run(DrainSignal& drain) {
       drain.RequestReload();
       continue;
     }
-    // Runs no other code of the process, which may hang.
+    // _exit runs no other code of the process, because such code may hang.
     if (asked) _exit(128 + signal_number);
     asked = true;
     drain.Request(signal_number == SIGTERM ? "SIGTERM" : "SIGINT");
@@ -171,7 +173,7 @@ absl::Status StopWork(absl::Duration timeout, data::Catalog& catalog, jobs::JobM
   struct Progress {
     Event imports_stopped, jobs_ended;
   };
-  // Shared, because the thread may outlive this call.
+  // `progress` is shared, because the thread may outlive this call.
   auto progress = std::make_shared<Progress>();
   std::thread([&catalog, &jobs, progress] {
     catalog.StopImports();

@@ -1,5 +1,5 @@
 // The only way in which the daemon ends: a signal or the Drain call requests it. Main waits for the request, and then
-// stops the rooms in order. DrainSignal also tells main of SIGHUP, which requests a reload.
+// stops the parts of the daemon in order. DrainSignal also tells main of SIGHUP, which requests a reload.
 #pragma once
 
 #include <atomic>
@@ -45,15 +45,15 @@ class DrainSignal {
   // Keeps the reason of the first call only. Never blocks, except in the hook.
   void Request(std::string reason);
   bool requested() const;
-  // The first Request calls `hook` once, before Wait returns. It does so even while Wait runs a reload. If a Request
-  // came earlier, OnRequest calls the hook at once. The hook must not block and must not call this object. Destroying
-  // the returned handle waits for a running call of the hook, and removes the hook.
+  // The first Request calls `hook` once, before Wait returns, even while Wait runs a reload. If a Request came
+  // earlier, OnRequest calls the hook at once. The hook must not block and must not call this object. Destroying the
+  // returned handle waits for a running call of the hook, and removes the hook.
   [[nodiscard]] std::unique_ptr<const Hook> OnRequest(std::function<void()> hook);
   // Requests a reload of what can change while the daemon runs. Never blocks.
   void RequestReload();
 
   // Waits for the first Request and returns its reason. Meanwhile, runs `reload` on this thread for each
-  // RequestReload; several that come together share one run.
+  // RequestReload. Several of these that come together share one run.
   std::string Wait(const std::function<void()>& reload = {});
   // Returns the time until the exit timeout. Infinite: there is no timeout, or nothing was requested yet.
   absl::Duration TimeLeft() const;
@@ -72,8 +72,7 @@ class DrainSignal {
 };
 
 // Blocks SIGTERM, SIGINT and SIGHUP in the calling thread and in threads that it creates later, and ignores SIGPIPE.
-// Must be called before any other thread is created, because a signal would kill the process through a thread that
-// does not block it.
+// Must be called before any other thread is created: a signal that some thread does not block would kill the process.
 void BlockSignals();
 
 // Receives the blocked signals on its own thread. SIGHUP requests a reload. The first other signal requests a drain,
@@ -92,10 +91,10 @@ class SignalWaiter {
   std::thread thread_;
 };
 
-// Stops imports, and waits for the running job to end, which JobManager::Drain has asked to stop. `running` names
-// that job; empty: none. Errors: DeadlineExceeded, naming the import or job that still runs after `timeout` (0: no
-// limit). `catalog` and `jobs` are then still in use, so that neither may be destroyed and the process cannot end in
-// order. Threads: call it once.
+// Stops imports and waits until the running job ends. JobManager::Drain has already asked that job to stop. `running`
+// names the job; empty: none. Errors: DeadlineExceeded, naming the import or job that still runs after `timeout` (0:
+// no limit). `catalog` and `jobs` are then still in use, so that neither may be destroyed and the process cannot end
+// in order. Threads: call it once.
 absl::Status StopWork(absl::Duration timeout, data::Catalog& catalog, jobs::JobManager& jobs, const JobId& running);
 
 // The objects that a reload changes.
@@ -106,9 +105,9 @@ struct Reloaded {
 };
 
 // Handles SIGHUP: reads certificates, tokens and options again. `read` reads the options as at the start. Options
-// that can change while the daemon runs take effect; the log lists the others, which wait for the next start. If a
-// part cannot be read, it stays as it was, and the log reports it. On return, `options` holds the values in effect.
-// Threads: the main thread.
+// that can change while the daemon runs take effect; the log lists the others, which wait for the next start. If one
+// of the three cannot be read, it stays as it was, and the log reports it. On return, `options` holds the values in
+// effect. Threads: the main thread.
 void Reload(const std::function<ParsedOptions()>& read, const Reloaded& what, Options& options);
 
 }  // namespace permafrost

@@ -1,4 +1,4 @@
-// permafrostd reads the options, wires the rooms together, and serves until it is told to drain.
+// permafrostd reads the options, wires the parts of the server together, and serves until it is told to drain.
 #include <prometheus/registry.h>
 
 #include <algorithm>
@@ -58,10 +58,10 @@ namespace fs = std::filesystem;
 using telemetry::Log;
 using telemetry::Severity;
 
-// Long enough to answer the calls under way. The daemon does not wait longer for a client that does not read.
+// The time that calls under way get to end. The daemon does not wait longer for a client that does not read.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 
-// Returns the part of the drain's time that the work may use. The rest suffices to end calls within the limit.
+// Returns how much of the drain's time the work may use. The rest of the time suffices to end calls within the limit.
 absl::Duration TimeForWork(const DrainSignal& drain) {
   const absl::Duration left = drain.TimeLeft();
   return std::max(left - std::min(kShutdownGrace, left / 5), absl::Milliseconds(1));
@@ -111,7 +111,7 @@ void EndWork(const DrainSignal& drain, const std::string& reason, ServiceNotifie
   if (!running.empty()) telemetry::LogOfJob(Severity::kInfo, running.value(), "writes a checkpoint and stops");
   if (const absl::Status stopped = StopWork(TimeForWork(drain), catalog, jobs, running); !stopped.ok()) {
     Log(Severity::kError, StdView(stopped.message()));
-    // A thread of `catalog` or `jobs` still runs, so that nothing may be destroyed.
+    // A thread of `catalog` or `jobs` still runs, so nothing may be destroyed.
     std::_Exit(device_fault.Get().ok() ? kExitFailure : kExitDeviceFault);
   }
 }
@@ -176,7 +176,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                              .warn = warn,
                                              .reserve = reserve,
                                              .max_bytes = options.max_dataset_bytes}));
-  // Needs the catalog. Deletes old uploads, except those that imports still wait to read.
+  // Opening the store deletes old uploads, except those that imports in the catalog still wait to read.
   const auto in_use = [&catalog](const fs::path& folder) { return catalog->ImportsFrom(folder); };
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::UploadStore> uploads,
                       data::UploadStore::Create({.directory = state_dir / "uploads",
@@ -195,7 +195,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                 .reserve = reserve,
                                 .max_bytes = options.max_program_bytes,
                                 .warn = warn}));
-  // Set when the device fails. The job is then back in the queue, and a new process continues it.
+  // The fault is set when the device fails. The job is then back in the queue, and a new process continues it.
   DeviceFault device_fault;
   const auto on_device_fault = [&](const absl::Status& fault) {
     device_fault.Set(fault);
@@ -290,11 +290,11 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   };
   auto server = api::Server::Start(std::move(server_options), *jobs, *catalog);
   if (!server.ok()) return Annotate(server.status(), "--listen");
-  // Runs within the request itself, because this thread may be in a reload that waits for the disk.
+  // The hook runs on the thread of the request, because this thread may be in a reload that waits for the disk.
   const auto not_serving = drain.OnRequest([&server] { (*server)->SetNotServing(); });
 
   if (!drain.requested()) jobs->Start();
-  // Shared with the notifier, which outlives the watchdog.
+  // The flag is shared with the notifier, which outlives the watchdog.
   const auto device_healthy = std::make_shared<std::atomic<bool>>(true);
   const Watchdog watchdog({.limit = options.watchdog,
                            .read = [&jobs] { return jobs->device_activity(); },

@@ -348,7 +348,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment&
     if (s.metavar.empty()) {
       app.add_flag(flag, help);
     } else {
-      // Apply checks how often each setting may be given, for flags as for variables and files.
+      // Apply checks how often a setting is given, in the same way for flags, variables and files.
       app.add_option(flag, help)->type_name(s.metavar)->expected(1)->take_all();
     }
   }
@@ -362,7 +362,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment&
     const bool version = dynamic_cast<const CLI::CallForVersion*>(&e) != nullptr;
     return {.options = std::nullopt, .text = version ? absl::StrCat(e.what(), "\n") : app.help(), .exit_code = 0};
   } catch (const CLI::ParseError& e) {
-    // The client words this error in the same way. CLI11 lists flag and value in the wrong order.
+    // CLI11's own message would list flag and value in the wrong order. The client words this error as here.
     const std::vector<std::string> strange = app.remaining();
     return Usage(strange.empty() ? absl::StrCat(e.what(), "; see --help")
                                  : absl::StrCat("'", strange.front(), "' is not known here; see --help"));

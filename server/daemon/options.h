@@ -29,7 +29,7 @@ struct Options {
   // Directory of the database, datasets and jobs. At most one daemon uses it at a time.
   std::filesystem::path state_dir = "./permafrost-state";
   DeviceChoice device;
-  // Threads for the device's math and for imports. 0: as many as the cores that this process may use.
+  // Threads for the device's math and for imports. 0: one thread per core that this process may use.
   int threads = 0;
   // Directories that imports may read. Empty: only uploads can be imported.
   std::vector<std::filesystem::path> import_roots;
@@ -53,9 +53,9 @@ struct Options {
   bool quarantine_unknown_jobs = false;
   // True: a job of higher priority waits until the job on the device ends.
   bool no_preemption = false;
-  // True: serves addresses that other machines reach even without TLS or without tokens.
+  // True: even without TLS or without tokens, serves addresses that other machines can reach.
   bool insecure = false;
-  // True: gRPC reflection is off, so that clients cannot query the contract.
+  // True: gRPC reflection is off, so that clients cannot query the API's description.
   bool no_reflection = false;
   // Which ended jobs are kept, and the most bytes kept of each job's log (0: all).
   jobs::KeepFinished keep_finished;
@@ -70,24 +70,25 @@ struct Options {
   // empty: it has none.
   std::vector<std::string> peers;
   std::filesystem::path peer_token_file, peer_authority, peer_certificate, peer_key;
-  // How long a step waits for another daemon of the job.
+  // How long a step of a job with replicas waits for another daemon.
   absl::Duration peer_timeout = absl::Seconds(30);
   // The role of a caller with a client certificate and no token. nullopt: such a caller is refused.
   std::optional<access::Role> tls_client_role;
   // The path of the unix socket, "auto" or "off".
   std::string socket = "auto";
-  // The time limit of a drain, 0: none. It includes the running job's checkpoint, calls under way and closing files.
-  // A step takes milliseconds, so that only a hanging device exceeds the limit. The job then loses its work since the
-  // last checkpoint. The limit is shorter than the time after which a supervisor kills (Kubernetes: 30 s).
+  // The time limit of a drain, 0: none. It covers the running job's checkpoint, calls under way and the closing of
+  // files. A step takes milliseconds, so only a device that hangs exceeds the limit. The job then loses its work
+  // since the last checkpoint. The limit is shorter than the time after which a supervisor kills the process
+  // (Kubernetes: 30 s).
   absl::Duration exit_timeout = absl::Seconds(25);
   // How long the device thread may show no progress before health reports it as stalled. Zero: no limit.
   absl::Duration watchdog = absl::Minutes(10);
   // Threshold on MPS driver memory, as a fraction of the recommended maximum, 0..2. Above it the caches of MPS are
-  // emptied between steps. A smaller value needs less memory, but more steps wait for shapes to be compiled again. 0:
-  // never.
+  // emptied between steps. A smaller value needs less memory, but shapes are compiled again more often. 0: the caches
+  // are never emptied.
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
-  // How node features of large graphs are read, and the most bytes of memory that a feature cache takes. 0 bytes: as
-  // much as is free.
+  // How node features of large graphs are read, and the most bytes of memory that a feature cache takes. 0 bytes: the
+  // cache takes as much memory as is free.
   data::FeatureReader feature_reader = data::FeatureReader::kAuto;
   uint64_t feature_cache_bytes = 0;
   // The format of the log on stderr.

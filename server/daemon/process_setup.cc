@@ -39,7 +39,8 @@ void RaiseOpenFilesLimit() {
 
 void UseShortSpins(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
-  // About 10 us. That is longer than a wait within a region on free cores, and far shorter than a time slice.
+  // A count of 1000 takes about 10 us. That is longer than a wait within a region on free cores, and far shorter
+  // than a time slice.
   if (setenv("GOMP_SPINCOUNT", "1000", /*overwrite=*/0) != 0) return;
   // Executes by the resolved path. Otherwise pkill and ps, which look for the name, would see a process called "exe".
   std::error_code error;

@@ -90,7 +90,7 @@ void SeenTime::Advance(const ClockReading& now) {
   if (!now.boot.empty() && now.boot == last.boot && by_uptime >= absl::ZeroDuration()) {
     expected += by_uptime;
   } else if (by_wall >= absl::ZeroDuration() && by_wall <= SeenClock::kMostDrift) {
-    // Another boot: the elapsed time is unknown, and a difference this small does no harm.
+    // The machine has booted again: the elapsed time is unknown, and a difference this small does no harm.
     expected += by_wall;
   }
   last = now;
@@ -197,7 +197,7 @@ absl::StatusOr<absl::Duration> SeenClock::Confirm() {
     by = noticed_ ? seen_.drift() : absl::ZeroDuration();
   }
   confirmed.expected = confirmed.last.wall;
-  // Saved before it takes effect: deletions from here on rely on the operator's confirmation.
+  // The confirmation is saved before it takes effect, because deletions from here on rely on it.
   PF_RETURN_IF_ERROR(Save(confirmed));
   const absl::MutexLock lock(&mu_);
   seen_ = confirmed;

@@ -70,8 +70,8 @@ class SeenClock {
 
   // Returns the time for computing ages: the wall clock or the expected time, whichever is earlier.
   absl::Time Now();
-  // Returns the wall clock or the expected time, whichever is later. Use it for what must not last longer than it
-  // should.
+  // Returns the wall clock or the expected time, whichever is later. Use it to end things that must not last too
+  // long.
   absl::Time Latest();
   // Returns the unconfirmed jump, if there is one. A jump ends when the clock is set back to the expected time.
   std::optional<Jump> jump();

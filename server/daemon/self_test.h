@@ -1,4 +1,4 @@
-// permafrostd --self-test-device checks on this machine that a device keeps its promises
+// The self-test of permafrostd --self-test-device. It checks that a device of this machine keeps its promises
 // (train/loop/device_self_test.h). Threads: the main thread.
 #pragma once
 

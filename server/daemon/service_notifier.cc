@@ -72,7 +72,7 @@ ServiceEnvironment ServiceEnvironment::Read(const std::function<const char*(cons
   if (const char* name = get_env("NOTIFY_SOCKET")) environment.socket = name;
   int64_t microseconds = 0, pid = getpid();
   const char* interval = get_env("WATCHDOG_USEC");
-  // If WATCHDOG_PID is set to another pid, the interval is meant for that process.
+  // If WATCHDOG_PID is another process's id, the interval is meant for that process.
   if (const char* owner = get_env("WATCHDOG_PID"); owner != nullptr && !absl::SimpleAtoi(owner, &pid)) pid = 0;
   if (interval != nullptr && absl::SimpleAtoi(interval, &microseconds) && microseconds > 0 && pid == getpid()) {
     environment.watchdog = absl::Microseconds(microseconds);

@@ -2,7 +2,7 @@
 // reloading, alive, stopping. Without NOTIFY_SOCKET in the environment it does nothing.
 //
 // The protocol is one datagram of lines. sd_notify(3) promises to keep it stable, and shows how to use it without
-// libsystemd. That library is absent from macOS and small containers, and would add five more libraries.
+// libsystemd. libsystemd is absent from macOS and small containers, and would add five more libraries.
 #pragma once
 
 #include <functional>

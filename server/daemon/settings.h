@@ -29,14 +29,15 @@ struct Setting {
   bool is_list;
   // Reads one value. For a list, appends it.
   absl::Status (*read)(const std::string& value, Options& out);
-  // Shows the value in the form that `read` accepts, a list with `:` between its values. Equal texts mean equal
-  // values, because a reload compares the texts.
+  // Shows the value in the form that `read` accepts. The values of a list are separated by `:`. Equal texts must mean
+  // equal values, because a reload compares the texts.
   std::string (*show)(const Options& options);
   // True: a reload applies a new value. False: a new value waits for the next start.
   bool reloads = false;
 };
 
-// Returns InvalidArgument with the value and what would be accepted. All functions below refuse values with it.
+// Returns InvalidArgument with the value and what would be accepted. All functions below return this error for a bad
+// value.
 absl::Status Refuse(const std::string& value, absl::string_view accepted);
 absl::Status ReadAddress(const std::string& value, std::string& out);
 absl::Status ReadDirectory(const std::string& value, std::filesystem::path& out);

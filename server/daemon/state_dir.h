@@ -21,26 +21,27 @@ namespace permafrost {
 // those of SystemError.
 absl::StatusOr<std::filesystem::path> OpenStateDir(const std::filesystem::path& path);
 
-// Returns the roots without symlinks. Errors: FailedPrecondition for a root that is not a directory, that contains
-// the state directory or lies in it. An import could otherwise read tokens.
+// Returns the roots without symlinks. Errors: FailedPrecondition for a root that is not a directory, and for one that
+// contains the state directory or lies in it: an import could otherwise read tokens.
 absl::StatusOr<std::vector<std::filesystem::path>> ResolveImportRoots(const std::vector<std::filesystem::path>& roots,
                                                                       const std::filesystem::path& state_dir);
 
-// Does the same for --backup-root, which must not overlap an import root either. Empty: there is no backup root.
+// Checks and returns --backup-root in the same way. It must not overlap an import root either. Empty: there is no
+// backup root.
 absl::StatusOr<std::filesystem::path> ResolveBackupRoot(const std::filesystem::path& root,
                                                         const std::filesystem::path& state_dir,
                                                         const std::vector<std::filesystem::path>& import_roots);
 
-// Takes up a state directory that is a copy of a backup. A daemon does this first, before any job runs. Pauses each
-// queued job whose dataset is missing, and logs that. Otherwise such a job would fail, although an operator only has
-// to import the dataset again. Then marks the state directory as taken up, so that later starts skip this. If the
-// daemon dies before the mark, the next start does it again and finds the jobs paused. Errors: those of the store and
-// of Rename.
+// Takes up a state directory that is a copy of a backup, before any job runs. Pauses each queued job whose dataset is
+// missing, and logs that. Such a job would otherwise fail, although an operator only has to import the dataset again.
+// Then marks the state directory as taken up, so that later starts skip all this. If the daemon dies before the mark,
+// the next start repeats it and finds the jobs paused. Errors: those of the store and of Rename.
 absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::Catalog& catalog,
                             jobs::JobManager& jobs);
 
-// Returns the backup that the state directory was copied from, according to restored.json, without its files;
-// nullopt: it was not copied from one. If the file cannot be read, logs that and returns nullopt.
+// Returns the manifest, without its list of files, of the backup from which the state directory was copied. The
+// manifest is read from restored.json. Returns nullopt if the state directory is no copy. If the file cannot be read,
+// logs that and returns nullopt.
 std::optional<backup::Manifest> ReadRestored(const std::filesystem::path& state_dir);
 
 struct Endpoint {
