@@ -99,7 +99,7 @@ absl::Status AuditLog::Append(std::string line) {
     if (absl::Status rotated = Rotate(); !rotated.ok()) return rotated;
   }
   if (ends_amid_a_line_) line = absl::StrCat("\n", line);
-  // With O_APPEND a line is written whole, except when the disk is full.
+  // With O_APPEND, write() writes a line whole, except when the disk is full.
   ssize_t written = -1;
   do {
     written = write(file_->get(), line.data(), line.size());

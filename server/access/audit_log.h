@@ -45,9 +45,9 @@ class AuditLog {
   // Opens the file for appending. Errors: those of SystemError.
   static absl::StatusOr<std::unique_ptr<AuditLog>> Open(AuditOptions options);
 
-  // Writes one line, which is in the file when this returns. The line survives a kill -9, but perhaps not a power
-  // cut. If it cannot be written, the call goes on, and the daemon's log reports the failure once until writing works
-  // again. A new line never continues a partial one.
+  // Writes one line. When Write returns, the line is in the file. It survives a kill -9, but perhaps not a power cut.
+  // If the line cannot be written, the call that it records goes on. The daemon's log reports only the first of
+  // consecutive failures. A new line never continues a partial one.
   void Write(const AuditEntry& entry);
 
  private:

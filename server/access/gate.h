@@ -15,8 +15,8 @@ namespace permafrost::access {
 enum class Auth {
   // kToken if other machines can reach an address, else kNone. Under --insecure without TLS always kNone.
   kAuto,
-  kNone,   // they do not: every caller is an admin
-  kToken,  // by a bearer token, or by a client certificate if certificates have a role
+  kNone,   // callers do not identify themselves: every caller is an admin
+  kToken,  // by a bearer token, or by a client certificate if certificate_role is set
 };
 inline constexpr EnumNames<Auth, 3> kAuthNames{
     {{{Auth::kAuto, "auto"}, {Auth::kNone, "none"}, {Auth::kToken, "token"}}}};
@@ -52,7 +52,7 @@ class Gate {
 
   Auth auth() const { return options_.auth; }
   // Returns the caller. Errors: Unauthenticated (reason NO_TOKEN or TOKEN_NOT_VALID). The message is one line that
-  // says how to give a token. It does not repeat any part of the given one.
+  // says how to give a token. It does not repeat any part of the caller's token.
   absl::StatusOr<Caller> Identify(const Presented& presented) const;
   // Checks whether a call in progress would still be admitted, with at least the role of `admitted`.
   // Errors: Unauthenticated.

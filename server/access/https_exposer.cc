@@ -154,7 +154,7 @@ class HttpsExposer final : public telemetry::Exposer {
     }
   }
 
-  // Closes the connection if memory runs out. An exception would end the process.
+  // If memory runs out, closes the connection, because an exception would end the process.
   void ServeWithoutThrowing(const Descriptor& connection) noexcept {
     try {
       Serve(connection);
@@ -194,7 +194,8 @@ class HttpsExposer final : public telemetry::Exposer {
     SSL_shutdown(ssl.get());
   }
 
-  // Runs one operation of OpenSSL. Repeats it while it waits for the socket, within the connection's time limit.
+  // Runs one operation of OpenSSL. While OpenSSL must wait for the socket, repeats the operation, within the
+  // connection's time limit.
   template <class Step>
   int Run(SSL& ssl, int fd, const Stopwatch& watch, Step step) const {
     while (true) {

@@ -1,6 +1,6 @@
 // Serves /metrics over HTTPS. The HTTP library that serves plain text (civetweb 1.15, as Debian 12 builds it) cannot
 // do this: it calls a function that OpenSSL 3 does not export, and dies at the first connection.
-// Threads: all methods are thread-safe. Each connection has its own thread, for at most `limit`.
+// Threads: all methods are thread-safe. Each connection has its own thread, for at most HttpsOptions::limit.
 #pragma once
 
 #include <functional>
@@ -31,7 +31,7 @@ struct HttpsOptions {
   absl::Duration limit = absl::Seconds(10);
 };
 
-// Serves `registry` at https://ADDRESS/metrics, as telemetry::Exposer does over http. Errors: InvalidArgument if
+// Serves `registry` at https://ADDRESS/metrics, like telemetry::Exposer over http. Errors: InvalidArgument if
 // `address` is not HOST:PORT; FailedPrecondition, naming the address and the reason, if it cannot be bound.
 absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartHttpsExposer(HttpsOptions options,
                                                                       std::shared_ptr<prometheus::Registry> registry,

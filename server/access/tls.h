@@ -48,7 +48,8 @@ class CertificateFiles {
 
   const TlsFiles& files() const { return files_; }
   // Returns the current content of the files. If they cannot be read or do not fit together, logs that and returns
-  // the last good content. While two files are being replaced one after the other, the mixed pair is thus never used.
+  // the last good content. So a new certificate is never used with the old key while the two files are being
+  // replaced.
   std::shared_ptr<const CertificateContent> Current();
 
  private:
@@ -69,8 +70,8 @@ class CertificateFiles {
   std::shared_ptr<const CertificateContent> current_ ABSL_GUARDED_BY(mu_);
 };
 
-// Makes the OpenSSL context for new connections (TLS 1.2 or newer) from CertificateFiles. Makes a new one when the
-// files have changed.
+// Makes the OpenSSL context for new connections (TLS 1.2 or newer) from CertificateFiles. When the files have
+// changed, makes a new context.
 class TlsContexts {
  public:
   // If OpenSSL refuses the files' content, returns the last context that it accepted, or null if there is none.

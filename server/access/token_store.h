@@ -32,14 +32,14 @@ enum class Role {
 inline constexpr EnumNames<Role, 3> kRoleNames{
     {{{Role::kViewer, "viewer"}, {Role::kOperator, "operator"}, {Role::kAdmin, "admin"}}}};
 
-// Bearer tokens are made from 256 random bits and shown once. A file that only the daemon's user can read keeps their
-// SHA-256.
+// Bearer tokens are made from 256 random bits and shown once. The SHA-256 of each token is kept in a file that only
+// the daemon's user can read.
 // Threads: all methods are thread-safe. Create, ChangeSecret and Revoke wait for the disk.
 
 // The prefix of every secret. Scanners of repositories and logs can find leaked secrets by it.
 inline constexpr std::string_view kSecretPrefix = "pft_";
 inline constexpr std::size_t kMaxTokens = 256;
-// Returns whether `id` has the form of a token id, 12 lower-case hex digits. No secret has this form.
+// Returns whether `id` is 12 lower-case hex digits, the form of a token's id. No secret has this form.
 bool IsTokenId(absl::string_view id);
 inline constexpr std::size_t kMaxTokenLabel = 128;  // bytes
 
@@ -65,21 +65,21 @@ class TokenStore {
     Token token;
     std::string secret;  // not stored anywhere
   };
-  // The token is on disk when this returns. `made_by` names the call that makes the token, for ChangeSecret. Empty:
-  // the secret of this token cannot be changed.
+  // Makes a token, which is on disk when Create returns. `made_by` names the call that makes the token, for
+  // ChangeSecret. Empty: the secret of this token cannot be changed.
   // Errors: InvalidArgument with violations of `token.label` (at most kMaxTokenLabel bytes of printable UTF-8) and
   // `token.expire_time` (must be in the future); ResourceExhausted (reason TOO_MANY_TOKENS, metadata `limit`) beyond
-  // kMaxTokens; those of WriteFileAtomic, after which no token was made.
+  // kMaxTokens; those of WriteFileAtomic, in which case no token was made.
   absl::StatusOr<Made> Create(Role role, const std::string& label, absl::Time expire_time,
                               const std::string& made_by = "");
-  // Gives the token that the call `made_by` made a new secret. The old secret is invalid from then on. Errors:
-  // NotFound if that call made no token or the token was revoked; those of WriteFileAtomic, after which the old
+  // Gives a new secret to the token that the call `made_by` made. The old secret is invalid from then on. Errors:
+  // NotFound if that call made no token or the token was revoked; those of WriteFileAtomic, in which case the old
   // secret stays valid.
   absl::StatusOr<Made> ChangeSecret(const std::string& made_by);
   // Returns all tokens, the oldest first. Expired ones stay until they are revoked.
   std::vector<Token> List() const;
   // Invalidates the token. Open streams end when their owner calls Gate::CheckStill. Errors: NotFound; those of
-  // WriteFileAtomic, after which the token stays valid.
+  // WriteFileAtomic, in which case the token stays valid.
   absl::Status Revoke(const std::string& id);
   // Returns the token with this secret, or nullopt if there is none or it has expired. The time taken does not depend
   // on where the secret differs from a stored one.
