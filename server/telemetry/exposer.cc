@@ -61,7 +61,7 @@ void RefreshedRegistry::CountFailure(const char* why) const noexcept {
   try {
     Log(Severity::kError, absl::StrCat("a scrape cannot bring all metrics up to date: ", why));
   } catch (const std::exception&) {
-    // The counter still shows the failure.
+    // The log failed, but the counter still shows the failure.
   }
 }
 
@@ -80,8 +80,8 @@ std::vector<std::string> ServerOptions(const std::string& address) {
           "enable_keep_alive", "no"};
 }
 
-// If a caller cannot be checked, for example for lack of memory, it is not let in. An exception would end the
-// process.
+// If the check throws, for example for lack of memory, the caller is not let in. The exception must not leave this
+// function, since it would end the process.
 bool Admits(const std::function<bool(const std::string&)>& admits, const std::string& password) noexcept {
   try {
     return admits(password);

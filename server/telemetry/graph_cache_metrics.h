@@ -27,12 +27,12 @@ struct CounterRow {
   std::string_view label, value;  // besides {mode}; empty: none
 };
 
-// Increments, indexed by the counter's row. They come with each step, and up to 24 of them need no heap.
+// Increments, indexed by the counter's row. Each step brings such a list, and up to 24 entries need no heap.
 using CounterValues = absl::InlinedVector<double, 24>;
 // Counts, indexed by the cause's name.
 using CountsByCause = std::array<int64_t, 16>;
 
-// Plain numbers, since telemetry may not include other rooms.
+// The counts are plain numbers, since telemetry may not include the graph cache's headers.
 struct GraphCacheCounts {
   int64_t steps = 0;
   CounterValues counters;
@@ -60,7 +60,7 @@ class GraphCacheMetrics {
   // Raises the counters of a mode, given by the index of its name, and
   // permafrost_graph_cache_{captures,misses}_by_cause_total{mode,cause}.
   void Add(size_t mode, const GraphCacheCounts& increments);
-  // Sets the series of the running job. With nullopt no job runs, and they are absent.
+  // Sets the series of the running job. nullopt means that no job runs; the series are then absent.
   // permafrost_graph_cache_{entries,entry_bytes,capacity_entries,cut_executables}{mode}; an unbounded capacity is
   // +Inf.
   // permafrost_graph_cache_{shared_bytes,bytes,frozen,frozen_timestamp_seconds}; the last is absent until the cache

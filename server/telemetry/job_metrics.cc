@@ -20,8 +20,8 @@
 
 namespace permafrost::telemetry {
 
-// References into the registry, which owns every metric. All except those behind the lock are safe to update
-// anywhere.
+// References into the registry, which owns every metric. Every metric except those that the lock guards is safe to
+// update anywhere.
 struct FeatureMetrics::Series {
   explicit Series(prometheus::Registry& registry)
       : hits(OneCounter(registry, "permafrost_feature_cache_hits_total",
@@ -93,8 +93,8 @@ using prometheus::Histogram;
 using Buckets = Histogram::BucketBoundaries;
 
 constexpr std::string_view kFinishedStates[] = {"succeeded", "failed", "cancelled"};
-// The label of all other reasons. Reasons are written all over the daemon, and the label's values must not grow with
-// them unnoticed.
+// The label value of every reason that is not in the table below. Reasons are made all over the daemon, and a new one
+// must not add a label value unnoticed.
 constexpr std::string_view kOtherReason = "OTHER";
 constexpr std::string_view kFailureReasons[] = {"OUT_OF_MEMORY",       "DATA_DAMAGED",      "BAD_DATA",
                                                 "RUN_FAILED",          "SERVER_DIED_AGAIN", "MAX_RUNTIME",
@@ -102,7 +102,7 @@ constexpr std::string_view kFailureReasons[] = {"OUT_OF_MEMORY",       "DATA_DAM
                                                 "GRAPH_CACHE_STRICT",  "RETRIES_EXHAUSTED", "DATASET_CHANGED",
                                                 "DEVICE_FAILED_AGAIN", kOtherReason};
 
-// Bounds in seconds.
+// Returns the buckets' bounds in seconds.
 const Buckets& StepBuckets() {
   static const Buckets buckets{1e-5,  2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01,
                                0.025, 0.05,   0.1,  0.25, 0.5,    1,    2.5,  5,      10};

@@ -27,12 +27,12 @@ namespace permafrost::telemetry {
 inline constexpr std::array<double, 11> kReadSeconds{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
                                                      0.01,   0.025,   0.05,   0.1,   1};
 
-// Increments of the counters. Plain numbers, since telemetry may not include other rooms.
+// Increments of the counters. They are plain numbers, since telemetry may not include other folders' headers.
 struct FeatureCounts {
   int64_t hits = 0, misses = 0, evictions = 0, read_bytes = 0, read_errors = 0, over_budget = 0, resizes = 0;
   double stall_seconds = 0;
-  // reads[i] counts reads that took at most kReadSeconds[i], but longer than the bound before it. The last entry
-  // counts all longer reads.
+  // reads[i] counts the reads that took at most kReadSeconds[i] and longer than kReadSeconds[i - 1]. The last entry
+  // counts all reads longer than the last bound.
   std::array<int64_t, kReadSeconds.size() + 1> reads{};
   double read_seconds = 0;  // sum over all reads
 };
@@ -52,8 +52,8 @@ class FeatureMetrics {
   // Raises the histogram permafrost_feature_cache_read_seconds and the counters
   // permafrost_feature_cache_{hits,misses,evictions,read_bytes,read_errors,over_budget,resizes,stall_seconds}_total.
   void Add(const FeatureCounts& increments);
-  // Sets permafrost_feature_cache_{budget_bytes,bytes,rows,read_depth}. With nullopt no running job has such a cache,
-  // and they are absent, as at the start.
+  // Sets permafrost_feature_cache_{budget_bytes,bytes,rows,read_depth}. nullopt means that no running job has such a
+  // cache; the series are then absent, as at the start.
   void Set(const std::optional<FeatureState>& state);
 
  private:
@@ -61,7 +61,7 @@ class FeatureMetrics {
   const std::unique_ptr<Series> series_;
 };
 
-// Plain numbers, since telemetry may not include other rooms.
+// The counts are plain numbers, since telemetry may not include other folders' headers.
 struct RankCounts {
   int64_t steps = 0;
   double seconds = 0, exchange_seconds = 0;
@@ -133,7 +133,7 @@ class JobMetrics {
   void ObserveCheckpoint(absl::Duration duration);
   // Sets the series of the running job: permafrost_train_{epoch,loss,graphs_per_second} and
   // permafrost_checkpoint_age_seconds. The age is the time since the run's newest checkpoint, or since the first call
-  // of this method if there is none yet. It is what a crash would lose.
+  // of this method if there is no checkpoint yet. A crash would lose the work of this time.
   void SetRunning(int64_t epoch, double loss, double graphs_per_second);
   // Removes the series of SetRunning, since no job runs.
   void SetIdle();

@@ -160,13 +160,13 @@ class FileJobLog : public JobLog {
     logger_->flush_on(spdlog::level::trace);
     logger_->set_error_handler([this](const std::string& error) { error_ = error; });
   }
-  // Keeps two segments, each of half the bound. The caller holds mu_. After a failure it tries again with the next
-  // line.
+  // Keeps two segments, each of half the bound. The caller holds mu_. If a rotation fails, the next line tries again.
   void DropOldest() {
     if (max_bytes_ == 0) return;
     std::error_code error;
     const auto size = static_cast<int64_t>(std::filesystem::file_size(path_, error));
-    // A rotation failed after its rename. The old file still takes the lines, and its name says where it begins.
+    // An earlier rotation failed after its rename. The renamed file still takes the lines, and its name says where it
+    // begins.
     const bool is_renamed = error == std::errc::no_such_file_or_directory;
     if (!is_renamed && (error || size < max_bytes_ / 2)) return;
     const absl::Status rotated = Rotate();
@@ -192,7 +192,7 @@ class FileJobLog : public JobLog {
   const int64_t max_bytes_;
   bool rotation_failed_ = false;
   std::mutex mu_;
-  std::string error_;  // under mu_: of the last line; empty: none
+  std::string error_;  // of the last line, under mu_; empty: none
   std::unique_ptr<spdlog::logger> logger_;
 };
 

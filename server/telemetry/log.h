@@ -14,7 +14,7 @@
 namespace permafrost::telemetry {
 
 // A log of bounded size consists of PATH, which is being written, and PATH.START, which was written before. START is
-// the offset in the whole log at which the file begins, so positions in the log stay valid whatever is dropped.
+// the offset of that file's first byte in the whole log. Positions in the log thus stay valid whatever is dropped.
 // Threads: one writer, and any number of readers at the same time.
 struct LogSegment {
   std::filesystem::path path;
@@ -24,8 +24,8 @@ struct LogSegment {
 
 // Returns the kept segment that was written before PATH; nullopt if there is none.
 absl::StatusOr<std::optional<LogSegment>> FindOlderSegment(const std::filesystem::path& path);
-// Renames PATH to PATH.START and removes the older segments, so later lines go to a new PATH. Returns the number of
-// bytes that were removed. If a call fails after its rename, the next call does the rest.
+// Renames PATH to PATH.START, so that later lines go to a new PATH, and removes the older segments. Returns the
+// number of bytes removed. If a call fails after its rename, the next call does the rest.
 absl::StatusOr<int64_t> RotateLog(const std::filesystem::path& path);
 
 enum class Severity { kInfo, kWarning, kError };

@@ -27,7 +27,7 @@ inline prometheus::Gauge& OneGauge(prometheus::Registry& registry, const char* n
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
 }
 
-// A gauge that exists only while it has a value, since a zero would be taken for a measurement.
+// A gauge that exists only while it has a value. A zero would be taken for a measurement.
 // Threads: one at a time.
 class MaybeGauge {
  public:

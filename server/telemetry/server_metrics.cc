@@ -92,7 +92,7 @@ int64_t CountOpenFds() {
   for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error)) {
     ++count;
   }
-  return count > 0 ? count - 1 : 0;  // the listing itself holds one
+  return count > 0 ? count - 1 : 0;  // the listing itself takes one descriptor
 }
 
 }  // namespace
@@ -239,7 +239,7 @@ const Histogram::BucketBoundaries& RequestBuckets() {
   return buckets;
 }
 
-// Streams last as long as what they watch.
+// Returns the buckets' bounds in seconds. A stream lasts as long as the job or import that it watches.
 const Histogram::BucketBoundaries& StreamBuckets() {
   static const Histogram::BucketBoundaries buckets{0.01, 0.1, 1, 10, 60, 300, 1800, 3600, 14400, 86400};
   return buckets;
@@ -337,7 +337,7 @@ struct ServerMetrics::Families {
   Counter& import_retries;
   Gauge &resident, &virtual_memory, &open_fds, &max_fds, &start_time, &threads;
   Counter& cpu;
-  absl::Mutex raise_mu;  // makes reading and raising a counter atomic
+  absl::Mutex raise_mu;  // held while a counter is read and raised, so that both are one step
 };
 
 ServerMetrics::ServerMetrics(prometheus::Registry& registry, const BuildInfo& build,

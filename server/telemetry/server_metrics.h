@@ -75,8 +75,8 @@ struct BuildInfo {
 class ServerMetrics {
  public:
   // Series for each method, and for each (method, code), exist from the start. `methods` are written as
-  // "JobService/CreateJob"; any other method counts as "unknown". `streams` are the methods that stream, and
-  // `watches` those that watch. Borrows the registry.
+  // "JobService/CreateJob"; any other method counts as "unknown". `streams` are the streaming methods, and `watches`
+  // the methods that watch a state. Borrows the registry.
   ServerMetrics(prometheus::Registry& registry, const BuildInfo& build, const std::vector<std::string>& methods,
                 const std::vector<std::string>& codes, const std::vector<std::string>& streams = {},
                 const std::vector<std::string>& watches = {});
