@@ -13,7 +13,7 @@ namespace permafrost {
 std::vector<const google::protobuf::ServiceDescriptor*> ContractServices();
 // Returns every method of the services that ContractServices returns.
 std::vector<const google::protobuf::MethodDescriptor*> ContractMethods();
-// Returns the path on the wire: "/permafrost.v1.JobService/CreateJob".
+// Returns the method's path on the wire: "/permafrost.v1.JobService/CreateJob".
 std::string PathOf(const google::protobuf::MethodDescriptor& method);
 
 }  // namespace permafrost
