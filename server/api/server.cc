@@ -52,10 +52,10 @@ constexpr int kMinClientPingMs = 10'000;
 // thread. Beyond this number it answers RESOURCE_EXHAUSTED. Our own calls and health use callbacks and need none of
 // these threads.
 constexpr int kMaxReflectionThreads = 8;
-// How long Shutdown lets the last answers leave. It is short, because gRPC waits as long for idle connections.
+// The time in which Shutdown sends the last answers. It is short, because gRPC waits as long for idle connections.
 constexpr absl::Duration kFlushTime = absl::Milliseconds(100);
 
-// Returns the reason why binding failed, by binding once more itself. gRPC reports only the failure.
+// Returns the reason why binding failed. gRPC reports only the failure, so this function tries to bind once more.
 std::string WhyNotBound(const HostPort& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -154,7 +154,7 @@ class GrpcServer final : public Server {
     builder.SetResourceQuota(quota);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, calls_of_a_connection_);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(absl::ToInt64Milliseconds(idle_)));
-    // Off, because a second daemon would otherwise silently share the port and get half of the calls.
+    // Port reuse is off, because a second daemon would otherwise silently share the port and get half of the calls.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     // Keepalive detects a watcher whose machine has vanished, so that its stream is freed.
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
@@ -203,7 +203,7 @@ class GrpcServer final : public Server {
     SetNotServing();
     streams_.StopAll();
     calls_->AwaitNone(grace);
-    // A time span: the deadline does not depend on the wall clock.
+    // The deadline is a time span, so that it does not depend on the wall clock.
     const absl::Duration flush = std::min(grace, kFlushTime);
     server_->Shutdown(gpr_time_from_nanos(absl::ToInt64Nanoseconds(flush), GPR_TIMESPAN));
     server_->Wait();
@@ -245,7 +245,7 @@ class GrpcServer final : public Server {
   std::string address_;
   const RequestObserver observer_;
   const StreamObserver stream_observer_;
-  // Declared before the server, because it provides certificates for the server's connections.
+  // It is declared before the server, because it provides certificates for the server's connections.
   std::unique_ptr<CertificateSource> certificates_;
   std::unique_ptr<grpc::Server> server_;
   absl::Mutex health_mu_;

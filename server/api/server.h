@@ -1,8 +1,8 @@
-// The gRPC server. Serves the services, health, reflection and the request metrics on one address and a unix socket.
-// Borrows the job manager and the catalog until it is destroyed.
+// The gRPC server. Serves all services, health checks and reflection on one address and a unix socket, and counts
+// requests. Borrows the job manager and the catalog until it is destroyed.
 // Threads: all methods are thread-safe; call Shutdown once. Handlers run on gRPC's threads, whose number does not
-// depend on the number of open streams. Reflection needs a thread for each stream. It therefore serves few clients at a
-// time, and refuses others with RESOURCE_EXHAUSTED.
+// depend on the number of open streams. Reflection needs a thread for each stream. Reflection therefore serves few
+// clients at a time, and refuses others with RESOURCE_EXHAUSTED.
 #pragma once
 
 #include <filesystem>
@@ -67,7 +67,7 @@ struct ServerOptions {
 class Server {
  public:
   // Starts serving. Errors: FailedPrecondition, naming the address and the system's reason, if the address cannot be
-  // bound. A port that another process serves is refused, and so is such a socket (PrepareSocket).
+  // bound. A port or a unix socket (PrepareSocket) that another process serves is refused.
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, jobs::JobManager& jobs,
                                                        data::Catalog& catalog);
   virtual ~Server() = default;  // same as Shutdown without grace
@@ -81,8 +81,8 @@ class Server {
   virtual void SetDeviceHealthy(bool healthy) = 0;
   // Ends each stream after its remaining responses. Waits for the calls in progress, including health checks, and
   // cancels those that remain after `grace`. A call that arrives later, before its client has read gRPC's GOAWAY,
-  // ends with CANCELLED. The reason is in the core of gRPC 1.51: once a server shuts down, it resets each new stream
-  // without any handler or interceptor, and it cannot send a GOAWAY earlier.
+  // ends with CANCELLED. The core of gRPC 1.51 is the reason: once a server shuts down, it resets each new stream
+  // before any handler or interceptor sees it. It cannot send a GOAWAY earlier.
   virtual void Shutdown(absl::Duration grace) = 0;
 };
 

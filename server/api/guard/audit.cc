@@ -27,7 +27,7 @@ using grpc::experimental::ServerRpcInfo;
 constexpr size_t kMostResourceBytes = 128;
 
 // Audits one call. gRPC runs the hooks of a call's operations on different threads, but one at a time. It destroys
-// the interceptor after the last one.
+// the interceptor after the last hook.
 class Auditor final : public Interceptor {
  public:
   Auditor(ServerRpcInfo* info, const access::Gate& gate, access::AuditLog& audit)
@@ -35,7 +35,7 @@ class Auditor final : public Interceptor {
     entry_.method = std::string_view(info->method()).substr(1);
   }
 
-  // A call without a sent status: the client had gone.
+  // If no status was sent, the client had gone.
   ~Auditor() override {
     if (!written_) Write(grpc::StatusCode::CANCELLED);
   }
@@ -61,7 +61,7 @@ class Auditor final : public Interceptor {
     const grpc::ServerContextBase& context = *info_->server_context();
     entry_.peer = context.peer();
     const auto* metadata = methods.GetRecvInitialMetadata();
-    // The gate has just admitted the caller, so it is known, except if its token was revoked since then.
+    // The gate has just admitted the caller, so the caller is known unless its token was revoked since then.
     const absl::StatusOr<access::Caller> caller =
         CallerOf(gate_, context, metadata == nullptr ? CallMetadata() : *metadata);
     entry_.caller = caller.ok() ? caller->name : "unknown";
@@ -114,7 +114,7 @@ std::string ResourceOf(const Message& message) {
     const bool is_text =
         field != nullptr && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING && !field->is_repeated();
     const std::string value = is_text ? reflection->GetString(message, field) : std::string();
-    // Omits a value that contains a secret, which somebody may pass as a name by mistake.
+    // A value that contains a secret is omitted. Somebody may pass a secret as a name by mistake.
     return absl::StrContains(value, AbslView(access::kSecretPrefix)) ? std::string()
                                                                      : value.substr(0, kMostResourceBytes);
   };

@@ -17,8 +17,9 @@ namespace permafrost::api {
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeAudit(const access::Gate& gate,
                                                                                  access::AuditLog& audit);
 
-// Returns the resource that a request or response is about, clipped. It is the `name`, the `job_id` as "jobs/ID" (or
-// `dataset_id` as "datasets/ID"), or the name of the contained job or start. Empty: the message names no resource.
+// Returns the clipped name of the resource that a request or response is about. It comes from the message's `name`,
+// from its `job_id` ("jobs/ID") or `dataset_id` ("datasets/ID"), or from the `name` of its job or start. Empty: the
+// message names no resource.
 std::string ResourceOf(const google::protobuf::Message& message);
 
 }  // namespace permafrost::api

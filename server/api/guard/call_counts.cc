@@ -27,7 +27,7 @@ bool IsFaultOfTheServer(grpc::StatusCode code) {
 }
 
 // Records one call. gRPC runs the hooks of a call's operations on different threads, and destroys the interceptor
-// after the last one.
+// after the last hook.
 class Recorder final : public Interceptor {
  public:
   // `streams` is empty if the call does not stream.
@@ -36,7 +36,7 @@ class Recorder final : public Interceptor {
     if (streams_) streams_(method_, +1);
   }
 
-  // A call without a sent status: the client had gone.
+  // If no status was sent, the client had gone.
   ~Recorder() override {
     if (!reported_) Report(grpc::StatusCode::CANCELLED);
     if (streams_) streams_(method_, -1);

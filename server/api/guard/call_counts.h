@@ -16,27 +16,27 @@
 
 namespace permafrost::api {
 
-// Called once for each call, before or when its status is sent. `method` is one of RequestMethods() (methods.h) or
+// Called once for each call, when its status is sent or before. `method` is one of RequestMethods() (methods.h) or
 // "unknown". `code` is one of StatusCodeNames().
 using RequestObserver = std::function<void(std::string_view method, std::string_view code, absl::Duration duration)>;
 
 // Called with +1 when a stream of one of StreamMethods() begins, and with -1 when it has ended.
 using StreamObserver = std::function<void(std::string_view method, int change)>;
 
-// Called when a watch (one of WatchMethods()) skips a state because its client has not yet taken the state before.
+// Called when a watch (one of WatchMethods()) skips a state because its client has not yet taken the previous state.
 using DroppedStateObserver = std::function<void(std::string_view method)>;
 
 // Returns the canonical names of all codes: "OK", "CANCELLED", ...
 std::vector<std::string> StatusCodeNames();
 
-// Counts every call by method and code, with its duration, whether it is unary, a stream or cancelled. Also counts
-// the open streams. Logs each call that failed because of the server or its disk (INTERNAL, UNKNOWN, DATA_LOSS), with
-// the client's address.
+// Counts every call by method and code, with its duration. Streams and cancelled calls count, too. Also counts the
+// open streams. Logs each call that failed because of the server or its disk (INTERNAL, UNKNOWN, DATA_LOSS), with the
+// client's address.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeRequestMetrics(RequestObserver observer,
                                                                                           StreamObserver streams);
 
-// Counts the calls that are being served, so that a server that shuts down waits only for them. gRPC itself would
-// wait for idle connections too.
+// Counts the calls that are being served. A server that shuts down waits only for these calls. gRPC itself would wait
+// for idle connections, too.
 class OpenCalls {
  public:
   OpenCalls();

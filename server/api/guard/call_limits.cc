@@ -26,11 +26,11 @@
 namespace permafrost::api {
 namespace {
 
-// Up to this number of connections are remembered, open or closed, before ForgetClosed looks which are open.
+// While fewer connections than this are remembered, open or closed, ForgetClosed runs only for a client at its limit.
 constexpr size_t kFewPeers = 1024;
-// After a look, ForgetClosed rests for this multiple of the look's duration, so that looks take at most a fifth of a
-// core, whatever clients do. A longer rest would refuse clients at their limit because of connections that they have
-// closed.
+// After a check, ForgetClosed rests for this multiple of the check's duration, so that checks take at most a fifth of
+// a core, whatever clients do. With a longer rest, clients at their limit would be refused because of connections
+// that they have closed.
 constexpr int kRestPerLook = 4;
 
 constexpr size_t kAddressBytes = sizeof(in6_addr);
@@ -135,8 +135,8 @@ void ConnectionLimit::ForgetClosed() {
   const std::optional<std::set<PeerAddress>> open = open_peers_();
   counted_ = 0;
   for (auto it = by_client_.begin(); it != by_client_.end();) {
-    // If the system does not report open sockets, all connections count as closed. One connection too many is better
-    // than refusing a client because of connections that it closed long ago.
+    // If the system does not report open sockets, all connections count as closed. To admit one connection too many
+    // is better than to refuse a client because of connections that it closed long ago.
     std::erase_if(it->second, [&open](const PeerAddress& peer) { return !open || !open->contains(peer); });
     counted_ += it->second.size();
     it = it->second.empty() ? by_client_.erase(it) : std::next(it);

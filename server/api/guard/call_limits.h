@@ -30,7 +30,7 @@ namespace permafrost::api {
 using PeerAddress = std::array<uint8_t, 18>;
 
 // Parses gRPC's name for a peer ("ipv4:10.0.0.7:41234", "ipv6:%5Bfd00::7%5D:41234"). nullopt: the peer has no
-// address. That holds for unix sockets, whose connections cannot be distinguished.
+// address. A unix socket has none, and its connections cannot be distinguished.
 std::optional<PeerAddress> ParsePeer(std::string_view peer);
 // Returns the peers of all open sockets of this process; nullopt if the system does not provide them.
 std::optional<std::set<PeerAddress>> OpenPeers();
@@ -51,8 +51,8 @@ class ConnectionLimit {
 
   // Returns the client that the call counts against. The connection itself stays open, because a server cannot close
   // it; gRPC closes it once it is idle (CallLimitOptions::idle).
-  // Errors: ResourceExhausted (reason TOO_MANY_CONNECTIONS, metadata `client` and `limit`) if the client already calls
-  // on as many other connections as it may.
+  // Errors: ResourceExhausted (reason TOO_MANY_CONNECTIONS, metadata `client` and `limit`) if the client already
+  // calls on as many other connections as the limit allows.
   absl::StatusOr<std::string> Admit(const grpc::CallbackServerContext& context);
   absl::Status Count(const std::string& client, std::string_view peer);
 
@@ -81,15 +81,16 @@ struct CallLimitOptions {
   int exports = 64;
   // Commands to graph caches that wait for the job's next step. A command counts even after its client has gone.
   int cache_commands = 256;
-  // VerifyDataset, SampleDataset and PlanDataset together. Each call takes a thread, a core, and as much disk
-  // bandwidth as it can get beside a training job.
+  // VerifyDataset, SampleDataset and PlanDataset together. Each call takes a thread, a core, and all the disk
+  // bandwidth that a training job leaves.
   int dataset_reads = 4;
   // PlanGraphCache and CensusGraphCache together. Each call takes a thread and the memory of a job's schedule, and
   // waits for an idle device.
   int plans = 4;
-  // EvaluateJob. Each call takes the memory of a model and its batches, and time on every core from the training job.
+  // EvaluateJob. Each call needs the memory of a model and its batches, and takes time on every core from the
+  // training job.
   int evaluations = 2;
-  // RunRank. Each call takes a thread. One call has the device; others are refused at once.
+  // RunRank. Each call takes a thread. One call has the device; the server refuses the others at once.
   int ranks = 4;
   // Health/Watch. Each call holds gRPC's state of a call. A refusal carries no details beyond the code.
   int health_watches = 256;
@@ -102,21 +103,21 @@ struct CallLimitOptions {
   int deletions = 16;
   // CreateToken and RevokeToken together. Each call takes a thread while it waits for the disk.
   int token_changes = 8;
-  // Backup. A call takes a thread and the disk. Only one call at a time makes a backup; a repeated one is told to
-  // wait for it.
+  // Backup. A call takes a thread and the disk. Only one call at a time makes a backup. A repeated call is told to
+  // wait for the first one.
   int backups = 2;
-  // Calls that wait for a thread of a pool; each holds its request in memory. The pools serve calls that wait for the
-  // disk under the lock of the jobs or of the catalog. gRPC's threads, which also answer health checks, thus never
-  // wait.
+  // Calls that wait for a thread of a pool; each holds its request in memory. The pools' threads run the calls that
+  // take the lock of the jobs or of the catalog, which is held during disk writes. gRPC's threads also answer health
+  // checks, and thus never wait.
   int waiting = 1024;
   int threads = 16;
   int submitting_threads = 2;
-  // Open calls of any kind on one connection, including those whose request has not arrived, which no other limit
-  // counts. gRPC's client queues further calls; a client that sends them anyway loses the connection. The number
-  // exceeds the sum of what the limits above allow one client.
+  // Open calls of any kind on one connection. No other limit counts calls whose request has not arrived yet. gRPC's
+  // client queues further calls; a client that sends them anyway loses the connection. The number exceeds the sum of
+  // the calls that the limits above allow one client.
   int calls_of_a_connection = 8192;
-  // A stream ends if its client reads nothing for this long while there is something to read. A client that was
-  // stopped for longer must start again.
+  // A stream ends if its client reads nothing for this long while there is something to read. A client process that
+  // was stopped for longer must open a new stream.
   absl::Duration unread = absl::Minutes(5);
   // Connections on which one client calls at once. 0: no limit. Each connection takes an open file.
   int64_t connections_of_a_client = 64;
@@ -139,7 +140,7 @@ class CallLimit {
       : calls_(calls), most_(most), client_of_(std::move(client_of)) {}
 
   // Takes a slot. Errors: ResourceExhausted (reason TOO_MANY_CALLS, metadata `calls` and `limit`) if all slots are
-  // taken, or all that one client may have (then also metadata `client`); those of the namer.
+  // taken, or if the client holds as many as one client may (then also metadata `client`); those of the namer.
   absl::StatusOr<Slot> Take(const grpc::CallbackServerContext& context);
   // Takes a slot that counts against no client.
   absl::StatusOr<Slot> Take() { return TakeFor(""); }
@@ -200,13 +201,14 @@ struct CallLimits {
   CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, ranks, health_watches,
       uploads, checkpoint_lists, deletions, token_changes, backups;
   CallPool workers;
-  // Threads of CreateJob, RetryJob and DeleteJob, which take long and run one after the other (a plan of a whole set,
-  // a tree of files). They are separate from `workers`, so that no other call waits for them.
+  // Threads of CreateJob, RetryJob and DeleteJob. These calls take long (a plan of a whole set, a tree of files) and
+  // run one after the other. The pool is separate from `workers`, so that no other call waits for them.
   CallPool submitters;
 };
 
-// Limits the watches of gRPC's own health service, whose calls none of our handlers sees. Ends a Health/Watch with
-// RESOURCE_EXHAUSTED if all of `watches` are taken. An interceptor cannot add details. Borrows the limit.
+// Limits the watches of gRPC's own health service, whose calls reach none of our handlers. If all slots of `watches`
+// are taken, ends a Health/Watch with RESOURCE_EXHAUSTED, to which an interceptor cannot add details. Borrows the
+// limit.
 // Threads: thread-safe.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeHealthLimit(CallLimit& watches);
 

@@ -50,7 +50,7 @@ void Process(void* state, grpc_auth_context* context, const grpc_metadata* metad
              grpc_process_auth_metadata_done_cb done, void* call) {
   const auto& keeper = *static_cast<const GateKeeper*>(state);
   std::string_view path;
-  // A repeated header is refused: the audited caller might not be the admitted one.
+  // A repeated header is refused, because the gate and the audit might then read different callers.
   int times_given = 0;
   access::Presented presented{.by_socket = false, .authorization = {}, .subject = SubjectOf(context)};
   for (size_t i = 0; i < count; ++i) {
@@ -156,7 +156,7 @@ std::shared_ptr<const access::CertificateContent> CertificateSource::Changed() {
 }
 
 std::shared_ptr<grpc::ServerCredentials> PlainCredentials(const GateKeeper& keeper) {
-  // Without authentication there is nothing to check. A hook would need credentials that support security.
+  // Without authentication there is nothing to check. A hook would also need credentials that support security.
   if (keeper.gate->auth() == access::Auth::kNone) return grpc::InsecureServerCredentials();
   return WithGate(grpc_local_server_credentials_create(LOCAL_TCP), keeper);
 }

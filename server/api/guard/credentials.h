@@ -1,6 +1,6 @@
 // Credentials protect an address before any handler runs, by TLS and the gate. They also identify callers for the
-// audit log and the limits. A call that the gate refuses reaches no service, not even health and reflection. This
-// code counts such a call and, if its method changes something, audits it.
+// audit log and the limits. A call that the gate refuses reaches no service, not even health and reflection. The hook
+// of the gate counts such a call and, if its method changes something, audits it.
 // Threads: all functions and classes are thread-safe.
 #pragma once
 

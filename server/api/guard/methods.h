@@ -18,11 +18,11 @@ namespace permafrost::api {
 struct Method {
   // The name under which calls are counted: "JobService/CreateJob".
   std::string label;
-  // True: it streams in at least one direction.
+  // True: the method streams in at least one direction.
   bool streams = false;
-  // The least role that may call it. nullopt: anyone may, without a token.
+  // The least role that may call the method. nullopt: anyone may call it, without a token.
   std::optional<access::Role> least_role;
-  // True: it changes something, and its calls are audited.
+  // True: the method changes something, and its calls are audited.
   bool changes = false;
 };
 

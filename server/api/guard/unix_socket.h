@@ -1,4 +1,4 @@
-// The unix socket of the server. Only its owner may open it. Whoever opens it is an admin.
+// The unix socket of the server. Only its owner may open it, and every caller through it is an admin.
 // Threads: pure functions over the file system.
 #pragma once
 

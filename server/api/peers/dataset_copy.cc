@@ -30,8 +30,8 @@ namespace {
 // Deadline of a call that the peer answers at once.
 constexpr absl::Duration kCopyCallTimeout = absl::Seconds(30);
 constexpr absl::Duration kCopyLookInterval = absl::Milliseconds(100);
-// A copy waits this long without progress, because another server sends the same dataset or the peer imports another
-// one. After that, the job waits in the queue, where it holds no device.
+// A copy may be without progress for this long, while another server sends the same dataset or the peer imports
+// another dataset. After that, the job waits in the queue, where it holds no device.
 constexpr absl::Duration kBusyPatience = absl::Seconds(10);
 
 std::string SizeText(int64_t bytes) {
@@ -70,7 +70,7 @@ class DatasetCopier::Transfer {
     absl::Status copied = CopyUntilReady();
     if (stop_.is_set()) return absl::CancelledError("stopped while a dataset was copied");
     if (!copied.ok()) {
-      // The peer ended the call; the job itself was not stopped.
+      // The peer ended the call, although the job was not stopped.
       if (absl::IsCancelled(copied)) copied = absl::UnavailableError(copied.message());
       return Annotate(copied, absl::StrCat("dataset ", id(), " is not there, and cannot be copied"));
     }
@@ -163,7 +163,7 @@ class DatasetCopier::Transfer {
       return absl::FailedPreconditionError("other data has taken its name meanwhile");
     }
     if (!start_.name().empty()) {
-      // The peer would remove the upload only after a day.
+      // Without this call, the peer would keep the upload for a day.
       v1::DeleteUploadRequest remove;
       remove.set_name(start_.name());
       google::protobuf::Empty none;
@@ -239,7 +239,7 @@ class DatasetCopier::Transfer {
     }
     writer->WritesDone();
     const grpc::Status status = writer->Finish();
-    // A call that sends only the start proves no progress, because the peer always answers it.
+    // A call with only a start is no sign of progress, because the peer always answers it.
     if (status.ok() && received) unmoved_.Restart();
     return read.ok() ? status : ToGrpcStatus(absl::InternalError(read.message()));
   }

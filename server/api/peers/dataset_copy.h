@@ -16,7 +16,7 @@
 
 namespace permafrost::api {
 
-// Remembers the checksum of the last file that it sent, because computing it reads the whole file.
+// Remembers the checksum of the last file that it sent, because a checksum takes a read of the whole file.
 // Threads: all methods are thread-safe. Each copy runs on its own thread.
 class DatasetCopier {
  public:
@@ -41,7 +41,8 @@ class DatasetCopier {
     int64_t bytes = 0, modified = 0;
     std::string xxh3;
   };
-  // Returns the checksum of the file if it was the last one read and has not changed since; otherwise empty.
+  // Returns the remembered checksum if it belongs to this file and the file has not changed since; otherwise an empty
+  // text.
   std::string Recall(const HashedFile& file);
   void Remember(const HashedFile& file);
 

@@ -35,14 +35,14 @@
 namespace permafrost::api {
 namespace {
 
-// Keepalive: after the sum of these times, the stream of a peer whose machine has vanished ends.
+// Keepalive: if a peer's machine vanishes, the peer's stream ends after the sum of these times.
 constexpr int kPeerPingMs = 10'000, kPeerPingTimeoutMs = 10'000;
-// How long to wait for a rank's stream to end. A collective fails as soon as a rank ends, and the stream may end a
+// How long to wait until a rank's stream ends. A collective fails as soon as a rank ends; the rank's stream may end a
 // moment later.
 constexpr absl::Duration kNewsWait = absl::Seconds(1);
-// Interval between two checks that the job still wants its peers, and between two rounds of asking.
+// Interval between two checks whether the job still wants its peers, and between two rounds of asking peers.
 constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
-// A rank that ends sooner than this has not trained much.
+// If a rank fails sooner than this, its peer is avoided.
 constexpr absl::Duration kShortRank = absl::Seconds(30);
 constexpr absl::Duration kFirstAvoidance = absl::Seconds(5), kLongestAvoidance = absl::Minutes(10);
 
@@ -67,8 +67,8 @@ class Recruit {
   }
 
   const std::string& address() const { return address_; }
-  // Returns Ok once the device has taken the rank, or would take it. Errors: the reason against it, without the
-  // address; Cancelled.
+  // Returns Ok once the peer's device has taken the rank or, if the call only asks, would take it. Errors: the reason
+  // why the peer refuses, without the address; Cancelled.
   absl::Status AwaitAnswer(absl::Duration timeout, const std::function<bool()>& keep_going) {
     const Stopwatch waited;
     while (waited.Elapsed() < timeout) {
@@ -93,7 +93,7 @@ class Recruit {
     absl::MutexLock lock(&mu_);
     return progress_;
   }
-  // Returns how the rank ended; nullopt: it has not.
+  // Returns how the rank ended; nullopt: it has not ended.
   std::optional<absl::Status> ended() const {
     absl::MutexLock lock(&mu_);
     return ended_;
@@ -114,7 +114,7 @@ class Recruit {
       changed_.Set();
     }
     absl::Status ended = FromGrpcStatus(reader->Finish());
-    // The peer ended the call; the job itself was not stopped.
+    // The peer ended the call, although the job was not stopped.
     if (absl::IsCancelled(ended)) ended = absl::UnavailableError(ended.message());
     End(ended);
   }
@@ -139,7 +139,7 @@ class Recruit {
 };
 
 // Peers that took a rank of a job and did not train it, or that could not get the dataset. Such a peer is avoided for
-// a while, which doubles each time: it is asked only if too few others join. Threads: thread-safe.
+// a time that doubles with each failure: it is asked only if too few other peers join. Threads: thread-safe.
 class AvoidedPeers {
  public:
   void Add(const std::string& job, const std::string& address) {
@@ -163,7 +163,7 @@ class AvoidedPeers {
   };
 
   mutable absl::Mutex mu_;
-  std::string job_ ABSL_GUARDED_BY(mu_);  // the job that the peers are avoided for
+  std::string job_ ABSL_GUARDED_BY(mu_);  // the job for which the peers are avoided
   std::map<std::string, Avoided> peers_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -186,12 +186,12 @@ class GrpcRecruits final : public train::Recruits {
     absl::Status lost;
     for (const auto& recruit : recruits_) {
       const std::optional<absl::Status> ended = recruit->ended();
-      // A rank that ends with Ok has trained to the job's end, which the others may reach a moment later.
+      // A rank that ends with Ok has trained to the end of the job. Other ranks may reach the end a moment later.
       if (!ended || ended->ok()) continue;
       const std::string reason = GetReason(*ended).reason;
       const std::string what = absl::StrCat(recruit->address(), ": ", ended->message());
       if (reason == train::kRankLostReason) {
-        // This rank only reports that it lost another rank, which is the cause.
+        // This rank only reports that it lost another rank. The cause is the other rank.
         if (lost.ok()) lost = WithReason(absl::UnavailableError(what), reason);
         continue;
       }
@@ -249,7 +249,7 @@ class GrpcPeers final : public train::Peers {
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPeerPingTimeoutMs);
     // No proxy, because peers are on a private network.
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    // Short, so that a daemon that comes back is found soon.
+    // The backoff is short, so that a daemon that comes back is found soon.
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
     const std::shared_ptr<grpc::ChannelCredentials> credentials =
         options_.authority.empty() ? grpc::InsecureChannelCredentials()
@@ -270,8 +270,8 @@ class GrpcPeers final : public train::Peers {
     const auto joined = [&recruits] { return std::ssize(recruits->addresses()); };
     std::map<std::string, std::string> refusals;  // by address
     std::vector<size_t> lacking;                  // peers without the dataset
-    // Asks `peers` and returns those to ask again. If `needed`, asks a peer only while fewer than `least` have
-    // joined, and sends it the dataset if it lacks it.
+    // Asks `peers` and returns the peers to ask again. If `needed`, asks a peer only while fewer than `least` peers
+    // have joined, and sends the dataset to a peer that lacks it.
     const auto ask = [&](const std::vector<size_t>& peers, bool needed) -> absl::StatusOr<std::vector<size_t>> {
       std::vector<size_t> again;
       for (const size_t i : peers) {

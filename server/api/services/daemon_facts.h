@@ -1,4 +1,4 @@
-// The daemon passes these to the API: facts about itself, its clock, and a function that makes backups.
+// What the daemon passes to the API: facts about itself, its clock, and a function that makes backups.
 // Threads: plain values; any thread may call the functions in them.
 #pragma once
 
@@ -39,8 +39,8 @@ struct ClockJump {
 struct ClockWatch {
   // Returns the unconfirmed jump, if any. Does not wait for the disk.
   std::function<std::optional<ClockJump>()> jump = [] { return std::nullopt; };
-  // Trusts the clock from now on. Returns the size of the jump, or zero if there was none. Waits for the disk. Empty:
-  // ConfirmClock is UNIMPLEMENTED.
+  // Trusts the clock from now on. Returns the size of the jump, or zero if there was none. Waits for the disk. An
+  // empty `confirm` makes ConfirmClock UNIMPLEMENTED.
   std::function<absl::StatusOr<absl::Duration>()> confirm;
 };
 

@@ -70,7 +70,7 @@ std::vector<data::UploadFile> FilesFromWire(const v1::UploadStart& wire) {
   return files;
 }
 
-// Fills in the answer to a start whose files have all arrived.
+// Fills in the answer to a start message whose files have all arrived.
 void AllReceived(const std::vector<data::UploadFile>& files, v1::Upload& wire) {
   for (const data::UploadFile& received : files) {
     auto* file = wire.add_files();
@@ -306,7 +306,7 @@ absl::Status DatasetService::Import(const v1::ImportDatasetRequest& request, v1:
   }
   return jobs_.requests().Once(
       KeyOf(request), IdentityOf(import.id), [&](const jobs::Earlier& earlier) -> absl::Status {
-        // If the earlier call was begun and a new dataset has appeared since, that call was accepted.
+        // If the earlier call was begun and a new dataset has appeared since, the earlier call was accepted.
         const std::string now = IdentityOf(import.id);
         const bool done =
             earlier.seen == Seen::kAnswered || (earlier.seen == Seen::kBegun && !now.empty() && now != earlier.subject);
@@ -330,7 +330,7 @@ std::string DatasetService::IdentityOf(const DatasetId& id) const {
 
 absl::Status DatasetService::DeleteOnce(const DatasetId& id, const std::string& etag, const jobs::RequestKey& request) {
   return jobs_.requests().Once(request, IdentityOf(id), [&](const jobs::Earlier& earlier) {
-    // If the name now belongs to a newer dataset, the one that the earlier call meant is already deleted.
+    // If the name now belongs to a newer dataset, the dataset that the earlier call named is already deleted.
     const bool done =
         earlier.seen == Seen::kAnswered || (earlier.seen == Seen::kBegun && IdentityOf(id) != earlier.subject);
     return done ? absl::OkStatus() : catalog_.Delete(id, etag, [this, &id] { return jobs_.CheckDatasetUnused(id); });

@@ -24,9 +24,10 @@ using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
 // The call of a command. It ends when the manager reports the outcome, when the client is gone or when the deadline
-// passes, whichever comes first. The manager's report may come long after the call, and even after the server. Owns
-// itself: deleted in OnDone, which comes after Finish, so that whoever sets the flag still finds it alive.
-// Threads: the manager's and gRPC's. Invariant: whoever first sets `ended` calls Finish, once.
+// passes, whichever comes first. The manager's report may come long after the call, and even after the server is
+// gone. Owns itself: deleted in OnDone, which comes after Finish, so that the thread that sets the flag still finds
+// it alive.
+// Threads: the manager's and gRPC's. Invariant: the thread that first sets `ended` calls Finish, once.
 class CommandCall final : public ServerUnaryReactor {
  public:
   // Holds `slot` until the manager's report, because the waiting command outlasts a client that goes away.
@@ -54,7 +55,7 @@ class CommandCall final : public ServerUnaryReactor {
       if (!begun.ok()) done(begun);
     });
     if (!posted) done(TooManyCalls("waiting calls", static_cast<int64_t>(workers.most_waiting())));
-    // The outcome may be known by now, but OnDone cannot run before gRPC has the call. So the call still exists.
+    // The call may have an outcome by now. It still exists, because OnDone cannot run before gRPC has the call.
     return call;
   }
 
@@ -171,7 +172,7 @@ absl::Status GraphCacheService::List(const v1::ListGraphCacheEntriesRequest& req
   PF_RETURN_IF_ERROR(violations.ToStatus());
   PF_ASSIGN_OR_RETURN(const std::vector<graphcache::EntryInfo> entries, jobs_.GraphCacheEntries(job));
   const auto count = static_cast<int64_t>(entries.size());
-  // If the cache was cleared since the last page, it may end before `begin`.
+  // If the cache was cleared since the last page, it may have fewer than `begin` entries.
   const int64_t end = std::min(begin + page_size, count);
   for (int64_t i = begin; i < end; ++i) *response.add_entries() = GraphCacheEntryToWire(entries[i]);
   if (end < count) response.set_next_page_token(MakeEntryPageToken(job, end));

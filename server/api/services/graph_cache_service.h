@@ -1,8 +1,8 @@
 // The services about graph caches. GraphCacheService reads the caches of jobs and passes commands to them.
 // PlanService and CensusService say what a job would need without creating it. Borrows the manager, the stream set
 // and the limits.
-// Threads: gRPC's threads. No handler waits for a training step. A command is answered on the thread on which the
-// manager reports its outcome.
+// Threads: gRPC's threads. No handler waits for a training step. The thread on which the manager reports the outcome
+// of a command answers the call.
 #pragma once
 
 #include <string>

@@ -169,7 +169,7 @@ std::string ProgramService::IdentityOf(const ProgramId& id) const {
 
 absl::Status ProgramService::DeleteOnce(const ProgramId& id, const std::string& etag, const jobs::RequestKey& request) {
   return requests_.Once(request, IdentityOf(id), [&](const jobs::Earlier& earlier) {
-    // If the name now belongs to a newer program, the one that the earlier call meant is already deleted.
+    // If the name now belongs to a newer program, the program that the earlier call named is already deleted.
     const bool done =
         earlier.seen == Seen::kAnswered || (earlier.seen == Seen::kBegun && IdentityOf(id) != earlier.subject);
     return done ? absl::OkStatus() : programs_->Delete(id, etag);

@@ -68,8 +68,7 @@ class ServerWatch final : public StreamSource<v1::ServerInfo> {
     response = status_.Read();
     std::string bytes = response.SerializeAsString();
     if (bytes == sent_) return Pull::kWait;
-    // A change after the last notice waits for the next notice. A drain is sent at once, because the server soon
-    // ends.
+    // A change waits for the next notice before it is sent. A drain is sent at once, because the server soon ends.
     const bool drains = response.draining() && !std::exchange(draining_, response.draining());
     if (!sent_.empty() && !drains && !due_.exchange(false)) return Pull::kWait;
     sent_ = std::move(bytes);
@@ -93,7 +92,7 @@ class ServerWatch final : public StreamSource<v1::ServerInfo> {
   std::atomic<bool> due_ = false;
 };
 
-// A Drain call. Its creator answers with Finish. OnDone runs once the answer is on its way, and then requests the
+// A Drain call. The code that creates it calls Finish. OnDone runs once the answer is on its way, and requests the
 // drain.
 class DrainReactor final : public grpc::ServerUnaryReactor {
  public:
@@ -218,7 +217,8 @@ v1::ServerInfo ServerStatus::Read() const {
   wire.set_datasets(static_cast<int32_t>(std::accumulate(datasets.begin(), datasets.end(), int64_t{0})));
   *wire.mutable_device_state() = DeviceStateToWire(device_state_());
   if (const std::optional<ClockJump> jump = clock_jump_()) {
-    // Whole seconds, and only while the jump lasts, so that the passing time alone does not wake a watch.
+    // The jump is given in whole seconds, and only while it lasts, so that the passing time alone does not wake a
+    // watch.
     *wire.mutable_clock_jump()->mutable_by() = SignedDuration(absl::Trunc(jump->by, absl::Seconds(1)));
     SetTime(absl::FromUnixSeconds(absl::ToUnixSeconds(jump->noticed)),
             [&wire] { return wire.mutable_clock_jump()->mutable_notice_time(); });
@@ -273,8 +273,8 @@ grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* /*co
     if (absl::IsInvalidArgument(answered.status()) || absl::IsAlreadyExists(answered.status())) {
       return call->AnswerOnly(answered.status());
     }
-    // True if this request was answered before, by this server or by the one before it. In the latter case, what the
-    // client wanted to stop has stopped. If the log cannot be read, the server drains all the same.
+    // True if this request was answered before, by this process or by an earlier one. If an earlier process answered
+    // it, that process has stopped, as the client wanted. If the log cannot be read, the server drains all the same.
     const bool again = answered.value_or(false);
     if (again && !jobs_.draining()) return call->AnswerOnly(absl::OkStatus());
     if (!again) jobs_.requests().Remember(key);
@@ -282,8 +282,8 @@ grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* /*co
     if (again) return call->AnswerOnly(absl::OkStatus());
     call->Finish(grpc::Status::OK);
   };
-  // Runs on a worker, because it waits for the jobs' lock. If too many calls wait, it is skipped: main also asks the
-  // jobs to drain.
+  // `drain` runs on a worker, because it waits for the jobs' lock. If too many calls wait, `drain` is skipped: main
+  // also asks the jobs to drain.
   if (!limits_.workers.Post(drain)) call->Finish(grpc::Status::OK);
   return call;
 }
@@ -323,7 +323,7 @@ grpc::ServerUnaryReactor* ServerService::ConfirmClock(grpc::CallbackServerContex
   return ReplyLater(context, limits_.workers, [=, this]() -> absl::Status {
     if (!confirm_clock_) return absl::UnimplementedError("this server keeps no account of its clock");
     return jobs_.requests().Once(KeyOf(*request), "", [&](const jobs::Earlier& earlier) -> absl::Status {
-      // A jump since the first answer is not the one that this request confirms.
+      // A jump that came after the first answer is not the jump that this request confirms.
       if (earlier.seen == jobs::Earlier::Seen::kAnswered) return absl::OkStatus();
       PF_ASSIGN_OR_RETURN(const absl::Duration jump, confirm_clock_());
       if (jump != absl::ZeroDuration()) *response->mutable_jump() = SignedDuration(absl::Trunc(jump, absl::Seconds(1)));

@@ -38,7 +38,7 @@ class ServerStatus {
         jobs_(jobs),
         catalog_(catalog) {}
 
-  // Sets host:port as bound, which is known only once the server runs.
+  // Sets the bound host:port, which is known only once the server runs.
   void SetListenAddress(std::string address);
   // Returns the current state.
   v1::ServerInfo Read() const;
@@ -82,7 +82,7 @@ class ServerService final : public v1::ServerService::CallbackService {
                                          v1::ConfirmClockResponse* response) override;
 
  private:
-  // Wakes the watches at a fixed interval, because nothing reports changes of the device's memory.
+  // Wakes the watches at a fixed interval, because the device does not report changes of its memory.
   void Tick();
 
   ServerStatus status_;

@@ -36,10 +36,10 @@ inline absl::Duration PatienceOf(const grpc::CallbackServerContext& context) {
 
 // Answers a call whose `body` may wait for a lock that is held during disk writes. `body` runs on a thread of
 // `workers`, and its result is the call's status. It may fill the response; request and response live until the call
-// is finished. `body` does not run if the client is gone or the deadline has passed by then: the client would not
-// learn the outcome, and a client that asks again must not find the work done late. For the same reason `body` waits
-// for a locked database only for part of the remaining time (Patience). The client then learns in time that nothing
-// was done.
+// is finished. If the client is gone or the deadline has passed by then, `body` does not run: the client would not
+// learn the outcome, and on asking again must not find the work done late. For the same reason `body` waits for a
+// locked database only for part of the remaining time (Patience), so that the client learns in time that nothing was
+// done.
 // Errors: ResourceExhausted (reason TOO_MANY_CALLS) if too many calls wait already; those of ConnectionLimit.
 template <class Body>
 grpc::ServerUnaryReactor* ReplyLater(grpc::CallbackServerContext* context, CallPool& workers, Body body) {
@@ -70,8 +70,8 @@ absl::Status NoThreadError(std::string_view what, std::string_view why);
 absl::StatusOr<std::thread> StartThread(std::string_view what, std::function<void()> body);
 
 // Returns the reactor of a unary handler. `body` runs on its own thread and holds `slot`. Its result is the call's
-// status, and an exception fails the call. `body` may fill the response, which lives until the call is finished. It
-// waits for a locked database as the body of ReplyLater does, so that nothing is stored for a client that has gone.
+// status, and an exception fails the call. `body` may fill the response, which lives until the call is finished.
+// `body` waits for a locked database as in ReplyLater, so that nothing is stored for a client that has gone.
 grpc::ServerUnaryReactor* StartThreadedCall(grpc::CallbackServerContext* context, std::string_view what,
                                             CallLimit::Slot slot, std::function<absl::Status()> body);
 

@@ -26,7 +26,7 @@ namespace {
 
 constexpr absl::Duration kTellInterval = absl::Seconds(1);
 
-// Source of RunRank. A thread waits for the rank, which the device thread runs.
+// Source of RunRank. The device thread runs the rank, and a thread of the source waits for it.
 // Threads: same as StreamSource. The thread starts in Subscribe. The destructor stops and joins it.
 class RankSource final : public StreamSource<v1::RunRankResponse> {
  public:
@@ -38,7 +38,7 @@ class RankSource final : public StreamSource<v1::RunRankResponse> {
                     const absl::MutexLock lock(&mu_);
                     progress_ = progress;
                   }
-                  // The total of 1 only says that the device has taken the rank.
+                  // The total of 1 means only that the device has taken the rank.
                   return on_progress(progress.steps, 1);
                 });
               }) {}

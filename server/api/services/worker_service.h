@@ -17,8 +17,8 @@
 namespace permafrost::api {
 
 struct WorkerFacts {
-  std::string version, torch_version, device;  // the leader's must be equal
-  std::string instance;                        // must differ from the leader's
+  std::string version, torch_version, device;  // the leader must have the same values
+  std::string instance;                        // the leader must have another value
 };
 
 class WorkerService final : public v1::WorkerService::CallbackService {

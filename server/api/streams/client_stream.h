@@ -1,4 +1,4 @@
-// A client stream that begins with a start message, followed by data. Takes one request after the other.
+// A client stream: first a start message, then data. Takes one request after the other.
 // Threads: each call has its own thread, and only this thread waits for the disk. gRPC's threads only signal it that a
 // message has arrived.
 #pragma once
@@ -33,8 +33,8 @@ class RefusedStream final : public grpc::ServerReadReactor<Request> {
   void OnDone() override { delete this; }
 };
 
-// `Request` has a `start`, which only the first message sets. `Upload` takes the data. It is destroyed before the
-// client learns the outcome, so that the client can retry at once.
+// `Request` has a `start`, which only the first message sets. `Upload` takes the data. The Upload is destroyed before
+// the client learns the outcome, so that the client can retry at once.
 // A client that sends nothing for `unread` loses its call, with ABORTED. An error of the machine ends the call with
 // UNAVAILABLE; the client then waits and sends again. Borrows the context and the stream set. Owns itself: deleted in
 // OnDone.
@@ -44,7 +44,7 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
   // Returns the reactor of a service's handler. `what` names the call in errors: "the upload".
   static grpc::ServerReadReactor<Request>* Start(ClientStream* call, const char* what) {
     call->streams_.Add(call);
-    // OnDone, which joins the thread, cannot run before gRPC has the reactor. So it finds `thread_` set.
+    // OnDone joins the thread. It cannot run before gRPC has the reactor, so it finds `thread_` set.
     absl::StatusOr<std::thread> thread = StartThread(what, [call, what] {
       call->Finish(ToGrpcStatus(AskAgainLater(WithoutThrowing(what, [call] { return call->Receive(); }))));
     });
@@ -151,7 +151,7 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
   std::thread thread_;
 
   absl::Mutex mu_;
-  std::optional<bool> read_ ABSL_GUARDED_BY(mu_);  // whether the last read got a message; nullopt: it is pending
+  std::optional<bool> read_ ABSL_GUARDED_BY(mu_);  // whether the last read got a message; nullopt: the read is pending
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status refused_ ABSL_GUARDED_BY(mu_);  // set once the caller would no longer be admitted
 };

@@ -16,7 +16,7 @@ namespace {
 constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr absl::Duration kShortestLook = absl::Milliseconds(10);
 constexpr int kWorkers = 8;
-// More than the limits of all kinds of streams allow together.
+// The sum of the limits of all kinds of streams is smaller than this.
 constexpr size_t kMostStreams = 1 << 20;
 
 }  // namespace
@@ -75,8 +75,8 @@ void StreamSet::Remove(Member* member) {
 void StreamSet::StopAll() {
   absl::MutexLock lock(&mu_);
   stopped_ = true;
-  // gRPC runs OnDone, and thus Remove, on its own thread. So Remove waits for the lock and is never called from
-  // within Stop.
+  // gRPC runs OnDone, and thus Remove, on its own thread. So Remove is never called from within Stop, and can wait
+  // for the lock.
   for (Member* member : members_) member->Stop();
 }
 

@@ -54,8 +54,8 @@ class StreamSource {
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener /*listener*/) { return nullptr; }
 };
 
-// The open streams. A server that shuts down ends them through this set: each stream sends its remaining responses
-// and ends with UNAVAILABLE, also one that is added later. A thread of the set ends streams that nobody reads, and
+// The open streams. A server that shuts down ends them through this set: each stream, even one that is added later,
+// sends its remaining responses and ends with UNAVAILABLE. A thread of the set ends streams that nobody reads, and
 // streams whose callers would no longer be admitted.
 // Threads: all methods are thread-safe. The set must be empty when it is destroyed.
 class StreamSet {
@@ -98,8 +98,8 @@ class StreamSet {
     return admission_(context);
   }
   void CountDropped(std::string_view method) const { dropped_(method); }
-  // The pool that calls sources that may wait. Never refuses work, because each stream has at most one piece of work
-  // in it.
+  // The thread pool on which sources that may wait are called. The pool never refuses work, because each stream has
+  // at most one piece of work in it.
   WorkPool& workers() { return workers_; }
 
  private:
@@ -124,16 +124,15 @@ void AbortUnread(grpc::CallbackServerContext& context, absl::Duration unread);
 // Ends the call with `refused`, because its caller would no longer be admitted. The status has no details.
 // Threads: thread-safe.
 void AbortRefused(grpc::CallbackServerContext& context, const absl::Status& refused);
-// Tells the client how many states it was not sent, in the trailing metadata `permafrost-dropped-states`.
+// Tells the client in the trailing metadata `permafrost-dropped-states` how many states were skipped.
 void TellDropped(grpc::CallbackServerContext& context, int64_t dropped);
 
-// How long a client whose caller is no longer admitted may take to read the message in progress.
+// If a stream's caller is no longer admitted, its client may take this long to read the message in progress.
 inline constexpr absl::Duration kRefusedWriteTime = absl::Seconds(1);
 
 // Writes a source's responses to one client. Owns itself: deleted in OnDone, after which no notice can arrive.
-// Threads: gRPC's, the hub's and the stream set's. Whoever sets `turn_taken_` has the turn: the right to call the
-// source, to write and to finish. Invariant: the holder of the turn calls Finish once, and then keeps the turn for
-// ever.
+// Threads: gRPC's, the hub's and the stream set's. The thread that sets `turn_taken_` has the turn: the right to call
+// the source, to write and to finish. Invariant: Finish is called once, and the caller then keeps the turn for ever.
 template <class Response>
 class StreamReactor final : public grpc::ServerWriteReactor<Response>, private StreamSet::Member {
  public:
@@ -189,16 +188,15 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
     if (TakeTurn(&StreamReactor::stopping_)) Continue();
   }
 
-  // Passes the caller's turn to a worker if the source may wait. Neither gRPC's threads, which also answer health
-  // checks, nor the hub's may wait.
+  // If the source may wait, passes the caller's turn to a worker. gRPC's threads, which also answer health checks,
+  // and the hub's thread must not wait.
   void Continue() {
     if (!source_->may_wait() || !streams_.workers().Post([this] { Advance(); })) Advance();
   }
 
-  // Counts a state that is skipped: a change arrives while the client has not taken the message in progress and
-  // another change is already pending. The first such notice during a write is not counted, because it may be a late
-  // notice of the state that is being sent. The count is thus never too high, and may be too low by one for each
-  // write.
+  // Counts a skipped state: a change arrives while a write is in progress and another change is already pending. The
+  // first such notice during a write is not counted, because it may be a late notice of the state that is being sent.
+  // The count is thus never too high, and may be too low by one for each write.
   void CountIfPassedOver() {
     if (source_->watch().empty()) return;
     {
@@ -308,7 +306,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
   bool changed_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status refused_ ABSL_GUARDED_BY(mu_);            // why the caller would no longer be admitted; Ok: it would be
+  absl::Status refused_ ABSL_GUARDED_BY(mu_);            // why the caller is no longer admitted; Ok: it still is
   int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;             // number of skipped states
   bool told_late_ ABSL_GUARDED_BY(mu_) = false;          // whether the current write has had its uncounted notice
   std::optional<Stopwatch> write_ ABSL_GUARDED_BY(mu_);  // time since the write in progress began

@@ -18,8 +18,8 @@ namespace permafrost::api {
 
 absl::StatusOr<Pull> JobWatch::Next(v1::Job& response) {
   PF_ASSIGN_OR_RETURN(jobs::Job job, jobs_.Get(id_, sent_epoch_));
-  // A response holds only a piece of a long history. Clients stop at the terminal state, so all remaining epochs come
-  // with it.
+  // A response holds only a piece of a long history. Clients stop at the terminal state, so the response with that
+  // state gets all remaining epochs.
   if (jobs::IsTerminal(job.state) && job.epochs.size() == jobs::kMostEpochs) {
     PF_ASSIGN_OR_RETURN(
         job, jobs::GetInPieces(sent_epoch_, [this](int64_t after_epoch) { return jobs_.Get(id_, after_epoch); }));
@@ -27,7 +27,7 @@ absl::StatusOr<Pull> JobWatch::Next(v1::Job& response) {
   response = JobToWire(job);
   google::protobuf::RepeatedPtrField<v1::EpochMetrics> epochs;
   epochs.Swap(response.mutable_epochs());
-  // The device time changes all the time. It alone does not cause a response, but each response has it.
+  // The device time changes all the time. A change of it alone causes no response, but each response has its value.
   google::protobuf::Duration device_time;
   const bool has_device_time = response.has_device_time();
   if (has_device_time) device_time.Swap(response.mutable_device_time());

@@ -72,7 +72,7 @@ class DatasetWatch final : public StreamSource<v1::Dataset> {
 // Without `follow`, ends at the current end of the log. Errors: those of JobManager::ReadLog.
 class LogSource final : public StreamSource<v1::StreamJobLogsResponse> {
  public:
-  // `offset` is the request's: a negative one counts from the current end.
+  // `offset` is the offset in the request: a negative offset counts from the current end.
   LogSource(jobs::JobManager& jobs, JobId id, int64_t offset, bool follow)
       : jobs_(jobs), id_(std::move(id)), offset_(offset), follow_(follow) {}
   absl::StatusOr<Pull> Next(v1::StreamJobLogsResponse& response) override;
@@ -86,8 +86,8 @@ class LogSource final : public StreamSource<v1::StreamJobLogsResponse> {
 };
 
 // Source of ExportJob. Sends the file as it was when opened, even if the job replaces it. Reads the file instead of
-// mapping it: an export that nobody reads holds a descriptor and one piece, and none of the mappings that datasets
-// need.
+// mapping it, since the number of mappings is limited and datasets need them. An export that nobody reads holds only
+// a descriptor and one piece.
 class ExportSource final : public StreamSource<v1::ExportJobResponse> {
  public:
   // Errors: those of opening the file.

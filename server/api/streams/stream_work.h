@@ -37,8 +37,8 @@ class StreamWork {
   using OnProgress = std::function<bool(int64_t done, int64_t total)>;
   using Body = std::function<absl::Status(const OnProgress& on_progress)>;
 
-  // `what` names the work in errors. `hub` sends notices of progress under `key`, which must be unique; it outlives
-  // this object. Whoever reads an outcome sees everything that `body` wrote.
+  // `what` names the work in errors. `hub` must outlive this object; it sends notices of progress under `key`, which
+  // must be unique. A thread that reads an outcome sees everything that `body` wrote.
   StreamWork(std::string_view what, ChangeHub& hub, std::string key, Body body);
   // Stops the work and waits for its end.
   ~StreamWork();
@@ -100,7 +100,7 @@ class EvaluateSource final : public StreamSource<v1::EvaluateJobResponse> {
   Pull NextPiece(v1::EvaluateJobResponse& response);
 
   const bool predictions_;
-  jobs::JobEvaluation evaluation_;  // the thread writes it until it has an outcome
+  jobs::JobEvaluation evaluation_;  // written by the thread until the work has an outcome
   bool told_ = false;               // whether the result was sent
   std::optional<int64_t> sent_;     // rows done in the last response
   std::optional<Stopwatch> since_sent_;
@@ -123,7 +123,7 @@ class BackupSource final : public StreamSource<v1::BackupResponse> {
   }
 
  private:
-  backup::Summary summary_;  // the thread writes it; read once the work has ended
+  backup::Summary summary_;  // written by the thread, and read once the work has ended
   std::optional<int64_t> sent_;
   std::optional<Stopwatch> since_sent_;
   StreamWork work_;  // last: its thread writes the members above

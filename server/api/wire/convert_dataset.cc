@@ -191,8 +191,8 @@ absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetReque
   } else {
     violations.Add("options", "is missing; accepted: ImportOptions with at least a source_path");
   }
-  // The catalog checks a request that the domain can represent. Other requests do not get there, so its checks run
-  // here, and the answer has every bad field.
+  // A request that the domain cannot represent never gets to the catalog. The catalog's checks therefore run here, so
+  // that the answer has every bad field.
   if (!violations.empty()) {
     violations.AddMissing(wire.has_options() ? data::CheckImport(request.id, request.options)
                                              : CheckIdSyntax("dataset_id", request.id.value()));
@@ -342,7 +342,7 @@ v1::PlannedReading ReadingToWire(const data::PlannedReading& reading) {
 absl::StatusOr<data::ReadPlanQuery> ReadPlanQueryFromWire(const v1::PlanDatasetRequest& wire) {
   Violations violations;
   data::ReadPlanQuery query;
-  // A negative value becomes a huge one, which every range excludes.
+  // A negative value becomes a huge value, which every range excludes.
   query.memory_bytes = static_cast<uint64_t>(wire.memory_bytes());
   if (wire.has_batch_size()) query.batch_size = wire.batch_size();
   query.sampling.fan_outs.assign(wire.neighbors().fan_outs().begin(), wire.neighbors().fan_outs().end());

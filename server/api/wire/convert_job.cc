@@ -22,8 +22,8 @@ using JobStates = WireEnum<v1::Job::State, jobs::kJobStateNames>;
 using Architectures = WireEnum<v1::ModelSpec::Architecture, spec::kArchitectureNames>;
 using Artifacts = WireEnum<v1::ExportJobRequest::Artifact, jobs::kArtifactNames>;
 
-// Guesses the level of an unknown dataset. It is the only level of the model, else what other fields imply, else the
-// first level that the model supported.
+// Guesses the level of an unknown dataset. If the model has only one level, it is that level. Otherwise other fields
+// of the spec may imply it. If they do not, it is the first level that the model supported.
 spec::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   const auto architecture = Architectures::FromWire(wire.model().architecture());
   if (architecture && !spec::TraitsOf(*architecture).of_nodes) return spec::ModelLevel::kGraph;
@@ -53,8 +53,8 @@ void SetDefaults(const v1::JobSpec& wire, const std::optional<jobs::DatasetTrait
     train.links.given = dataset && dataset->gives_links;
     train.loss = spec::Loss::kBce;
   }
-  // With a budget, only the budget bounds the graphs of a batch. In sampled blocks, batch_size still counts the
-  // seeds.
+  // With a budget, only the budget bounds the number of graphs in a batch. For sampled blocks, batch_size is still
+  // the number of seeds.
   if (wire.batching().kind() == v1::Batching::KIND_BUDGET && train.model.level == spec::ModelLevel::kGraph) {
     train.batch_size = spec::kMaxBatchSize;
   }
@@ -129,7 +129,7 @@ void LifeToWire(const jobs::Job& job, v1::Job& wire) {
 
 void ProgressToWire(const train::Progress& progress, v1::Progress& wire) { WireWriter(wire).Write(progress); }
 
-// `metrics` are those that the job's evaluations report, in order (spec::MetricsOf).
+// `metrics` are the metrics that the job's evaluations report, in order (spec::MetricsOf).
 void EpochToWire(const train::EpochMetrics& epoch, const std::vector<spec::Metric>& metrics, v1::EpochMetrics& wire) {
   WireWriter(wire).Write(epoch);
   wire.set_metric(MetricToWire(metrics.front()));
@@ -160,8 +160,8 @@ absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobReq
   } else {
     violations.Add("spec", "is missing; accepted: a JobSpec with at least its dataset");
   }
-  // The job manager checks a request that the domain can represent. Other requests do not get there, so its checks
-  // run here, and the answer has every bad field.
+  // A request that the domain cannot represent never gets to the job manager. The manager's checks therefore run
+  // here, so that the answer has every bad field.
   if (!violations.empty() && wire.has_spec()) violations.AddMissing(jobs::CheckRequest(request));
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return request;
@@ -192,7 +192,7 @@ v1::Job JobToWire(const jobs::Job& job) {
 
 std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, Violations& violations) {
   std::vector<jobs::JobState> states;
-  // Checked before the loop, because a request can hold a million entries.
+  // The size is checked before the loop, because a request can hold a million entries.
   if (static_cast<std::size_t>(wire.states_size()) > JobStates::size()) {
     violations.Add("states", absl::StrCat("has ", wire.states_size(), " entries; accepted: at most the ",
                                           JobStates::size(), " states there are, each once"));

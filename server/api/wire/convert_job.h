@@ -32,8 +32,8 @@ inline LevelOf LevelsOf(const jobs::JobManager& jobs) {
   return [&jobs](const DatasetId& dataset) { return jobs.TraitsOf(dataset); };
 }
 
-// Returns a LevelOf for the existing job `of`, which describes the job's dataset as the job knew it. If `now_of` says
-// that the dataset is gone or replaced, the facts come from the options of the job.
+// Returns a LevelOf that describes the dataset of the existing job `of` as the job knew it. If `now_of` says that the
+// dataset is gone or replaced, the facts come from the job's options.
 inline LevelOf LevelsOf(LevelOf now_of, const jobs::Job& of) {
   const spec::TrainOptions& train = of.spec.train;
   const bool bare =
@@ -51,7 +51,7 @@ inline LevelOf LevelsOf(LevelOf now_of, const jobs::Job& of) {
   };
 }
 
-// Fills in defaults; those of the graph cache come from the server. Errors: InvalidArgument with a violation for
+// Fills in defaults; the server gives the defaults of the graph cache. Errors: InvalidArgument with a violation for
 // every bad field, if the domain cannot represent the request. The job manager refuses values out of range.
 absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
                                                           const spec::PolicyOptions& default_graph_cache,
@@ -78,13 +78,13 @@ std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, V
 // Adds a violation of `artifact` if the value is unknown.
 jobs::Artifact ArtifactFromWire(int artifact, Violations& violations);
 
-// If protobuf's types do not allow the value, these two return infinity and add a violation of `field`.
+// Both functions return infinity and add a violation of `field` if protobuf's types do not allow the value.
 absl::Duration DurationFromWire(const google::protobuf::Duration& wire, std::string_view field, Violations& violations);
 absl::Time TimeFromWire(const google::protobuf::Timestamp& wire, std::string_view field, Violations& violations);
 
 jobs::Labels LabelsFromWire(const google::protobuf::Map<std::string, std::string>& wire);
 
-// Reads the fields that the mask names; without a mask, those that the job sets.
+// Reads the fields that the mask names or, without a mask, the fields that are set in the request's job.
 // Errors: InvalidArgument with a violation for each unknown path.
 absl::StatusOr<jobs::JobUpdate> UpdateFromWire(const v1::UpdateJobRequest& wire);
 

@@ -35,7 +35,7 @@ std::string MakeDatasetPageToken(const DatasetId& last);
 // Returns an empty id for an empty token. Adds a violation of `page_token` for a token that no server made.
 DatasetId ReadDatasetPageToken(const std::string& token, Violations& violations);
 
-// These do the same for uploads and programs.
+// The next functions do the same for uploads and programs.
 std::string MakeUploadPageToken(const UploadId& last);
 UploadId ReadUploadPageToken(const std::string& token, Violations& violations);
 std::string MakeProgramPageToken(const ProgramId& last);

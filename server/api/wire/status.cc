@@ -18,16 +18,16 @@ namespace {
 constexpr char kDomain[] = "permafrost.dev";
 constexpr int kLastCode = static_cast<int>(absl::StatusCode::kUnauthenticated);
 
-// Limits in bytes. The message is sent twice, once of them percent-encoded (up to three times as long), and the
-// details in base64. Together they stay below the 8 KiB that gRPC allows by default.
+// Limits in bytes. The message is sent twice, once in percent-encoding (up to three times as long). The details are
+// sent in base64. Together they stay below the 8 KiB that gRPC allows by default.
 constexpr std::size_t kMaxMessage = 768;
 constexpr std::size_t kMaxViolation = 384;
 constexpr std::size_t kMaxViolations = 2048;
 constexpr std::size_t kMaxMetadataValue = 128;
 constexpr std::size_t kMaxMetadataEntries = 4;
 
-// A drain takes a step and a checkpoint, after which a supervisor restarts the daemon. Calls of one kind end about as
-// often.
+// A drain takes a step and a checkpoint; then a supervisor restarts the daemon. Slots of a limit on calls also become
+// free after about this time.
 constexpr int kRetrySeconds = 5;
 
 google::rpc::BadRequest ToBadRequest(const std::vector<FieldViolation>& violations) {
@@ -86,7 +86,7 @@ grpc::Status ToGrpcStatus(const absl::Status& from) {
   }
   const ErrorReason reason = GetReason(status);
   if (!reason.reason.empty()) details.add_details()->PackFrom(ToErrorInfo(reason));
-  // The retry succeeds once other calls have ended and freed their places.
+  // The retry succeeds once other calls have ended and freed their slots.
   const bool is_held_by_others =
       reason.reason == kTooManyCalls || reason.reason == kTooManyConnections || reason.reason == kNoThread;
   if (absl::IsUnavailable(status) || is_held_by_others) {

@@ -23,7 +23,7 @@ inline constexpr char kNoThread[] = "NO_THREAD";
 // Clips long texts, because a client drops trailers above 8 KiB, and with them the error.
 grpc::Status ToGrpcStatus(const absl::Status& from);
 
-// Does the same for a field of a message, without clipping. `status` must not be Ok.
+// Converts `status` like ToGrpcStatus, for a field of a message, but does not clip it. `status` must not be Ok.
 void SetRpcStatus(const absl::Status& status, google::rpc::Status& out);
 
 // Converts another server's answer to its code, message and reason.

@@ -66,7 +66,7 @@ std::optional<std::string> WireReader::Name(const FieldDescriptor& wire, const s
     if (*number == value) return name;
     accepted.push_back(wire.enum_type()->FindValueByNumber(*number)->name());
   }
-  // An entry of a list has no default, so an unspecified one is a violation.
+  // An entry of a list has no default, so an unspecified entry is a violation.
   violations_.Add(absl::StrCat(prefix_, wire.name(), index ? absl::StrCat("[", *index, "]") : ""),
                   absl::StrCat(index && value == 0 ? "says nothing" : absl::StrCat(value, " is unknown"),
                                "; accepted: ", absl::StrJoin(accepted, ", ")));

@@ -102,7 +102,7 @@ class WireReader {
     option.reserve(static_cast<std::size_t>(size));
     for (int i = 0; i < size; ++i) {
       const auto name = Name(wire, Known(names), i);
-      // A refused entry becomes the last name, so that the list still counts as set.
+      // In place of a refused entry, the last name is added, so that the list still counts as set.
       option.push_back(name ? *names.Parse(*name) : names.rows.back().first);
     }
   }
@@ -127,7 +127,8 @@ class WireWriter {
  public:
   // Writes every field. Borrows the message.
   explicit WireWriter(google::protobuf::Message& to) : to_(to) {}
-  // Omits each `told_where_needed` field that has no meaning for `job`. Borrows the message and the job.
+  // Writes all fields except each `told_where_needed` field that has no meaning for `job`. Borrows the message and
+  // the job.
   WireWriter(google::protobuf::Message& to, const spec::TrainOptions& job) : to_(to), job_(&job) {}
 
   // Sets each field of the contract that has a row, except options without a value.
