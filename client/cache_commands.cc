@@ -71,7 +71,7 @@ ExitCode Entries(Session& session, const EntryFlags& flags) {
   return ExitCode::kOk;
 }
 
-// Makes the text about a command's effect. `queued` says whether the job waits for the device: the command is then
+// Makes the text about a command's effect. `queued` says whether the job waits for the device. If so, the command is
 // only on record.
 using Outcome = std::string (*)(const v1::GraphCache& cache, bool queued);
 

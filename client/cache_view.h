@@ -21,7 +21,7 @@ std::string CacheSizeText(const v1::GraphCache& cache);
 
 CacheSnapshot ToSnapshot(const v1::GraphCache& cache);
 
-// Shows everything: policy, freeze, memory, the outcomes of the steps of each mode, and graph breaks.
+// Shows everything: policy, freeze, memory, graph breaks and, for each mode, the outcomes of its steps.
 std::string RenderCache(const v1::GraphCache& cache, const ViewTime& time, const RenderStyle& style);
 // Makes one row per executable.
 std::string RenderCacheEntries(const std::vector<v1::GraphCacheEntry>& entries, const ViewTime& time,

@@ -56,7 +56,7 @@ std::string CommandName(const CLI::App& app) {
   return name;
 }
 
-// Returns the last part of the command line that was understood.
+// Returns the deepest subcommand that was understood.
 const CLI::App& LastCommand(const CLI::App& app) {
   const std::vector<CLI::App*> parts = app.get_subcommands();
   return parts.empty() ? app : LastCommand(*parts.back());

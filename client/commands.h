@@ -1,5 +1,5 @@
 // The command groups. Each Add function adds subcommands to the command line. The subcommand that the user names sets
-// `chosen`, which runs once the line is parsed and the session exists.
+// `chosen`. Once the line is parsed and the session exists, `chosen` runs.
 // Threads: one. The command line must outlive the run of `chosen`.
 #pragma once
 
@@ -72,7 +72,7 @@ void AddSwitch(CLI::App& command, const std::string& flag, std::optional<bool>& 
 // Adds a flag that takes the short names of an enum of the API.
 void AddEnumOption(CLI::App& command, const std::string& flag, std::optional<std::string>& value,
                    const google::protobuf::EnumDescriptor& type, const std::string& help);
-// Returns the value of a flag of AddEnumOption. The flag's check has refused unknown names.
+// Returns the value of a flag of AddEnumOption. The flag's check has already refused unknown names.
 template <class E>
 E EnumOf(const google::protobuf::EnumDescriptor& type, const std::string& name) {
   return static_cast<E>(ParseEnum(type, name).value_or(0));

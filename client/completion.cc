@@ -28,7 +28,7 @@ struct CompletionCommand {
   std::string path;                                        // "job submit"; empty for the program itself
   std::vector<std::pair<std::string, std::string>> below;  // name and help of subcommands
   std::vector<CompletionOption> options;                   // options of this command
-  std::string group;                                       // as above, for the command's arguments without a flag
+  std::string group;                                       // the group of arguments without a flag; or empty
 };
 
 std::vector<std::string> ChoicesOf(const CLI::Option& option) {
@@ -134,9 +134,10 @@ CaseTables TablesOf(const CLI::App& app) {
   return tables;
 }
 
-// A shell command that asks the server for the names of $group in JSON. Before it stand the program's name and the
-// words that name the server. It takes at most a second, and is silent if there is no server. bash expands the names
-// that it offers, including commands within them, so a text that is not a valid ID (server/base/id.h) is dropped.
+// The end of a shell command that asks the server for the names of $group in JSON. The command begins with the
+// program's name and the words that name the server. It takes at most a second, and is silent if there is no server.
+// bash expands the names that it offers, including commands within them, so a text that is not a valid ID
+// (server/base/id.h) is dropped.
 constexpr char kAskNames[] =
     " --timeout 1 --output json $group list 2>/dev/null </dev/null |\n"
     "      grep -o \"\\\"name\\\":\\\"${group}s/[a-z][a-z0-9-]*\\\"\" | sed 's/.*\\///; s/\"$//')\"\n";
@@ -258,8 +259,8 @@ std::string BashCompletion(const CLI::App& app) {
       "  local cur=${COMP_WORDS[COMP_CWORD]} word joined= i=0\n"
       "  local -a words\n"
       "  words=(\"${COMP_WORDS[0]}\")\n"
-      // bash also splits words at = and at colons. A present word that bash has split can only be the value of its
-      // flag.
+      // bash also splits words at = and at colons. If bash has split the present word, the word can only be the value
+      // of its flag.
       "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD}\"; do\n"
       "    case $word in\n"
       "      ''|*[!=:]*) if [ -n \"$joined\" ]; then words[i]+=$word; else words[++i]=$word; fi; joined=;;\n"

@@ -14,7 +14,7 @@ namespace permafrost::client {
 struct Contexts {
   std::map<std::string, std::string> servers;  // HOST:PORT by context name
   std::string current;                         // empty if no context is current
-  // Credential files by context name, for the contexts that name any. Only paths are kept, so no token is stored
+  // Credential files by context name; contexts without any are absent. Only paths are kept, so no token is stored
   // here.
   std::map<std::string, CredentialFiles> credentials;
 };
@@ -38,8 +38,8 @@ struct ServerWish {
   std::string server, context, environment;
 };
 
-// Returns the first of these that is given: --server, --context, PERMAFROST_SERVER, the current context. Returns
-// `otherwise` if none is given. Errors: InvalidArgument for an unknown context.
+// Returns the server that is given first in this order: --server, --context, PERMAFROST_SERVER, the current context.
+// If none is given, returns `otherwise`. Errors: InvalidArgument for an unknown context.
 absl::StatusOr<std::string> ResolveServer(const ServerWish& wish, const Contexts& contexts,
                                           const std::string& otherwise);
 // Returns the credential files of the context that ResolveServer uses. All are empty if it uses no context.

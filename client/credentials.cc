@@ -27,7 +27,7 @@ std::string EnvironmentOf(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// A file, and the flag or variable that named it.
+// The path of a file, and the flag or variable that named it.
 struct NamedFile {
   std::string by, path;
 };

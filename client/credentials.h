@@ -32,7 +32,7 @@ struct Credentials {
 
 // Takes each credential from the first source that has it: `flags`, then the environment (PERMAFROST_TOKEN,
 // PERMAFROST_TOKEN_FILE, PERMAFROST_CA_CERT, PERMAFROST_CLIENT_CERT, PERMAFROST_CLIENT_KEY, PERMAFROST_TLS), then
-// `context`. `server` is the address that they will be sent to.
+// `context`. `server` is the address to which they will be sent.
 // Errors: InvalidArgument for an unreadable file, an invalid token, a certificate without its key or a key without
 // its certificate, a PERMAFROST_TLS that is not a boolean, and a token that would travel in plain text. The message
 // names the flag or variable and the file, never the contents of the file.

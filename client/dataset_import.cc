@@ -30,7 +30,7 @@ struct ImportFlags {
 v1::ImportOptions OptionsOf(const ImportFlags& flags) {
   v1::ImportOptions options;
   for (const SpecSetting& setting : flags.options.Given()) setting.Apply(options);
-  // Older servers know only this name for it.
+  // Older servers know only `no_inverse_edges` for KEEP.
   if (options.inverse_edges() == v1::ImportOptions::INVERSE_EDGES_KEEP) options.set_no_inverse_edges(true);
   return options;
 }

@@ -120,7 +120,7 @@ std::string NodesText(const v1::GraphSummary& summary) {
   return text;
 }
 
-// Labels are float32. Digits beyond those that read back as the same float are noise.
+// Labels are float32. The text has just the digits that read back as the same float; more digits would be noise.
 std::string LabelText(double label) {
   std::array<char, 32> digits;
   char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), static_cast<float>(label)).ptr;

@@ -18,7 +18,7 @@ std::string OpName(const std::string& op) { return op.empty() ? kNothing : OneLi
 
 std::string MillisecondsText(double seconds) { return absl::StrFormat("%.3f ms", 1e3 * seconds); }
 
-// Returns the share in percent with one decimal, about the precision of the measured seconds.
+// Returns the share in percent with one decimal, which is about the precision of the measured times.
 std::string SecondsShare(double part, double whole) {
   return whole > 0 ? absl::StrFormat("%.1f %%", 100 * part / whole) : kNothing;
 }

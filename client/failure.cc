@@ -101,8 +101,7 @@ std::string RenderText(const Failure& failure) {
   const auto& violations = failure.violations;
   std::string message = OneLine(failure.message);
   if (violations.size() < 2) return absl::StrCat(begin, message, "\n");
-  // The server's one-line message joins the violations. If each gets its own line, they need not be in the message
-  // too.
+  // The server's one-line message lists all violations. They are left out of the message if each gets its own line.
   if (std::all_of(violations.begin(), violations.end(),
                   [&](const FieldViolation& v) { return absl::StrContains(failure.message, v.description); })) {
     message = absl::StrCat(violations.size(), " fields are not valid");

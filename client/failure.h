@@ -48,9 +48,9 @@ struct Failure {
   // The name of the gRPC code. For failures that no server reported: USAGE, LOCAL_FILE, UNREACHABLE, INTERRUPTED,
   // ENDED_BADLY or TIMED_OUT.
   std::string code;
-  // True if the failure is a server's answer. Only then does a person need the code.
+  // True if the failure is a server's answer. Only then is the code shown to people.
   bool from_server = false;
-  // The name in --on of the server that answered. Empty without --on.
+  // The name that --on gives to the server that answered. Empty without --on.
   std::string server;
   std::string message;
   // The reason of google.rpc.ErrorInfo. Empty if the server gave none.
@@ -60,7 +60,7 @@ struct Failure {
   std::vector<FieldViolation> violations;
 };
 
-// The server that a call was made to, for messages about the failure of the call.
+// The server that a call went to, for messages about the call's failure.
 struct CallContext {
   std::string address;
   // False if there never was a connection.
@@ -73,7 +73,7 @@ struct CallContext {
 };
 
 Failure RpcFailure(const grpc::Status& status, const CallContext& call);
-// `tls` says whether the client tried TLS, so that a certificate may be at fault. `name` is as in CallContext.
+// `tls` says whether the client tried TLS; if so, a certificate may be at fault. `name` is explained in CallContext.
 Failure UnreachableFailure(std::string_view address, bool tls = false, std::string_view name = "");
 Failure UsageFailure(std::string_view message);
 Failure LocalFileFailure(std::string_view message);

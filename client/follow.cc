@@ -54,7 +54,7 @@ std::optional<FollowResult> Reconnect::Ended(const grpc::Status& status) {
   }
   const absl::Duration left = window_ - lost_->Elapsed();
   if (left <= absl::ZeroDuration()) {
-    // The answer of a server that is still there says more than "unreachable".
+    // If the server is still there, its answer says more than "unreachable".
     const bool ended_by_server = status.error_code() == grpc::StatusCode::ABORTED;
     return FollowResult{FollowEnd::kFailed,
                         ended_by_server ? RpcFailure(status, {address, /*connected=*/true, absl::ZeroDuration()})

@@ -29,7 +29,7 @@ class Reconnect {
   // `window` is how long to wait for a server that went away.
   Reconnect(Session& session, absl::Duration window) : session_(session), window_(window) {}
 
-  // Call it when a message has arrived.
+  // Records that the connection stands. Call it when a message has arrived.
   void Alive();
   // Call it when the stream ended with `status` before its task was done. Waits, and then returns nullopt if the
   // caller should try once more. Otherwise returns the outcome.
@@ -43,12 +43,12 @@ class Reconnect {
   absl::Duration backoff_;
 };
 
-// Prints one line on stderr if the server dropped changes because this client read them too slowly. Prints nothing in
-// JSON mode.
+// If the server dropped changes because this client read them too slowly, prints one line on stderr. Prints nothing
+// in JSON mode.
 void TellPassedOver(Session& session, const grpc::ClientContext& ended);
 
-// Reads the stream that `open` begins, and reopens it after each loss. Hands each message to `on_message`, which
-// returns true after the last one. `ok_is_end` says whether a stream that ends with OK is done too. Fails at once if
+// Reads the stream that `open` begins, and reopens it after each loss. Passes each message to `on_message`, which
+// returns true for the last one. `ok_is_end` says whether a stream that ends with OK is done, too. Fails at once if
 // the server was unreachable from the start.
 template <class Message>
 FollowResult Follow(Session& session, absl::Duration window,

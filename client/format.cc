@@ -26,8 +26,8 @@ std::string LongDuration(int64_t seconds) {
   return absl::StrFormat("%dd %02dh", seconds / 86400, seconds % 86400 / 3600);
 }
 
-// `value` must not be negative. Returns three significant digits, and the power of 1000 that the value was divided
-// by.
+// Three significant digits of a value, and the power of 1000 by which the value was divided. The value must not be
+// negative.
 struct Scaled {
   std::string digits;
   size_t power;

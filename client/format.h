@@ -35,7 +35,7 @@ std::string MetricText(double value);
 std::string ExactText(double value);
 
 // Returns a percentage: "0.0 %", "9.1 %", "100 %". Only an empty part gives "0.0 %", and only the whole gives "100
-// %". Values too close to them give "<0.1 %" and ">99.9 %".
+// %". Values that would round to these give "<0.1 %" and ">99.9 %".
 std::string ShareText(int64_t part, int64_t whole);
 
 // Text in a table for a missing value.
@@ -49,7 +49,8 @@ int DisplayWidth(std::string_view text);
 std::string_view StripCollection(std::string_view collection, std::string_view name);
 // Turns "x" into "jobs/x" for the collection "jobs". Leaves a name that has the prefix as it is.
 std::string WithCollection(std::string_view collection, std::string_view name);
-// CacheName turns "x", "jobs/x" or "jobs/x/graphCache" into "jobs/x/graphCache". CacheJob turns any of them into "x".
+// CacheName turns "x", "jobs/x" or "jobs/x/graphCache" into "jobs/x/graphCache". CacheJob turns any of the three into
+// "x".
 std::string CacheName(std::string_view name);
 std::string_view CacheJob(std::string_view name);
 

@@ -1,4 +1,5 @@
-// `permafrost job compare`. The client can compare, because the jobs of GetJob contain all that it shows.
+// `permafrost job compare`. The client compares by itself, because the jobs that GetJob returns contain everything to
+// show.
 
 #include <algorithm>
 #include <cmath>

@@ -21,10 +21,10 @@ struct JobFlags {
 
 void AddJobFlags(CLI::App& command, JobFlags& flags);
 
-// Adds the collection to names of resources: the dataset "zinc" becomes "datasets/zinc".
+// Adds the collection to the names of resources in the spec: the dataset "zinc" becomes "datasets/zinc".
 void CompleteNames(v1::JobSpec& spec);
 
-// Says whether the file and the flags must name the dataset (kHere), or it is set later (kLater).
+// Says whether the file and the flags must name the dataset (kHere), or whether it is set later (kLater).
 enum class DatasetNeed { kHere, kLater };
 
 // Reads the job that the file and the flags describe. On failure it prints the reason, sets `exit` to the program's

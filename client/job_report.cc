@@ -58,7 +58,7 @@ void AddExtras(Session& session, const std::string& id, bool with_plan, ReportDa
   const auto plans = v1::PlanService::NewStub(session.channel());
   v1::PlanGraphCacheRequest request;
   *request.mutable_spec() = data.job.spec();
-  // Without costs, since the device may be busy with this very job.
+  // Costs are not measured, since the device may be busy with this very job.
   request.set_without_costs(true);
   v1::PlanGraphCacheResponse plan;
   const auto make = [&](grpc::ClientContext* context) { return plans->PlanGraphCache(context, request, &plan); };

@@ -50,7 +50,7 @@ class Submission {
     v1::Job job;
     const grpc::Status status = CreateJob(at, request_, job);
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !flags_.validate_only) {
-      // The answer may have been lost or late, and the job may exist.
+      // The answer may have been lost or late, so the job may exist.
       Failure failure = RpcFailure(status, {at.options().server, /*connected=*/true, at.options().timeout()});
       absl::StrAppend(&failure.message, "; the job may be there all the same, see: ", at.CommandLine("job list"));
       return at.Fail(failure);
@@ -122,8 +122,8 @@ class Submission {
     return servers_.FindJobs(absl::StrCat("name = \"", request_.job_id(), "\""), made_);
   }
 
-  // Warns if several servers have the job. A server may have accepted an earlier command's job only after this
-  // command had looked for it there.
+  // Warns if several servers have the job. After this command looked for the job there, a server may have accepted it
+  // from an earlier command.
   void WarnOfTwins() {
     if (FindMade()) return;
     for (const auto& [name, members] : made_) {

@@ -145,8 +145,8 @@ class Sweep {
     return servers_.FindJobs(absl::StrCat("labels.sweep = \"", id_, "\""), made_);
   }
 
-  // Chooses a server for each job: the one where an earlier command made the job, or else the one that will begin it
-  // first. Returns an exit code only on failure.
+  // Chooses a server for each job: the one where an earlier command made the job, or else the server that will begin
+  // it first. Returns an exit code only on failure.
   std::optional<ExitCode> Place() {
     std::set<std::string> datasets, programs;
     for (const SweepJob& job : plan_) {
@@ -186,8 +186,8 @@ class Sweep {
     return std::nullopt;
   }
 
-  // Warns if several servers have the same job. A server may have accepted an earlier command's job only after this
-  // command had looked for it there.
+  // Warns if several servers have the same job. After this command looked for the job there, a server may have
+  // accepted it from an earlier command.
   void WarnOfTwins() {
     if (!servers_.is_spread() || !comes_back_) return;
     // If a server cannot be reached now, there is no warning. Watch reports the server if it has jobs of this sweep.

@@ -39,14 +39,14 @@ std::string BestValidText(const v1::Job& job) {
   return absl::StrCat(MetricName(job), " ", MetricText(job.result().best_valid_metric()));
 }
 
-// Returns the unit that the job counts as graphs: on one large graph "nodes" (seed nodes) or "links".
+// Returns the unit of the job's count of graphs: "graphs" or, on one large graph, "nodes" (seed nodes) or "links".
 std::string Unit(const v1::Job& job) {
   if (job.spec().has_link_prediction()) return "links";
   return IsNodeLevel(job) ? "nodes" : "graphs";
 }
 
-// The units that a job counts as nodes and edges. For node2vec they are the entries of walks, and the pairs that the
-// walks' windows make.
+// The units of a job's counts of nodes and edges. For node2vec they are entries of walks, and pairs within the walks'
+// windows.
 struct RowUnits {
   std::string nodes = "nodes", edges = "edges";
 };

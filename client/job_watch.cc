@@ -19,7 +19,8 @@
 namespace permafrost::client {
 namespace {
 
-// Keeps the state of the stream so far. The stream sends each epoch once, and all of them again after a reconnection.
+// Keeps the state of the stream so far. The stream sends each epoch once, and after a reconnection sends all epochs
+// again.
 class JobWatch {
  public:
   explicit JobWatch(Session& session) : session_(session) {}
@@ -131,7 +132,7 @@ namespace {
 
 struct WaitFlags {
   std::vector<std::string> ids;
-  // If it is not set, there is no time limit.
+  // Unset: there is no time limit.
   std::optional<double> seconds;
   double reconnect_seconds = kDefaultReconnectSeconds;
 };

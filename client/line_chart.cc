@@ -57,7 +57,7 @@ Points Thinned(const Points& points) {
   return thinned;
 }
 
-// Returns the text for a tick, with the precision that these ticks need.
+// Returns the text of a tick, with the precision that distinguishes neighbouring ticks.
 std::string TickText(double value, const std::vector<double>& ticks) {
   const double apart = ticks.size() < 2 ? 1 : ticks[1] - ticks[0];
   if (std::abs(value) < apart * 1e-6) value = 0;

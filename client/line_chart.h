@@ -28,8 +28,8 @@ struct Chart {
 // Returns about `wanted` round numbers within [low, high]. Both bounds must be finite, with low < high.
 std::vector<double> TicksOf(double low, double high, int wanted);
 
-// At most this many points of a series are drawn. A longer series is cut into stretches, and the smallest and the
-// largest point of each stretch are drawn.
+// At most this many points of a series are drawn. A longer series is cut into sections, and of each section the
+// points with the smallest and the largest y are drawn.
 inline constexpr size_t kMaxDrawnPoints = 800;
 
 // Draws the chart. The lines have the CSS classes s0, s1, ... Returns an empty text if no series has a point.

@@ -1,6 +1,5 @@
-// Converts messages to and from text: single fields, JSON for programs, and fields of a job's description from what
-// people write. It uses the descriptors of the messages, so that a new field needs no code here. Threads: pure
-// functions.
+// Converts messages to and from text: single fields, JSON for programs, and a job's fields from the text that people
+// write. It uses the descriptors of the messages, so that a new field needs no code here. Threads: pure functions.
 #pragma once
 
 #include <string>
@@ -42,14 +41,15 @@ using SpecPath = std::vector<const google::protobuf::FieldDescriptor*>;
 // Returns, for example, "model.hidden_channels".
 std::string PathName(const SpecPath& path);
 
-// The flag --negatives sets the first field, but the second one in a job of node2vec.
+// The flag --negatives sets the first of these fields or, in a job of node2vec, the second one.
 inline constexpr std::string_view kLinkNegatives = "link_prediction.negatives",
                                   kWalkNegatives = "node2vec.num_negative_samples";
 bool Walks(const v1::JobSpec& spec);
 
-// Returns "" if a flag accepts `text` as the field's value, or as an item of the field's list. Otherwise returns
-// "'x'; accepted: ...". Beyond the values of AcceptedBy, flags accept "all" neighbours, a "derived" freeze point, a
-// job by its ID, and a file by its path relative to the working directory. `between` is the separator of list items.
+// Returns "" if a flag accepts `text` as the field's value, or as an item of the field's list. Otherwise returns the
+// reason, "'x'; accepted: ...". Beyond the values of AcceptedBy, flags accept "all" neighbours, a "derived" freeze
+// point, a job by its ID, and a file by its path relative to the working directory. `between` is the separator of
+// list items.
 std::string RefusalOf(const google::protobuf::FieldDescriptor& field, const std::string& text, char between);
 // Makes the messages above the field, and sets the field to `values`: one value, or the items of a list. RefusalOf
 // must accept each of them.

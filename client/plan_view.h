@@ -30,8 +30,8 @@ bool SaysTheSame(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheRespo
 // batches of 32".
 std::string RenderPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject, const RenderStyle& style);
 
-// Draws the same rows as SVG. The bars are the predicted times of the training steps and of the captures. Without
-// measured times, they are the rows that padding adds.
+// Draws the rows of RenderPlan as SVG. The bars are the predicted times of the training steps and of the captures.
+// Without measured times, they are the rows that padding adds.
 std::string DrawPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject);
 
 // Shows a census of the graph cache of MPS: the schedule, and for each lowering the entries by operator and by

@@ -159,7 +159,7 @@ grpc::Status SendOnce(Session& session, v1::ProgramService::Stub& stub, const v1
   const auto writer = stub.UploadProgram(&context, &program);
   v1::UploadProgramRequest request;
   *request.mutable_start() = start;
-  // False if the server has answered already: it has the archive, or refuses it.
+  // False if the server has answered already because it has the archive or refuses it.
   bool goes_on = writer->Write(request);
   const Stopwatch watch;
   int64_t sent = 0;

@@ -67,7 +67,7 @@ std::string Compose(std::string head, double fraction, std::vector<Part> parts, 
   const bool has_bar = texts.size() == 2;
   for (const Part& part : parts) texts.push_back(part.text);
   std::string line = absl::StrJoin(texts, gap);
-  // Only a line without a bar can be too long, and such a line has no colours that a cut could leave open.
+  // Only a line without a bar can be too long. A line without a bar has no colours that a cut could leave open.
   return has_bar ? line : Truncate(std::move(line), width);
 }
 

@@ -30,7 +30,8 @@ struct JobSnapshot {
   std::optional<double> valid_metric;
   double units_per_second = 0;
   std::optional<absl::Duration> eta;
-  // How many executables are captured before the next step. A total of 0 means that there are none to capture.
+  // Executables captured so far, of all that are captured before the next step. A total of 0 means that there are
+  // none to capture.
   int64_t warm_up_done = 0;
   int64_t warm_up_total = 0;
 };
@@ -46,7 +47,7 @@ struct CacheSnapshot {
   bool frozen = false;
   int64_t freeze_step = 0;
   // The number of distinct training shapes kept, and the number at which the cache freezes. A `freeze_at` of 0 means
-  // that it does not freeze by itself.
+  // that the cache does not freeze by itself.
   int64_t kept_shapes = 0;
   int64_t freeze_at = 0;
   int64_t executables = 0;
@@ -98,7 +99,7 @@ struct EpochTable {
   // `metric` and `unit` mean the same as in JobSnapshot.
   std::string metric = "MAE";
   std::string unit = "graphs";
-  // The names of the further metrics, beside the one that decides.
+  // The names of the metrics other than the deciding one.
   std::vector<std::string> more_metrics;
 };
 

@@ -131,7 +131,7 @@ std::string QueuesToJson(const std::vector<ServerQueue>& queues) {
 
 namespace {
 
-// Prints one line for a server that cannot be reached, and shows the others.
+// Shows the queues of all servers. For a server that cannot be reached, prints one line instead.
 ExitCode ShowQueues(Session& session, const std::vector<std::string>& names) {
   absl::StatusOr<ServerGroup> servers = ServerGroup::Open(session, names);
   if (!servers.ok()) return session.Fail(FileFailure(servers.status()));

@@ -18,7 +18,7 @@ struct ServerQueue {
   std::vector<v1::Job> jobs;  // the unfinished jobs, in the order of SortQueue
 };
 
-// Sorts jobs on the device first, then the others that are not paused by priority and age, and then paused jobs.
+// Sorts the jobs: first those on the device, then waiting jobs by priority and age, then paused jobs.
 void SortQueue(std::vector<v1::Job>& jobs);
 
 // Makes a row for each server, and then a row for each job, server by server in the order of the queue.

@@ -15,8 +15,8 @@
 
 namespace permafrost::client {
 
-// The target of a command's output: a file that is replaced as a whole, or a pipe, a device or standard output. The
-// latter take bytes as they come and are never replaced.
+// The target of a command's output: a file, or a stream, that is, a pipe, a device or standard output. A file is
+// replaced as a whole. A stream takes bytes as they come and is never replaced.
 // Threads: one.
 class OutputTarget {
  public:
@@ -28,7 +28,7 @@ class OutputTarget {
   // Returns the path as it was given, or "standard output".
   const std::string& name() const { return name_; }
   bool is_stdout() const { return is_stdout_; }
-  // Returns whether the target is a terminal, so that a person reads what is written.
+  // Returns whether the target is a terminal, where a person reads the output.
   bool is_terminal() const;
   bool is_file() const { return !stream_.valid(); }
   // Returns the file that will be replaced, if is_file() holds.
@@ -50,7 +50,8 @@ absl::Status WriteOutput(const OutputTarget& target, std::string_view text);
 
 // A file that arrives in pieces and appears whole and verified, or not at all.
 // Invariant: the target is untouched until Commit(), and no other file is left behind.
-// Memory: owns the temporary file. It lies beside the file that it will replace. For a stream it has no name.
+// Memory: owns the temporary file, which lies beside the file that it will replace. For a stream, the temporary file
+// has no name.
 class ReceivedFile {
  public:
   static absl::StatusOr<ReceivedFile> Create(OutputTarget target);
@@ -71,7 +72,7 @@ class ReceivedFile {
   absl::Status Copy() const;
 
   OutputTarget target_;
-  std::string temporary_;  // empty if the file has no name, or not any more
+  std::string temporary_;  // empty if the file never had a name or no longer has one
   Descriptor file_;
   int64_t size_ = 0;
   StreamHash hash_;

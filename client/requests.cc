@@ -35,7 +35,8 @@ std::string MakeUuid() {
 }
 
 std::string RepeatableRequestId(std::string_view what, v1::JobSpec spec) {
-  // `--deadline 12h` gives another deadline each time. The server ignores these fields when it compares requests.
+  // `--deadline 12h` gives another deadline in each command. The server ignores the two limits when it compares
+  // requests.
   spec.clear_deadline();
   spec.clear_max_runtime();
   spec.clear_priority();

@@ -1,5 +1,5 @@
-// Sends requests that change something. A retry after a lost answer is safe. A request that is too large for the
-// server is refused here. Threads: those of the caller.
+// Sends requests that change something, in such a way that a retry after a lost answer is safe. A request that is too
+// large for the server is refused here. Threads: those of the caller.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@
 
 namespace permafrost::client {
 
-// Returns a random (version 4) UUID.
+// Returns a random UUID (version 4).
 std::string MakeUuid();
 
-// Returns a request ID that is always the same for a job of this spec, so that a repeated command finds the job of
-// the first one. `what` distinguishes jobs with equal specs.
+// Returns a request ID that is always the same for a job of this spec. A repeated command thus finds the job that the
+// first command made. `what` distinguishes jobs with equal specs.
 std::string RepeatableRequestId(std::string_view what, v1::JobSpec spec);
 
 // Makes the call, and repeats it while the server is temporarily unreachable, within the session's timeout. Use it

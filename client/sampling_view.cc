@@ -147,7 +147,7 @@ std::string RenderEdges(const v1::SampleDatasetResponse& sample, const RenderSty
   const bool timed = std::ranges::any_of(sample.edges(), [](const auto& edge) { return edge.timestamp() != 0; });
   if (timed) columns.push_back({"TIME", Align::kRight});
   // In a sample that is not disjoint, every edge has seed 0. A disjoint sample whose only seed is row 0 looks the
-  // same, and gets no column either.
+  // same, so it gets no SEED column either.
   const bool disjoint = std::ranges::any_of(sample.edges(), [](const auto& edge) { return edge.seed() != 0; });
   if (disjoint) columns.push_back({"SEED", Align::kRight});
   std::vector<std::vector<Cell>> rows;

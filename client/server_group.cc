@@ -38,8 +38,8 @@ std::string OneServer(const std::string& name, const std::string& other) {
                                       " are the same server; name each server once");
 }
 
-// Refuses an empty checksum, because equality cannot be checked. Older servers give none, and neither do servers that
-// cannot open the store.
+// Refuses an empty checksum, because equality cannot be checked. A server gives none if it is older or cannot open
+// the store.
 grpc::Status RequireChecksum(const std::string& name, const std::string& checksum) {
   if (!checksum.empty()) return grpc::Status::OK;
   return {grpc::StatusCode::FAILED_PRECONDITION,

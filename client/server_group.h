@@ -36,10 +36,10 @@ class ServerGroup {
   // Returns whether Open was given names, even a single one.
   bool is_spread() const { return spread_; }
   Session& session(size_t member) { return *members_[member].session; }
-  // Returns the member's name as --on gives it. Without --on, returns the address.
+  // Returns the member's name in --on or, without --on, the member's address.
   const std::string& name(size_t member) const { return members_[member].name; }
 
-  // A refusal: the member whose server refused, and its answer.
+  // The member whose server refused something, and the server's answer.
   struct Refusal {
     size_t member = 0;
     grpc::Status status;
@@ -55,16 +55,16 @@ class ServerGroup {
   grpc::Status ListUnfinished(size_t member, std::vector<v1::Job>& jobs);
 
   // Reads each server's info and load. Checks that jobs with these datasets and programs (resource names) can run on
-  // any of the servers. Returns the first refusal: a server that drains, cannot be reached or is named twice, or
-  // whose datasets or programs are missing, not ready, without a checksum, or different from those of the first
-  // server.
+  // any of the servers. Returns the first refusal. A server is refused if it drains, cannot be reached or is named
+  // twice. It is also refused if a dataset or program is missing there, not ready, without a checksum, or different
+  // from the first server's.
   std::optional<Refusal> Prepare(const std::set<std::string>& datasets, const std::set<std::string>& programs);
   // Call it after Prepare. Returns a warning if versions, torch versions or devices differ, or an empty text.
   std::string Differences() const;
 
   struct Placement {
     size_t member = 0;
-    bool idle = false;  // whether no job there wants the device
+    bool idle = false;  // no job of the server runs or waits for the device
     int64_t ahead = 0;  // unfinished, unpaused jobs there whose priority is not lower
     std::vector<Refusal> passed_over;
   };
@@ -75,8 +75,8 @@ class ServerGroup {
   // that cannot be reached is returned at once.
   std::optional<Refusal> Place(v1::CreateJobRequest request, Placement& placement);
 
-  // Finds the jobs that match `filter` (ListJobsRequest.filter), and adds the members that have them to `found`, by
-  // job name. Returns the first server that cannot be reached.
+  // Finds the jobs that match `filter` (ListJobsRequest.filter). For the name of each, adds to `found` the members
+  // that have the job. Returns the first server that cannot be reached.
   std::optional<Refusal> FindJobs(const std::string& filter, std::map<std::string, std::vector<size_t>>& found);
   // Returns a warning if the job is on several members, or an empty text.
   std::string TwinsText(const std::string& job, const std::vector<size_t>& members) const;

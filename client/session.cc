@@ -28,7 +28,7 @@ gpr_timespec After(absl::Duration duration) {
 
 std::shared_ptr<grpc::Channel> MakeChannel(const GlobalOptions& options) {
   grpc::ChannelArguments arguments;
-  // A job of a million epochs has a history larger than gRPC's default limit of 4 MiB.
+  // The history of a job with a million epochs exceeds gRPC's default limit of 4 MiB.
   arguments.SetMaxReceiveMessageSize(-1);
   // The daemon is on a near network, and a proxy for the web would only be in the way.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

@@ -89,7 +89,7 @@ class Session {
  public:
   explicit Session(GlobalOptions options);
   // Connects to another server, and shares the terminal and the Ctrl-C handling of `first`. `name` appears in errors
-  // that the server returns. Without TLS, it also appears in the error for an unreachable server.
+  // that the server returns and, without TLS, in the error for an unreachable server.
   Session(const Session& first, std::string name, std::string server, Credentials credentials);
 
   const GlobalOptions& options() const { return options_; }
@@ -103,16 +103,16 @@ class Session {
   // false if the connection was refused or took too long, or on Ctrl-C.
   bool Connect();
 
-  // Makes one RPC that answers once, within `timeout` or, without it, within the options' timeout. `call` is a stub's
-  // method with all arguments but the context bound.
+  // Makes one RPC that answers once, within `timeout` or, without it, within the options' timeout. `call` is a method
+  // of a stub with all arguments except the context bound.
   grpc::Status Unary(const std::function<grpc::Status(grpc::ClientContext*)>& call);
   grpc::Status Unary(absl::Duration timeout, const std::function<grpc::Status(grpc::ClientContext*)>& call);
   // Prints why an RPC failed. The RPC's time limit was `timeout` or, without it, the options' timeout.
   ExitCode Fail(const grpc::Status& status);
   ExitCode Fail(const grpc::Status& status, absl::Duration timeout);
   ExitCode Fail(const Failure& failure);
-  // Prints that Ctrl-C ended the command. `come_back` says what goes on at the server and how to return to it. It is
-  // empty if nothing goes on.
+  // Prints that Ctrl-C ended the command. `come_back` says which work goes on at the server and how to follow it
+  // again. It is empty if no work goes on.
   ExitCode Interrupted(std::string_view come_back);
 
   // Prints the message as one line of JSON.

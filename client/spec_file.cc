@@ -123,7 +123,7 @@ class Filler {
     return absl::OkStatus();
   }
 
-  // All lists of a job are of numbers or names. A single item may stand without brackets.
+  // The items of every list are numbers or names. A single item may stand without brackets.
   absl::Status FillList(const FieldDescriptor& field, const YAML::Node& value, const std::string& path,
                         Message& message) const {
     if (value.IsScalar()) return AddToList(field, value, path, message);
@@ -144,7 +144,8 @@ class Filler {
   std::string_view file_;
 };
 
-// YAML accepts nearly all JSON and knows the lines. This check finds what is YAML but not JSON in a .json file.
+// A .json file is parsed as YAML, too, because that parser knows the line numbers. This check refuses a .json file
+// that is YAML but not JSON.
 absl::Status CheckJson(std::string_view name, const std::string& text) {
   try {
     const auto parsed = nlohmann::json::parse(text);

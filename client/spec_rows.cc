@@ -85,7 +85,7 @@ class Walk {
   // `type` is the message in which the paths begin.
   explicit Walk(const Descriptor& type) : type_(&type) {}
 
-  // `instead` replaces the text about each default. If it is empty, the text comes from `options`.
+  // The text about each default is `instead` or, if that is empty, made from `options`.
   template <spec::HasFields T>
   void Add(const Usual<T>& options, const std::string& instead) {
     spec::VisitFields(spec::Options<T>(), [&](const spec::Field& field, auto member, const auto&... names) {
@@ -112,7 +112,7 @@ class Walk {
     const FieldDescriptor* const below = type_->FindFieldByName(field.name);
     const Descriptor* const above = std::exchange(type_, below->message_type());
     path_.push_back(below);
-    // Options of the server fill what a job's cache policy leaves unset.
+    // The server's options replace the fields that a job's cache policy leaves unset.
     Add(options, std::is_same_v<M, spec::PolicyOptions> ? "default: the server's" : instead);
     path_.pop_back();
     type_ = above;

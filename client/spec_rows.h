@@ -1,6 +1,6 @@
 // Fields of jobs, imports and policies, made from the option tables of server/spec. A row gives the field's path in
-// the API, its flag, its help text, and the help's word for a value. A new option needs no code here. Threads: pure
-// functions, unless stated otherwise.
+// the API, its flag, its help text, and the placeholder for its value in the help. A new option needs no code here.
+// Threads: pure functions, unless stated otherwise.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct SpecRow {
   SpecPath path;
   std::string flag;   // "--model,--architecture", "--strict,!--no-strict"; empty if there is no flag
   std::string help;   // including the default
-  std::string value;  // the help's word for a value: "N", "l1|mse"; empty for a switch
+  std::string value;  // the placeholder for a value in the help: "N", "l1|mse"; empty for a switch
 };
 
 // Returns the rows for v1::JobSpec, in the order of the options.
@@ -40,13 +40,13 @@ std::vector<std::string> FlagNames(const SpecRow& row);
 
 // Finds the field that `name` means. It may be a flag of `job submit` without its dashes ("lr"), a path
 // ("model.hidden_channels"), or the last part of a path. The last part alone is accepted if one field of that name is
-// less deeply nested than all the others. Hyphens count as underscores. Errors: InvalidArgument that says what is
-// accepted, or which fields `name` may mean.
+// less deeply nested than all other fields of that name. Hyphens count as underscores. Errors: InvalidArgument that
+// says what is accepted, or which fields `name` may mean.
 absl::StatusOr<SpecPath> FindSpecField(std::string_view name);
 
-// Makes the help text about a default, such as "default 4; on one large graph 2; of node2vec 1". Leaves out parts
-// that repeat the one before. `set`, `graph` and `walks` are the defaults of jobs on a set of graphs, on one large
-// graph, and of node2vec, where only dataset and model are given.
+// Makes the help text about a default, such as "default 4; on one large graph 2; of node2vec 1". Leaves out a part
+// that repeats the previous part. `set`, `graph` and `walks` are the defaults of three kinds of jobs that give only
+// dataset and model: on a set of graphs, on one large graph, and of node2vec.
 std::string DefaultText(const std::string& set, const std::string& graph, const std::string& walks);
 
 // Returns a default's name in the table of its enum, such as "gine".
@@ -60,8 +60,8 @@ struct SpecSetting {
   SpecPath path;
   std::vector<std::string> values;  // one value, or the items of a list; "true" or "false" for a switch
 
-  // Makes the messages above the field, and sets the field. A switch that is given as false clears the field if false
-  // means the same as no value.
+  // Makes the messages above the field, and sets the field. If false means the same as no value, a switch that is
+  // given as false clears the field.
   void Apply(google::protobuf::Message& message) const;
 };
 

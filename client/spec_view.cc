@@ -81,7 +81,7 @@ std::string WalkText(const v1::Node2Vec& walks) {
 std::string LossText(const v1::JobSpec& spec) {
   std::string text = EnumShortName(*v1::JobSpec::Loss_descriptor(), spec.loss());
   if (spec.class_weights().empty()) return text;
-  // Enough weights to recognise them by.
+  // The first weights are enough to recognise the list.
   constexpr int kShown = 8;
   const int shown = std::min(spec.class_weights_size(), kShown);
   const auto end = spec.class_weights().begin() + shown;

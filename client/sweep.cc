@@ -70,14 +70,14 @@ absl::Status SetFromText(const SpecPath& path, const std::string& text, v1::JobS
 
 constexpr std::string_view kNegatives = "negatives";
 
-// The flag --negatives stands for two fields, and the model decides which one. So it cannot vary together with models
-// that disagree.
+// The flag --negatives means one of two fields, depending on the model. So it cannot vary together with models for
+// which it means different fields.
 absl::Status CheckNegatives(const std::vector<SweepAxis>& axes) {
   const auto is_negatives = [](const SweepAxis& axis) { return axis.name == kNegatives; };
   const auto is_model = [](const SweepAxis& axis) { return PathName(axis.path) == "model.architecture"; };
   const auto model = std::ranges::find_if(axes, is_model), negatives = std::ranges::find_if(axes, is_negatives);
   if (model == axes.end() || negatives == axes.end()) return absl::OkStatus();
-  // The model of the job's flags has decided which field the axis `negatives` means.
+  // The axis `negatives` means the field that fits the model in the job's flags.
   const bool of_walks = PathName(negatives->path) == kWalkNegatives;
   v1::JobSpec spec;
   for (const std::string& value : model->values) {

@@ -49,7 +49,7 @@ Spread SpreadOf(const std::vector<double>& values);
 // Jobs that differ only in folds and seeds (IsRepetition).
 struct SweepGroup {
   std::vector<std::string> values;  // one value for each of the other axes
-  int64_t jobs = 0;                 // all jobs of the group; the spreads cover those with a result
+  int64_t jobs = 0;                 // all jobs of the group; the spreads cover the jobs with a result
   // The spread of each metric in the best epoch, on the validation and the test split. The metrics are in the job's
   // order.
   std::vector<Spread> valid, test;
@@ -59,13 +59,13 @@ struct SweepGroup {
 std::vector<SweepGroup> GroupsOf(const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
                                  const std::vector<v1::Job>& jobs);
 
-// Makes one row per job. If some jobs repeat others, a second table has one row per group. `servers` has each job's
-// server, and is empty without --on.
+// Makes one row per job. If some jobs repeat an experiment, a second table has one row per group. `servers` has each
+// job's server, and is empty without --on.
 std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
                         const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers,
                         const RenderStyle& style);
 
-// Returns the same results as one line of JSON, including the warnings that the user got.
+// Returns the results that RenderSweep shows as one line of JSON, including the warnings that the user got.
 std::string SweepToJson(const std::string& id, const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
                         const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers,
                         const std::vector<std::string>& warnings);

@@ -33,7 +33,8 @@ class Terminal {
   // Replaces the live line. A no-op if there can be no live line.
   void Live(std::string_view line);
   void ClearLive();
-  // Returns false if something could not be written, for example on a full disk. errno has the reason.
+  // Writes the buffered output. Returns false if some of it could not be written, for example on a full disk; errno
+  // has the reason.
   bool Flush();
 
  private:

@@ -230,7 +230,7 @@ grpc::Status SendOnce(Session& session, v1::DatasetService::Stub& stub, const Up
   return writer->Finish();
 }
 
-// Returns the sum over the files, for the next call.
+// Returns the number of received bytes of all files.
 int64_t ReceivedOf(const v1::Upload& upload) {
   int64_t received = 0;
   for (const v1::Upload::File& file : upload.files()) received += file.received_bytes();
