@@ -95,7 +95,7 @@ std::string ClearOutcome(const v1::GraphCache& cache, bool queued) {
 }
 
 std::string PolicyOutcome(const v1::GraphCache& cache, bool queued) {
-  // The freeze point of a queued job is still that of its old policy.
+  // The freeze point of a queued job still belongs to its old policy.
   return absl::StrCat("from step ", CountText(cache.command_step()),
                       " on: ", PolicyText(cache.policy(), queued ? 0 : cache.freeze_at()));
 }

@@ -39,7 +39,7 @@ class SortedExcludes final : public CLI::Formatter {
   }
 };
 
-// Returns whether the command line asks for JSON. It is used when the line cannot be parsed.
+// Returns whether the command line asks for JSON. Called when the line cannot be parsed.
 bool AsksForJson(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];

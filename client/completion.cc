@@ -57,7 +57,7 @@ CompletionOption OptionOf(const CLI::Option& option) {
 std::string GroupOf(const CLI::Option& option, const std::string& path) {
   const std::string& name = option.get_single_name();
   if (name == "ID" || name == "JOB") return "job";
-  // The name in `context set` may be new, and that of an import is new. So they are not completed.
+  // The name in `context set` may be new, and the name in an import is new. So neither is completed.
   if (name == "NAME" && (path == "context use" || path == "context remove")) return "context";
   if (name != "NAME" || path.ends_with(" import")) return "";
   return path.starts_with("dataset ") ? "dataset" : path.starts_with("program ") ? "program" : "";
@@ -136,8 +136,8 @@ CaseTables TablesOf(const CLI::App& app) {
 
 // The end of a shell command that asks the server for the names of $group in JSON. The command begins with the
 // program's name and the words that name the server. It takes at most a second, and is silent if there is no server.
-// bash expands the names that it offers, including commands within them, so a text that is not a valid ID
-// (server/base/id.h) is dropped.
+// bash expands the offered names, including commands within them. So a text that is not a valid ID (server/base/id.h)
+// is dropped.
 constexpr char kAskNames[] =
     " --timeout 1 --output json $group list 2>/dev/null </dev/null |\n"
     "      grep -o \"\\\"name\\\":\\\"${group}s/[a-z][a-z0-9-]*\\\"\" | sed 's/.*\\///; s/\"$//')\"\n";
@@ -220,8 +220,8 @@ constexpr char kNamesInFish[] =
     "end\n";
 
 // Returns the beginning of a function for bash and zsh. The function gets the present word and the words before it,
-// without the program's name. It finds the command in these words (`at`, since zsh reserves `path`), and then what
-// may stand here: `offers`, or files.
+// without the program's name. It finds the command in these words (`at`, since zsh reserves `path`), and then the
+// candidates for the present word: `offers`, or files.
 std::string CaseBody(const CaseTables& tables) {
   return absl::StrCat(
       "_permafrost_offer() {\n"

@@ -53,7 +53,7 @@ std::string ProgressText(const v1::ImportProgress& progress) {
                       progress.current_file());
 }
 
-// The values of a row of the list. Each kind of dataset fills those that it has.
+// The values of a row of the list. A dataset fills only the values that its kind has.
 struct Sizes {
   std::string kind = kNothing, graphs = kNothing, nodes = kNothing, edges = kNothing, targets = kNothing,
               bytes = kNothing;

@@ -13,7 +13,7 @@
 namespace permafrost::client {
 namespace {
 
-// The numbers of gRPC's codes equal Abseil's, whose names are the canonical ones.
+// gRPC's codes have the same numbers as Abseil's, and Abseil has the canonical names.
 std::string CodeName(grpc::StatusCode code) {
   return absl::StatusCodeToString(static_cast<absl::StatusCode>(static_cast<int>(code)));
 }
@@ -101,7 +101,8 @@ std::string RenderText(const Failure& failure) {
   const auto& violations = failure.violations;
   std::string message = OneLine(failure.message);
   if (violations.size() < 2) return absl::StrCat(begin, message, "\n");
-  // The server's one-line message lists all violations. They are left out of the message if each gets its own line.
+  // The server's one-line message lists all violations. If each violation gets its own line, the list is left out of
+  // the message.
   if (std::all_of(violations.begin(), violations.end(),
                   [&](const FieldViolation& v) { return absl::StrContains(failure.message, v.description); })) {
     message = absl::StrCat(violations.size(), " fields are not valid");
@@ -120,7 +121,7 @@ std::string RenderJson(const Failure& failure) {
   if (!failure.metadata.empty()) error["metadata"] = failure.metadata;
   for (const FieldViolation& v : failure.violations)
     error["fieldViolations"].push_back({{"field", v.field}, {"description", v.description}});
-  // The text of a server may not be UTF-8. It must not make dump() throw.
+  // The server's text may be invalid UTF-8, which must not make dump() throw.
   return nlohmann::ordered_json{{"error", error}}.dump(-1, ' ', false,
                                                        nlohmann::ordered_json::error_handler_t::replace) +
          "\n";

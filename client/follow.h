@@ -31,8 +31,8 @@ class Reconnect {
 
   // Records that the connection stands. Call it when a message has arrived.
   void Alive();
-  // Call it when the stream ended with `status` before its task was done. Waits, and then returns nullopt if the
-  // caller should try once more. Otherwise returns the outcome.
+  // Call it when the stream ended with `status` before its task was done. If the caller should try once more, waits
+  // and returns nullopt. Otherwise returns the result of the whole task.
   std::optional<FollowResult> Ended(const grpc::Status& status);
 
  private:

@@ -81,8 +81,8 @@ class Submission {
   }
 
  private:
-  // Chooses the server: the one where an earlier command made the job of this ID, or else the one that will begin the
-  // job first. Returns an exit code only on failure.
+  // Chooses the server on which an earlier command made the job of this ID or, if there is none, the server that will
+  // begin the job first. Returns an exit code only on failure.
   std::optional<ExitCode> Place() {
     if (request_.spec().has_init_from()) return session_.Fail(UsageFailure(kInitFromOnServers));
     if (const auto refusal = FindMade()) {

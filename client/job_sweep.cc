@@ -145,8 +145,8 @@ class Sweep {
     return servers_.FindJobs(absl::StrCat("labels.sweep = \"", id_, "\""), made_);
   }
 
-  // Chooses a server for each job: the one where an earlier command made the job, or else the server that will begin
-  // it first. Returns an exit code only on failure.
+  // Chooses a server for each job: the server on which an earlier command made the job or, if there is none, the
+  // server that will begin it first. Returns an exit code only on failure.
   std::optional<ExitCode> Place() {
     std::set<std::string> datasets, programs;
     for (const SweepJob& job : plan_) {

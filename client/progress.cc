@@ -54,7 +54,7 @@ bool DropLeast(std::vector<Part>& parts) {
   return true;
 }
 
-// Makes a line of head, bar and the other parts that fits into `style.width - 1` columns.
+// Makes a line of at most `style.width - 1` columns from the head, the bar and the other parts.
 std::string Compose(std::string head, double fraction, std::vector<Part> parts, const RenderStyle& style) {
   const int width = std::max(1, style.width - 1);
   parts.insert(parts.begin(), {absl::StrFormat("%3d%%", static_cast<int>(std::floor(fraction * 100))), 0});

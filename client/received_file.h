@@ -62,8 +62,8 @@ class ReceivedFile {
 
   const OutputTarget& target() const { return target_; }
   absl::Status Append(std::string_view data);
-  // Verifies the bytes and moves them to the target. Errors: DataLoss if size or XXH3-64 (16 hex digits) differ from
-  // those that the sender names, or the system's reason if the target cannot be written.
+  // Verifies the bytes and moves them to the target. Errors: DataLoss if the size or the XXH3-64 (16 hex digits)
+  // differs from the sender's; the system's reason if the target cannot be written.
   absl::Status Commit(int64_t total_bytes, std::string_view xxh3);
 
  private:

@@ -346,7 +346,7 @@ std::vector<Chart> CacheHistory(const v1::Job& job) {
       .from_zero = true,
   };
   const v1::EpochMetrics nothing;
-  // The counters are sums since the job's first step. An epoch's own share is the difference from the epoch before.
+  // The counters are sums since the job's first step. An epoch's own share is the difference from the previous epoch.
   const v1::EpochMetrics* before = &nothing;
   for (const v1::EpochMetrics& epoch : job.epochs()) {
     const bool follows = epoch.epoch() == before->epoch() + 1 && (before == &nothing || before->steps() > 0);

@@ -32,7 +32,7 @@ inline constexpr size_t kMaxRequestBytes = size_t{1} << 20;
 
 // Returns OK for a request that is small enough. Errors: RESOURCE_EXHAUSTED that names the largest field of the
 // request: "spec.labels: 2000004 bytes, and a request has room for 1048576 in all". The server alone could not name
-// the field, because it refuses such a message unread.
+// the field, because it refuses a message of that size unread.
 grpc::Status CheckRequestSize(const google::protobuf::Message& request);
 
 }  // namespace permafrost::client

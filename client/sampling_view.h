@@ -12,7 +12,8 @@ namespace permafrost::client {
 std::string RenderDatasetPlan(const v1::PlanDatasetResponse& plan, const std::string& dataset,
                               const RenderStyle& style);
 
-// Shows counts per hop, and then edges or walks. It shows at most one screenful, and says how many more there are.
+// Shows counts per hop, and then edges or walks. It shows at most one screenful, and says how many edges or walks are
+// not shown.
 std::string RenderSample(const v1::SampleDatasetResponse& sample, const RenderStyle& style);
 
 }  // namespace permafrost::client

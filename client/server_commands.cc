@@ -132,8 +132,8 @@ void AddServerClockCommand(CLI::App& server, Command& chosen) {
 
 namespace {
 
-// The method of the health service. Some gRPC packages lack its generated code. Its two messages have one field each,
-// and are encoded by hand here.
+// The method of the health service. Some gRPC packages lack its generated code, so its two messages are encoded by
+// hand. Each has one field.
 constexpr char kHealthMethod[] = "/grpc.health.v1.Health/Check";
 constexpr char kServiceField = 0x0a;    // field 1, a string
 constexpr uint8_t kStatusField = 0x08;  // field 1, a varint

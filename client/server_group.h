@@ -26,8 +26,8 @@ class ServerGroup {
  public:
   // Opens one session per name. Each name is HOST:PORT, unix:PATH or a context. Without names, the group is the
   // server of `first` alone. Borrows `first`.
-  // Credentials come from flags first, then from the context's own files, and then from the environment. This differs
-  // from --context, where the environment comes before the context.
+  // Credentials come from flags first, then from the context's own files, and then from the environment. With
+  // --context, by contrast, the environment comes before the context.
   // Errors: InvalidArgument if names are combined with --server or --context, and for an unknown name, a server that
   // is named twice, or bad credentials. Also the errors of ReadContexts.
   static absl::StatusOr<ServerGroup> Open(Session& first, const std::vector<std::string>& names);

@@ -44,8 +44,8 @@ struct GlobalOptions {
   absl::Duration timeout() const { return absl::Seconds(timeout_seconds); }
 };
 
-// Handles Ctrl-C. It ends the program with exit code 130, or, while a Scope lives, cancels the work of the Scope. A
-// second Ctrl-C always ends the program.
+// Handles Ctrl-C. Ctrl-C ends the program with exit code 130 or, while a Scope lives, cancels the work of the Scope.
+// A second Ctrl-C always ends the program.
 // Threads: one thread waits for the signal. All methods are safe anywhere.
 class Interrupt {
  public:

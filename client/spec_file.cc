@@ -25,7 +25,7 @@ using google::protobuf::Message;
 constexpr char kJobIdKey[] = "job_id";
 constexpr char kJobIdJsonKey[] = "jobId";
 constexpr char kLabelsKey[] = "labels";
-// The keys besides those of JobSpec, for error messages that list the accepted keys.
+// The accepted keys that are not fields of JobSpec, for error messages.
 constexpr char kKeysBesideSpec[] = "job_id, labels";
 
 // Fills messages from the parsed tree by their descriptors, so that a new field needs no code here.

@@ -23,8 +23,8 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-// The default options, or a member of them, for three kinds of jobs that give only dataset and model: jobs on a set
-// of graphs, on one large graph, and of node2vec.
+// The default options, or one member of them, of jobs on a set of graphs, on one large graph, and of node2vec. These
+// jobs give only dataset and model.
 template <class T>
 struct Usual {
   const T &set, &graph, &walks;

@@ -16,8 +16,8 @@
 namespace permafrost::client {
 
 struct SpecRow {
-  // Leads from the message of the rows to the field. For a flag that only creates a message (--link-prediction), it
-  // ends in that message.
+  // The path to the field, from the message that the rows describe. For a flag that only creates a message
+  // (--link-prediction), the path ends in that message.
   SpecPath path;
   std::string flag;   // "--model,--architecture", "--strict,!--no-strict"; empty if there is no flag
   std::string help;   // including the default
@@ -35,7 +35,7 @@ std::vector<SpecRow> WalkRows();
 // Returns the rows for v1::ImportOptions, and a row for the older name of `--inverse-edges keep`.
 std::vector<SpecRow> ImportRows();
 
-// Returns the names of a row's flag without the negated ones: "--model", "--architecture".
+// Returns the names of a row's flag, except negated names: "--model", "--architecture".
 std::vector<std::string> FlagNames(const SpecRow& row);
 
 // Finds the field that `name` means. It may be a flag of `job submit` without its dashes ("lr"), a path
@@ -45,8 +45,8 @@ std::vector<std::string> FlagNames(const SpecRow& row);
 absl::StatusOr<SpecPath> FindSpecField(std::string_view name);
 
 // Makes the help text about a default, such as "default 4; on one large graph 2; of node2vec 1". Leaves out a part
-// that repeats the previous part. `set`, `graph` and `walks` are the defaults of three kinds of jobs that give only
-// dataset and model: on a set of graphs, on one large graph, and of node2vec.
+// that repeats the previous part. `set`, `graph` and `walks` are the defaults of jobs on a set of graphs, on one
+// large graph, and of node2vec. These jobs give only dataset and model.
 std::string DefaultText(const std::string& set, const std::string& graph, const std::string& walks);
 
 // Returns a default's name in the table of its enum, such as "gine".

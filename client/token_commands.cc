@@ -1,4 +1,4 @@
-// `permafrost server token`: the tokens of those who may call the server.
+// `permafrost server token`: tokens, which let people and programs call the server.
 #include <fcntl.h>
 #include <unistd.h>
 
