@@ -52,7 +52,8 @@ constexpr int kMinClientPingMs = 10'000;
 // thread. Beyond this number it answers RESOURCE_EXHAUSTED. Our own calls and health use callbacks and need none of
 // these threads.
 constexpr int kMaxReflectionThreads = 8;
-// The time in which Shutdown sends the last answers. It is short, because gRPC waits as long for idle connections.
+// The time in which Shutdown sends the last answers. It is short, because gRPC waits for the whole of it if
+// connections are idle.
 constexpr absl::Duration kFlushTime = absl::Milliseconds(100);
 
 // Returns the reason why binding failed. gRPC reports only the failure, so this function tries to bind once more.

@@ -80,7 +80,7 @@ class Server {
   // hangs. The other services keep their health. No-op after SetNotServing.
   virtual void SetDeviceHealthy(bool healthy) = 0;
   // Ends each stream after its remaining responses. Waits for the calls in progress, including health checks, and
-  // cancels those that remain after `grace`. A call that arrives later, before its client has read gRPC's GOAWAY,
+  // cancels calls that remain after `grace`. A call that arrives later, before its client has read gRPC's GOAWAY,
   // ends with CANCELLED. The core of gRPC 1.51 is the reason: once a server shuts down, it resets each new stream
   // before any handler or interceptor sees it. It cannot send a GOAWAY earlier.
   virtual void Shutdown(absl::Duration grace) = 0;

@@ -1,5 +1,5 @@
 // A crew is one owner thread and its helpers, which share the parts of short parallel regions. A region of 20 us is
-// over before a sleeping thread wakes, so no thread waits for a sleeping one: any thread that is awake takes the next
+// over before a sleeping thread wakes. So no thread waits for a sleeping one: any thread that is awake takes the next
 // part. The owner takes parts too. Threads: a crew belongs to the thread that made it.
 #pragma once
 

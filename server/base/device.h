@@ -16,7 +16,7 @@
 
 namespace permafrost {
 
-// The names are those of flags, API and metrics.
+// Flags, API and metrics use these names.
 enum class DeviceKind { kAuto, kCpu, kMps, kCuda };
 inline constexpr EnumNames<DeviceKind, 4> kDeviceNames{
     {{{DeviceKind::kAuto, "auto"}, {DeviceKind::kCpu, "cpu"}, {DeviceKind::kMps, "mps"}, {DeviceKind::kCuda, "cuda"}}}};

@@ -81,7 +81,7 @@ absl::StatusOr<std::filesystem::path> FileToReplace(const std::filesystem::path&
 // cannot have another file overwritten.
 // Errors: FailedPrecondition for a pipe, a socket, a device or a directory, which the rename would destroy.
 absl::Status WriteFileAtomic(const std::filesystem::path& path, std::string_view data);
-// Writes and fsyncs a file under its final name. It serves files in a directory that is itself renamed later.
+// Writes and fsyncs a file under its final name. For files in a directory that is itself renamed later.
 absl::Status WriteFileSynced(const std::filesystem::path& path, std::string_view data);
 absl::Status SyncDirectory(const std::filesystem::path& path);
 // Makes the directory and all missing directories above it. They are durable if the result is Ok.

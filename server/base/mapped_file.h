@@ -1,8 +1,8 @@
 // A read-only, shared mapping of a whole file. The page cache is the only copy.
 // While the file is mapped, another process may truncate it or write to it, or the disk may fail. If a page lies
 // beyond the new end, or the disk cannot read it, the kernel answers a read with SIGBUS, which would end the process.
-// This class then maps zeros at the page, and from then on CheckIntact returns an error. A reader must survive zeros,
-// and must not trust what it read until a later CheckIntact returns Ok.
+// This class catches the signal and maps zeros at the page. From then on CheckIntact returns an error. A reader must
+// survive zeros, and must not trust what it read until a later CheckIntact returns Ok.
 // Threads: all methods are safe anywhere. Memory: the object owns the mapping. Unlinking the file, or replacing it by
 // a rename, does not affect the mapping.
 #pragma once

@@ -247,8 +247,8 @@ MemoryPressure MemoryPressureOf(std::string_view membership, const fs::path& roo
       pressure.limit_hits += Number(ReadText(group / "memory.failcnt")).value_or(0);
       return;
     }
-    // memory.events.local counts the events of the group itself. memory.events also counts those of the groups below
-    // it.
+    // memory.events.local counts the events of the group itself. memory.events also counts the events of the groups
+    // below it.
     fs::path events = group / "memory.events.local";
     if (!fs::exists(events)) events = group / "memory.events";
     const std::string text = ReadText(events);

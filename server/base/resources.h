@@ -22,15 +22,16 @@ inline constexpr char kControlGroupRoot[] = "/sys/fs/cgroup";
 // file.
 std::string ControlGroupMembership();
 
-// Calls visit(directory, version) for each group that `membership` names for `controller` ("memory" or "cpu"), and
-// for each of its parents below `root`, because the limits of parents apply too. `version` is 1 or 2; the names of
-// the files in a group depend on it.
+// Calls visit(directory, version) for each group that `membership` names for `controller` ("memory" or "cpu"). Does
+// so for the group's parents below `root` too, because their limits also apply. `version` is 1 or 2; the names of the
+// files in a group depend on it.
 void VisitControlGroups(std::string_view membership, std::string_view controller, const std::filesystem::path& root,
                         const std::function<void(const std::filesystem::path& directory, int version)>& visit);
 
 // Returns the number of threads that this process can run at once, at least 1. All code that computes in parallel
-// uses this number. It is the number of cores that the scheduler lets the calling thread use (its affinity), or the
-// control groups' quota of processor time if that is less. If the system has no affinity, the machine's cores count.
+// uses this number. It is the smaller of two numbers: the cores that the scheduler lets the calling thread use (its
+// affinity), and the control groups' quota of processor time. If the system has no affinity, the machine's cores
+// count.
 int AvailableCores();
 
 // Returns the least CPU quota, in whole cores rounded up, of the groups that `membership` (the text of
@@ -43,9 +44,9 @@ std::optional<int> CgroupCores(std::string_view membership, const std::filesyste
 // tell.
 uint64_t MemoryLimit();
 
-// Returns the least `memory.max` (version 2) or `memory.limit_in_bytes` (version 1) of the groups that `membership`
-// (the text of /proc/self/cgroup) names and of their parents below `root` (/sys/fs/cgroup). nullopt means that no
-// limit is set.
+// Returns the least memory limit of the groups that `membership` (the text of /proc/self/cgroup) names and of their
+// parents below `root` (/sys/fs/cgroup). Reads `memory.max` (version 2) or `memory.limit_in_bytes` (version 1).
+// nullopt means that no limit is set.
 std::optional<uint64_t> CgroupLimit(std::string_view membership, const std::filesystem::path& root);
 
 // The memory that can still be taken before the kernel has to reclaim some. It is measured for the machine and for
@@ -78,8 +79,8 @@ struct MemoryPressure {
   // How often a group met its limit, so that pages had to be reclaimed, summed over all groups: `high` and `max` of
   // memory.events (version 2), or memory.failcnt (version 1).
   uint64_t limit_hits = 0;
-  // Microseconds in which some thread waited for memory. The value is that of the nearest group that reports it
-  // (memory.pressure, "some"), or else the machine's.
+  // Microseconds in which some thread waited for memory. The value comes from the nearest group that reports it
+  // (memory.pressure, "some"), or else from the machine.
   uint64_t stalled_micros = 0;
   bool operator==(const MemoryPressure&) const = default;
 };

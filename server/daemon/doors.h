@@ -36,7 +36,7 @@ struct Access {
   std::filesystem::path socket;  // empty: there is no socket
 };
 
-// `clock` decides when tokens expire. It is borrowed.
+// Borrows `clock`, which decides when tokens expire.
 absl::StatusOr<Access> OpenAccess(const Options& options, const std::filesystem::path& state_dir, SeenClock& clock);
 
 // Reads the credentials that the daemon shows to its peers. `instance` is explained in api::PeerOptions. Returns null

@@ -48,8 +48,8 @@ struct Options {
   int64_t max_jobs = 10'000;
   // The most connections on which one client has calls at once. 0: no limit.
   int64_t max_connections_per_client = 64;
-  // True: the daemon starts even if the database has never held a job and directories with checkpoints or artifacts
-  // of jobs lie beside it. It renames these directories to .quarantine-*.
+  // True: the daemon starts even if directories with checkpoints or artifacts of jobs lie beside a database that has
+  // never held a job. It renames these directories to .quarantine-*.
   bool quarantine_unknown_jobs = false;
   // True: a job of higher priority waits until the job on the device ends.
   bool no_preemption = false;

@@ -17,11 +17,11 @@ void RaiseOpenFilesLimit();
 
 // Sets how long the math library's threads spin while they wait for each other. GNU OpenMP spins for milliseconds
 // before it sleeps. A training step consists of hundreds of parallel regions of microseconds each. When another
-// process wants a core, each region waits for a time slice: beside two compilers a step took 30 times as long as with
-// short spins. libgomp reads GOMP_SPINCOUNT when it is loaded, which is before main. So if neither GOMP_SPINCOUNT nor
-// OMP_WAIT_POLICY is set, this function sets GOMP_SPINCOUNT and executes the program again in the same process. It
-// returns only if one of the variables is set, or if there is no /proc. That is so on macOS, whose libomp goes to
-// sleep early anyway.
+// process wants a core, each region waits for a time slice. Beside two compilers, a step then took 30 times as long
+// as with short spins. libgomp reads GOMP_SPINCOUNT when it is loaded, which is before main. So if neither
+// GOMP_SPINCOUNT nor OMP_WAIT_POLICY is set, this function sets GOMP_SPINCOUNT and executes the program again in the
+// same process. It returns only if one of the variables is set, or if there is no /proc. That is so on macOS, whose
+// libomp goes to sleep early anyway.
 // Threads: call it first in main, before any thread is created.
 void UseShortSpins(char** argv);
 

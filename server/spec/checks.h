@@ -85,8 +85,8 @@ class RowCheck {
   const TrainOptions* const job_;
 };
 
-// Checks the rules that rows cannot express, which relate one field to another. Adds a violation for each set of
-// fields that do not go together.
+// Checks the rules between fields, which rows cannot express. Adds a violation for each set of fields that do not go
+// together.
 // Threads: pure function.
 void CheckRules(const TrainOptions& options, FieldChecker& check);
 

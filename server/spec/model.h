@@ -23,7 +23,7 @@ inline constexpr EnumNames<Pooling, 2> kPoolingNames{{{{Pooling::kMean, "mean"},
 enum class EdgeUse {
   kNone,
   kWhereGiven,
-  kNeeded  // requires them for one large graph; in sets a learned vector replaces missing ones
+  kNeeded  // requires them for one large graph; in sets, a learned vector replaces missing features
 };
 
 enum class Architecture { kGine, kSage, kGcn, kGin, kGatv2, kNode2Vec, kProgram };
@@ -148,7 +148,7 @@ inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto,
                                                              {NodeInputs::kDegree, "degree"},
                                                              {NodeInputs::kConstant, "constant"}}}};
 
-// The edge input on one large graph of a model that reads edges: edge features, edge weights as one column, or
+// What a model that reads edges takes for each edge of one large graph: its features, its weight as one column, or
 // nothing. kAuto: features if the graph has some, else nothing.
 enum class EdgeInputs { kAuto, kFeatures, kWeights, kNone };
 inline constexpr EnumNames<EdgeInputs, 4> kEdgeInputsNames{{{{EdgeInputs::kAuto, "auto"},

@@ -410,12 +410,12 @@ inline bool Walks(const TrainOptions& options) { return TraitsOf(options.model.a
 // Sets the defaults of node2vec, which are the values of PyG's example, in options for one large graph.
 void SetNode2VecDefaults(TrainOptions& options);
 
-// True if the job is evaluated layer by layer over the whole graph. A job that asks for it is. So is a job that
-// samples batches of links without times, because the negatives of such links may be any nodes.
+// True if the job is evaluated layer by layer over the whole graph. A job may ask for this. A job that samples
+// batches of links without times always does it, because the negatives of such links may be any nodes.
 bool EvaluatesLayerWise(const TrainOptions& options);
 
-// True if evaluation bypasses the graph cache. Evaluation layer by layer does. So does evaluation of links with
-// times, because each end of such a link needs a sampled block.
+// True if evaluation bypasses the graph cache. That is so for evaluation layer by layer, and for links with times,
+// because each end of such a link needs a sampled block.
 bool EvaluatesOutsideCache(const TrainOptions& options);
 
 // Returns the metrics that the job's evaluations report, in order. The first one chooses the best epoch.

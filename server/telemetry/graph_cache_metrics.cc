@@ -86,7 +86,7 @@ struct GraphCacheMetrics::Families {
   }
 
   std::vector<ByMode> modes;
-  // Guards the series that come and go, including those in `modes`.
+  // Guards the series that come and go, including the series in `modes`.
   absl::Mutex maybe_mu;
   MaybeGauge shared_bytes, bytes, frozen, frozen_timestamp;
   Gauge& storage_bytes;

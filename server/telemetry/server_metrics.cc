@@ -100,7 +100,7 @@ int64_t CountOpenFds() {
 ProcessStats ReadProcessStats() {
   ProcessStats stats;
   const std::string stat = ReadAll("/proc/self/stat");
-  // proc(5) counts fields from 1. The second, the program's name, is in parentheses and may contain spaces.
+  // proc(5) counts fields from 1. Field 2, the program's name, is in parentheses and may contain spaces.
   if (const size_t name_end = stat.rfind(')'); name_end != std::string::npos) {
     const std::vector<absl::string_view> fields =
         absl::StrSplit(absl::string_view(stat).substr(name_end + 1), ' ', absl::SkipEmpty());

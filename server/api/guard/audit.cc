@@ -124,7 +124,7 @@ std::string ResourceOf(const Message& message) {
       return absl::StrCat(kind, "s/", id);
     }
   }
-  // UpdateJob has a job, and UploadDataset a start.
+  // A request of UpdateJob holds a job, and a request of UploadDataset holds a start.
   for (const char* held : {"job", "start"}) {
     const FieldDescriptor* field = type->FindFieldByName(held);
     if (field == nullptr || field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_repeated()) continue;

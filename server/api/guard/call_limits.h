@@ -30,7 +30,7 @@ namespace permafrost::api {
 using PeerAddress = std::array<uint8_t, 18>;
 
 // Parses gRPC's name for a peer ("ipv4:10.0.0.7:41234", "ipv6:%5Bfd00::7%5D:41234"). nullopt: the peer has no
-// address. A unix socket has none, and its connections cannot be distinguished.
+// address. Connections of a unix socket have none, and cannot be distinguished.
 std::optional<PeerAddress> ParsePeer(std::string_view peer);
 // Returns the peers of all open sockets of this process; nullopt if the system does not provide them.
 std::optional<std::set<PeerAddress>> OpenPeers();
@@ -106,9 +106,9 @@ struct CallLimitOptions {
   // Backup. A call takes a thread and the disk. Only one call at a time makes a backup. A repeated call is told to
   // wait for the first one.
   int backups = 2;
-  // Calls that wait for a thread of a pool; each holds its request in memory. The pools' threads run the calls that
-  // take the lock of the jobs or of the catalog, which is held during disk writes. gRPC's threads also answer health
-  // checks, and thus never wait.
+  // Calls that wait for a thread of a pool; each holds its request in memory. The pools serve calls that need the
+  // lock of the jobs or of the catalog, which is held during disk writes. So gRPC's own threads, which also answer
+  // health checks, never wait for the disk.
   int waiting = 1024;
   int threads = 16;
   int submitting_threads = 2;

@@ -30,7 +30,7 @@ struct Method {
 Method MethodFromContract(const google::protobuf::MethodDescriptor& method);
 
 // Returns the method of a path on the wire, "/permafrost.v1.JobService/CreateJob". Reflection and unknown paths need
-// a viewer. They count as "unknown", because a client can send any path.
+// a viewer, and both count as "unknown", because a client can send any path.
 const Method& FindMethod(std::string_view path);
 
 // Returns every method of permafrost.v1 and of the health service: "JobService/CreateJob", ...

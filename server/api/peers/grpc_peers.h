@@ -18,7 +18,7 @@ struct PeerOptions {
   // PEM texts. `authority` signed the peers' certificates; empty: the peers use plain text. `certificate` and `key`
   // are this server's, for peers that require a client certificate; empty: it has none.
   std::string authority, certificate, key;
-  // The versions and device of this server. A peer in which one of them differs refuses the rank.
+  // The versions and device of this server. A peer with another version or device refuses the rank.
   std::string version, torch_version, device;
   // Identifies this process. A peer with the same identifier is this server itself.
   std::string instance;

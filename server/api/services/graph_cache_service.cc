@@ -23,10 +23,9 @@ using graphcache::CommandKind;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// The call of a command. It ends when the manager reports the outcome, when the client is gone or when the deadline
-// passes, whichever comes first. The manager's report may come long after the call, and even after the server is
-// gone. Owns itself: deleted in OnDone, which comes after Finish, so that the thread that sets the flag still finds
-// it alive.
+// The call of a command. It ends at the first of these events: the manager reports the outcome, the client is gone,
+// the deadline passes. The manager's report may come long after the call, and even after the server is gone. Owns
+// itself: deleted in OnDone, which comes after Finish, so that the thread that sets the flag still finds it alive.
 // Threads: the manager's and gRPC's. Invariant: the thread that first sets `ended` calls Finish, once.
 class CommandCall final : public ServerUnaryReactor {
  public:
