@@ -24,8 +24,8 @@ namespace {
 
 constexpr char kDescription[] = "Trains graph neural networks on a Permafrost server.";
 
-// In the help of an option, CLI11 lists the options that it excludes in the order of their addresses. This formatter
-// sorts them by name, so that the help is the same in each run.
+// In the help of an option, CLI11 lists the excluded options in the order of their addresses. This formatter sorts
+// them by name, so that the help is the same in each run.
 class SortedExcludes final : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {

@@ -122,8 +122,8 @@ class Submission {
     return servers_.FindJobs(absl::StrCat("name = \"", request_.job_id(), "\""), made_);
   }
 
-  // Warns if several servers have the job. After this command looked for the job there, a server may have accepted it
-  // from an earlier command.
+  // Warns if several servers have the job. A server may have accepted the job from an earlier command after this
+  // command looked for it.
   void WarnOfTwins() {
     if (FindMade()) return;
     for (const auto& [name, members] : made_) {

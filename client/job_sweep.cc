@@ -186,8 +186,8 @@ class Sweep {
     return std::nullopt;
   }
 
-  // Warns if several servers have the same job. After this command looked for the job there, a server may have
-  // accepted it from an earlier command.
+  // Warns if several servers have the same job. A server may have accepted the job from an earlier command after this
+  // command looked for it.
   void WarnOfTwins() {
     if (!servers_.is_spread() || !comes_back_) return;
     // If a server cannot be reached now, there is no warning. Watch reports the server if it has jobs of this sweep.

@@ -75,8 +75,8 @@ class ServerGroup {
   // that cannot be reached is returned at once.
   std::optional<Refusal> Place(v1::CreateJobRequest request, Placement& placement);
 
-  // Finds the jobs that match `filter` (ListJobsRequest.filter). For the name of each, adds to `found` the members
-  // that have the job. Returns the first server that cannot be reached.
+  // Finds the jobs that match `filter` (ListJobsRequest.filter). For each of them, adds to `found` the job's name and
+  // the members that have the job. Returns the first server that cannot be reached.
   std::optional<Refusal> FindJobs(const std::string& filter, std::map<std::string, std::vector<size_t>>& found);
   // Returns a warning if the job is on several members, or an empty text.
   std::string TwinsText(const std::string& job, const std::vector<size_t>& members) const;

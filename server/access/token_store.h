@@ -65,8 +65,8 @@ class TokenStore {
     Token token;
     std::string secret;  // not stored anywhere
   };
-  // Makes a token, which is on disk when Create returns. `made_by` names the call that makes the token, for
-  // ChangeSecret. Empty: the secret of this token cannot be changed.
+  // Makes a token, which is on disk when Create returns. `made_by` names the call that makes the token; ChangeSecret
+  // finds the token by it. Empty: the secret of this token cannot be changed.
   // Errors: InvalidArgument with violations of `token.label` (at most kMaxTokenLabel bytes of printable UTF-8) and
   // `token.expire_time` (must be in the future); ResourceExhausted (reason TOO_MANY_TOKENS, metadata `limit`) beyond
   // kMaxTokens; those of WriteFileAtomic, in which case no token was made.

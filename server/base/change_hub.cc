@@ -81,7 +81,7 @@ struct ChangeHub::Impl {
       running = id;
       mu.Unlock();
       (*listener)();
-      // The listener is released before `running` becomes 0, so that its captures are gone once its Subscription is.
+      // The listener is released before `running` becomes 0. So its captures are gone once its Subscription is gone.
       listener.reset();
       mu.Lock();
       running = 0;
@@ -96,7 +96,7 @@ struct ChangeHub::Impl {
       if (const auto next = UntilNextCall(now); !next || next->count() > 0) {
         mu.Unlock();
         changed.WaitFor(next ? absl::FromChrono(*next) : absl::InfiniteDuration());
-        // Reset comes before the look at the state, so that a change after it wakes the next wait.
+        // The state is read after Reset, so that any change after the reading wakes the next wait.
         changed.Reset();
         mu.Lock();
         continue;

@@ -20,7 +20,8 @@ class Crew {
   // ends or asks for another size.
   static Crew& OfThisThread(int threads);
 
-  // `helpers` is the number of threads beside the owner. The crew has fewer if the system provides fewer.
+  // `helpers` is the number of threads beside the owner. The crew has fewer helpers if the system provides fewer
+  // threads.
   explicit Crew(int helpers);
   ~Crew();
   Crew(const Crew&) = delete;

@@ -11,7 +11,7 @@ namespace operator_threads_internal {
 inline thread_local int own_threads = 0;
 }  // namespace operator_threads_internal
 
-// Sets the number of threads for Permafrost's operators, for the calling thread. 0 means the same number as libtorch.
+// Sets how many threads Permafrost's operators use when the calling thread runs them. 0: as many as libtorch.
 inline void SetOperatorThreads(int threads) { operator_threads_internal::own_threads = threads; }
 inline int OperatorThreads() { return operator_threads_internal::own_threads; }
 

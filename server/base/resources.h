@@ -30,7 +30,7 @@ void VisitControlGroups(std::string_view membership, std::string_view controller
 
 // Returns the number of threads that this process can run at once, at least 1. All code that computes in parallel
 // uses this number. It is the smaller of two numbers: the cores that the scheduler lets the calling thread use (its
-// affinity), and the control groups' quota of processor time. If the system has no affinity, the machine's cores
+// affinity), and the control groups' quota of processor time. On a system without affinity, all cores of the machine
 // count.
 int AvailableCores();
 
@@ -100,8 +100,8 @@ void ReturnFreeHeap();
 // Returns an id of the machine's present boot, or an empty string if the system does not tell.
 std::string BootId();
 
-// Free space on a disk that is reserved for the database. The database can go on while datasets, uploads and
-// checkpoints have to wait for space.
+// Free disk space that is reserved for the database. When only the reserve is left, datasets, uploads and checkpoints
+// have to wait for space, and the database can go on.
 // Threads: all methods are safe anywhere.
 class DiskReserve {
  public:

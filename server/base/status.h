@@ -66,8 +66,8 @@ absl::Status AsTransient(absl::Status status);
 bool IsTransient(const absl::Status& status);
 
 // Returns `status` marked as a fault that leaves the accelerator unusable until the process ends, such as an illegal
-// memory access on CUDA. Each later call of the device fails with the same error. The fault is also transient,
-// because the work is not to blame until another process has tried it again.
+// memory access on CUDA. Each later call of the device fails with the same error. The fault is also transient: only a
+// retry in another process can show that the work itself is to blame.
 absl::Status AsDeviceFault(absl::Status status);
 bool IsDeviceFault(const absl::Status& status);
 

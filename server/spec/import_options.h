@@ -98,7 +98,7 @@ inline constexpr EnumNames<FeatureType, 5> kFeatureTypeNames{{{{FeatureType::kAs
                                                                {FeatureType::kBfloat16, "bfloat16"},
                                                                {FeatureType::kInt8, "int8"}}}};
 
-// The order in which an import numbers the rows of one large graph. Stores keep this number.
+// The order in which an import numbers the rows of one large graph. A store holds the number of the enumerator.
 enum class NodeOrder : uint32_t {
   kNone,       // the order of the source
   kDegree,     // descending out-degree

@@ -290,7 +290,8 @@ struct TrainOptions {
   // one chooses the best epoch. Empty: the metric of the loss (LossTraits), or kMrr for links.
   std::vector<Metric> metrics;
   int64_t epochs = 20;  // 1..1,000,000
-  // The job ends after this many epochs without a better validation, 0..1,000,000. 0: it trains all epochs.
+  // The job ends after this many epochs in a row without a new best validation, 0..1,000,000. 0: it trains all
+  // epochs.
   int64_t patience = 0;
   int64_t batch_size = 32;  // graphs, seed nodes or links, 1..65,536
   uint64_t seed = 0;

@@ -22,7 +22,7 @@ prometheus::Family<Gauge>& GaugeFamily(prometheus::Registry& registry, const cha
 
 }  // namespace
 
-// References into the registry, which owns every metric. All of them are safe to update anywhere.
+// References into the registry, which owns every metric. Any thread may update a metric that no lock below guards.
 struct GraphCacheMetrics::Families {
   struct ByMode {
     MaybeGauge entries, entry_bytes, capacity, cut_executables;

@@ -20,8 +20,7 @@
 
 namespace permafrost::telemetry {
 
-// References into the registry, which owns every metric. Every metric except those that the lock guards is safe to
-// update anywhere.
+// References into the registry, which owns every metric. Any thread may update a metric that the lock does not guard.
 struct FeatureMetrics::Series {
   explicit Series(prometheus::Registry& registry)
       : hits(OneCounter(registry, "permafrost_feature_cache_hits_total",
@@ -129,7 +128,7 @@ prometheus::Family<Histogram>& HistogramFamily(prometheus::Registry& registry, c
 
 }  // namespace
 
-// References into the registry, which owns every metric. All of them are safe to update anywhere.
+// References into the registry, which owns every metric. Any thread may update a metric that no lock below guards.
 struct JobMetrics::Families {
   explicit Families(prometheus::Registry& registry)
       : queue_wait(HistogramFamily(registry, "permafrost_job_queue_wait_seconds",

@@ -92,7 +92,8 @@ spdlog::level::level_enum Level(Severity severity) {
   return spdlog::level::err;
 }
 
-// ISO 8601 time in UTC, then the level padded so that messages align. %^ and %$ enclose what a terminal colours.
+// ISO 8601 time in UTC, then the level padded so that messages align. %^ and %$ enclose the part that a terminal
+// colours.
 std::unique_ptr<spdlog::formatter> Formatter() {
   return std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%eZ %^%-7l%$ %v",
                                                      spdlog::pattern_time_type::utc);

@@ -247,7 +247,7 @@ const Histogram::BucketBoundaries& StreamBuckets() {
 
 }  // namespace
 
-// References into the registry, which owns every metric. All of them are safe to update anywhere.
+// References into the registry, which owns every metric. Any thread may update a metric that no lock below guards.
 struct ServerMetrics::Families {
   explicit Families(prometheus::Registry& registry)
       : requests(prometheus::BuildCounter()

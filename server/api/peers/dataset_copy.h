@@ -23,13 +23,13 @@ class DatasetCopier {
   // `token` is explained in PeerOptions.
   explicit DatasetCopier(std::string token) : token_(std::move(token)) {}
 
-  // Returns when the peer has the request's dataset, READY and under the same name. Uploads request.dataset_file and
+  // Returns Ok once the peer has the request's dataset READY under the same name. Uploads request.dataset_file and
   // has the peer import it. Continues an upload that an earlier call began. If another server is sending the same
   // dataset, waits up to ten seconds for it. The job's log reports that bytes are sent, and how long the copy took.
   // Errors, without `address` in the message: FailedPrecondition if the peer has other data under that name or could
   // not import the copy; Unavailable if the peer has gone, or made no progress for ten seconds; other errors that the
-  // peer returns; those of reading the file; Cancelled once request.keep_going, which is called on the calling thread,
-  // returns false.
+  // peer returns; errors of reading the file; Cancelled once request.keep_going returns false. It is called on the
+  // calling thread.
   absl::Status Copy(const train::RecruitRequest& request, const std::string& address,
                     const std::shared_ptr<grpc::Channel>& channel);
 

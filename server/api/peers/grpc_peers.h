@@ -16,7 +16,7 @@ struct PeerOptions {
   std::vector<std::string> addresses;  // gRPC addresses, host:port
   std::string token;                   // bearer token sent to every peer; empty: none is sent
   // PEM texts. `authority` signed the peers' certificates; empty: the peers use plain text. `certificate` and `key`
-  // are this server's, for peers that require a client certificate; empty: it has none.
+  // belong to this server, for peers that require a client certificate; empty: it has none.
   std::string authority, certificate, key;
   // The versions and device of this server. A peer with another version or device refuses the rank.
   std::string version, torch_version, device;

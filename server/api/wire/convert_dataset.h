@@ -30,7 +30,7 @@ v1::ImportOptions ImportOptionsToWire(const data::ImportOptions& options);
 // domain checks ranges.
 absl::StatusOr<data::SampleQuery> SampleQueryFromWire(const v1::SampleDatasetRequest& wire);
 
-// Converts an error of data::Sample for `query`: renames its fields to those of the wire.
+// Converts an error of data::Sample for `query`: renames the error's fields to the wire's.
 absl::Status SampleErrorToWire(const data::SampleQuery& query, const absl::Status& status);
 
 v1::SampleDatasetResponse SampleAnswerToWire(const data::SampleAnswer& answer);
@@ -39,7 +39,7 @@ v1::SampleDatasetResponse SampleAnswerToWire(const data::SampleAnswer& answer);
 // domain checks ranges.
 absl::StatusOr<data::ReadPlanQuery> ReadPlanQueryFromWire(const v1::PlanDatasetRequest& wire);
 
-// Converts an error of data::PlanDataset. Renames its fields to those of the wire, or names the dataset in an error
+// Converts an error of data::PlanDataset. Renames the error's fields to the wire's, or names the dataset in an error
 // about the dataset.
 absl::Status ReadPlanErrorToWire(const DatasetId& id, const absl::Status& status);
 
