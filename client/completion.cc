@@ -142,7 +142,8 @@ constexpr char kAskNames[] =
     " --timeout 1 --output json $group list 2>/dev/null </dev/null |\n"
     "      grep -o \"\\\"name\\\":\\\"${group}s/[a-z][a-z0-9-]*\\\"\" | sed 's/.*\\///; s/\"$//')\"\n";
 
-// The shell command that lists contexts. Their names (IsContextName) are keys of the JSON. It asks no server.
+// The shell command that lists contexts. The names of contexts (IsContextName) are keys of the JSON. The command asks
+// no server.
 constexpr char kAskContexts[] =
     " --output json context list 2>/dev/null </dev/null |\n"
     "      sed 's/^.*\"contexts\":{//' | grep -o '\"[A-Za-z0-9][A-Za-z0-9._-]*\":\"' | sed 's/^\"//; s/\":\"$//')\"\n";

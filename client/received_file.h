@@ -15,8 +15,8 @@
 
 namespace permafrost::client {
 
-// The target of a command's output: a file, or a stream, that is, a pipe, a device or standard output. A file is
-// replaced as a whole. A stream takes bytes as they come and is never replaced.
+// The target of a command's output: a file, or a stream (a pipe, a device or standard output). A file is replaced as
+// a whole. A stream takes bytes as they come and is never replaced.
 // Threads: one.
 class OutputTarget {
  public:

@@ -70,9 +70,9 @@ class ServerGroup {
   };
   // Call it after Prepare. Finds the server that will begin the job first, and counts the job there. The order is:
   // idle servers, then servers with fewer jobs ahead, then servers named earlier. In this order, each server
-  // validates the job. A server that refuses it is passed over: its memory, device or limits must differ, because
-  // data and programs are equal. If all refuse, `passed_over` has all refusals, and the first is returned. A server
-  // that cannot be reached is returned at once.
+  // validates the job. A server that refuses the job is passed over: its memory, device or limits must differ,
+  // because data and programs are equal. If all refuse, `passed_over` has all refusals, and the first is returned. A
+  // server that cannot be reached is returned at once.
   std::optional<Refusal> Place(v1::CreateJobRequest request, Placement& placement);
 
   // Finds the jobs that match `filter` (ListJobsRequest.filter). For each of them, adds to `found` the job's name and

@@ -96,7 +96,7 @@ struct ChangeHub::Impl {
       if (const auto next = UntilNextCall(now); !next || next->count() > 0) {
         mu.Unlock();
         changed.WaitFor(next ? absl::FromChrono(*next) : absl::InfiniteDuration());
-        // The state is read after Reset, so that any change after the reading wakes the next wait.
+        // Reset comes before the state is read, so that any later change wakes the next wait.
         changed.Reset();
         mu.Lock();
         continue;

@@ -52,8 +52,8 @@ absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartExposer(const Options& 
 // Logs what an operator who starts the daemon should know about its addresses.
 void TellAccess(const Options& options, const Access& access);
 
-// Updates the metrics that the objects passed in do not report themselves. It is called for each scrape of /metrics.
-// Threads: one call at a time; other threads may use the objects meanwhile.
+// Updates the metrics that the given objects do not report themselves. Called for each scrape of /metrics. Threads:
+// one call at a time; other threads may use the objects meanwhile.
 void RefreshMetrics(const data::Catalog& catalog, const data::UploadStore& uploads, const DiskReserve& disk,
                     telemetry::JobMetrics& job_metrics, telemetry::ServerMetrics& server_metrics);
 

@@ -50,9 +50,9 @@ class RefreshedRegistry final : public prometheus::Collectable {
 class Exposer {
  public:
   // Serves `registry` at http://ADDRESS/metrics; port 0 picks a free port. `before_scrape` runs on the scraping
-  // thread before each collection, one scrape at a time. RefreshedRegistry counts and logs its exceptions. `admits`
-  // receives the password of HTTP basic authentication, and decides whether to let the caller in. The user name is
-  // ignored. Without `admits` everyone is let in.
+  // thread before each collection, one scrape at a time. RefreshedRegistry counts and logs exceptions of
+  // `before_scrape`. `admits` receives the password of HTTP basic authentication, and decides whether to let the
+  // caller in. The user name is ignored. Without `admits` everyone is let in.
   // Errors: InvalidArgument if `address` is not HOST:PORT; FailedPrecondition naming the address if it cannot be
   // bound.
   static absl::StatusOr<std::unique_ptr<Exposer>> Start(const std::string& address,

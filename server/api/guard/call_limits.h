@@ -49,8 +49,8 @@ class ConnectionLimit {
                   std::function<std::optional<std::set<PeerAddress>>()> open_peers = OpenPeers)
       : most_(most), client_of_(std::move(client_of)), open_peers_(std::move(open_peers)) {}
 
-  // Returns the client that the call counts against. The connection itself stays open, because a server cannot close
-  // it; gRPC closes it once it is idle (CallLimitOptions::idle).
+  // Returns the client that the call counts against. If the call is refused, its connection stays open, because
+  // handlers cannot close it. gRPC closes the connection once it is idle (CallLimitOptions::idle).
   // Errors: ResourceExhausted (reason TOO_MANY_CONNECTIONS, metadata `client` and `limit`) if the client already
   // calls on as many other connections as the limit allows.
   absl::StatusOr<std::string> Admit(const grpc::CallbackServerContext& context);

@@ -45,7 +45,7 @@ inline LevelOf LevelsOf(LevelOf now_of, const jobs::Job& of) {
     if (id != dataset) return now;
     const bool is_the_same = now && (uid.empty() ? now->create_time <= made : now->uid == uid);
     if (!is_the_same) return std::optional(told);
-    // Older servers gave jobs on bare nodes no other inputs, so the job's own options decide.
+    // Older servers gave bare nodes (nodes without features) no other inputs, so the job's own options decide.
     now->bare_nodes = now->bare_nodes && told.bare_nodes;
     return now;
   };
