@@ -38,7 +38,7 @@ struct JobSnapshot {
 
 // Returns "epoch 3/20 ━━━━━━──────  45%  loss 0.4213  valid MAE 0.5120  21.4k graphs/s  ETA 1m 12s". On a narrow
 // terminal the least important parts are dropped. While executables are captured before a step, the line is "warming
-// up 3/8 ━━━─────── 37%". Before the first step, the line shows the state.
+// up 3/8 ━━━───────  37%". Before the first step, the line shows the state.
 std::string RenderJobProgress(const JobSnapshot& job, const RenderStyle& style);
 
 struct CacheSnapshot {
