@@ -1,4 +1,4 @@
-// Faults while an import runs: exceptions, the death of the process, links moved under it.
+// Faults while an import runs: exceptions, death of the process, and links that are moved meanwhile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -36,12 +36,12 @@ class CatalogFaultsTest : public CatalogTest {
     EXPECT_TRUE(record.ok()) << record.status();
     return record.ok() ? *record : ImportRecord();
   }
-  // An accepted import that has not begun in this process.
+  // Writes the record of an accepted import that has not begun in this process.
   void WriteRecord(int starts) const {
     WriteText(RecordPath(),
               RecordToJson({.create_time = absl::FromUnixSeconds(1), .options = Options(), .starts = starts}));
   }
-  // An importer that does `first`, then imports.
+  // Returns an importer that calls first(options) and then imports.
   template <class F>
   static ImportFunction After(F first) {
     return [first](const ImportOptions& options, const fs::path& directory, const ImportObserver& observer,
@@ -101,7 +101,7 @@ TEST_F(CatalogFaultsTest, ADeletionWhoseBytesStayIsDone) {
     ASSERT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
     fs::create_directories(directory() / "small" / "of" / "mine");
     {
-      // Enough for all but what is removed folder by folder.
+      // One descriptor is enough for everything except removing nested folders.
       const NoDescriptors none(/*left=*/1);
       const absl::Status deleted = catalog->Delete(Id("small"), Unused);
       EXPECT_TRUE(deleted.ok()) << deleted;
@@ -111,7 +111,7 @@ TEST_F(CatalogFaultsTest, ADeletionWhoseBytesStayIsDone) {
                                               HasSubstr(" is looked at again at the next start: "))));
     EXPECT_THAT(OnDisk(), ElementsAre(".deleted-1-small"));
   }
-  // A folder that holds more than a dataset is set aside, and kept.
+  // At the next start, a folder that holds more than a dataset is moved to quarantine, and so kept.
   Open();
   EXPECT_THAT(OnDisk(), ElementsAre(".quarantine"));
 }
@@ -190,7 +190,7 @@ TEST_F(CatalogFaultsTest, ALinkMovedAfterTheCheckCannotLeaveTheRoots) {
   WriteFiles(root() / "inside", SmallSet());
   const struct {
     const char* why;
-    fs::path file;  // relative to the source
+    fs::path file;  // path relative to the source
     fs::path target;
     DatasetState want;
     const char* error;

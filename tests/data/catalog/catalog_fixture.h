@@ -1,4 +1,4 @@
-// A catalog in a fresh directory, an import root beside it, and sources to import.
+// A catalog in a fresh directory, with an import root beside it and sources to import.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,11 +48,11 @@ class CatalogTest : public ::testing::Test {
     EXPECT_TRUE(catalog.ok()) << catalog.status();
     return *std::move(catalog);
   }
-  // Waits until the import has ended; NotFound if it was deleted.
+  // Waits until the import has ended. NotFound if the dataset was deleted.
   static absl::StatusOr<Dataset> AwaitEnd(Catalog& catalog, const DatasetId& id) {
     return Await(catalog, id, [](const Dataset& dataset) { return dataset.state != DatasetState::kImporting; });
   }
-  // Waits until `wanted` holds of the dataset; NotFound if it was deleted.
+  // Waits until `wanted(dataset)` is true. NotFound if the dataset was deleted.
   template <class F>
   static absl::StatusOr<Dataset> Await(Catalog& catalog, const DatasetId& id, const F& wanted) {
     struct Signal {
@@ -72,7 +72,7 @@ class CatalogTest : public ::testing::Test {
       if (!dataset.ok() || wanted(*dataset)) return dataset;
     }
   }
-  // Returns what lies in datasets/ and datasets/.imports/.
+  // Returns the names of the entries in datasets/ and datasets/.imports/.
   std::vector<std::string> OnDisk() const {
     std::vector<std::string> names;
     for (const std::filesystem::path& path : {directory(), directory() / ".imports"}) {
@@ -83,7 +83,7 @@ class CatalogTest : public ::testing::Test {
     std::sort(names.begin(), names.end());
     return names;
   }
-  // A source that keeps an import busy: far more edges than a test would wait for.
+  // Returns a source that keeps an import busy: it has far more edges than a test would wait for.
   std::filesystem::path LargeSource() {
     Files files = SmallSet();
     files["raw/num-edge-list.csv"] = "20000000\n0\n0\n";
@@ -119,7 +119,7 @@ class CatalogTest : public ::testing::Test {
 
  private:
   mutable absl::Mutex warnings_mu_;
-  std::vector<std::string> warnings_ ABSL_GUARDED_BY(warnings_mu_);  // of moves to quarantine, and of imports that wait
+  std::vector<std::string> warnings_ ABSL_GUARDED_BY(warnings_mu_);  // about moves to quarantine and imports that wait
 };
 
 }  // namespace permafrost::data

@@ -1,4 +1,5 @@
-// Leftovers in the catalog's directories that no whole dataset explains: its own are removed, the rest is kept.
+// Leftovers in the catalog's directories that belong to no whole dataset. The catalog removes its own leftovers and
+// keeps everything else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ using ::testing::SizeIs;
 
 class CatalogLeavingsTest : public CatalogTest {
  protected:
-  // The contents of the file `name` in whatever directory of .quarantine/ was moved there from `from`.
+  // Returns the contents of the file `name` in the directory of .quarantine/ that was moved there from `from`.
   std::string Quarantined(const std::string& from, const std::string& name) const {
     std::error_code none;
     for (const auto& entry : fs::directory_iterator(directory() / ".quarantine", none)) {
@@ -40,7 +41,7 @@ class CatalogLeavingsTest : public CatalogTest {
     }
     return "not there";
   }
-  // A dataset that is whole.
+  // Imports a whole dataset.
   void ImportNow(const char* name) {
     const auto catalog = Open();
     ASSERT_TRUE(catalog->Import(Id(name), Options()).ok());
@@ -50,7 +51,7 @@ class CatalogLeavingsTest : public CatalogTest {
     const auto text = ReadFile(path);
     return text.ok() ? *text : text.status().ToString();
   }
-  // An import that hears no request to stop.
+  // An import that ignores requests to stop.
   struct StuckImport {
     absl::Notification begun, let_go;
     ImportFunction importer() {
@@ -66,22 +67,22 @@ class CatalogLeavingsTest : public CatalogTest {
   };
 };
 
-// Leftovers of a killed process, each made by hand.
+// The test makes each leftover of a killed process by hand.
 TEST_F(CatalogLeavingsTest, StartsFromWhateverAKillLeft) {
   const ImportRecord record{.create_time = absl::FromUnixSeconds(1), .options = Options()};
   ImportNow("published");
   ImportNow("taken-back");
-  // Between publishing and the end of the record.
+  // Killed after publishing, and before the removal of the record.
   fs::copy_file(directory() / "published" / "dataset.json", directory() / ".imports" / "published.json");
-  // In the middle of an import.
+  // Killed in the middle of an import.
   WriteText(directory() / ".imports" / "begun.json", RecordToJson(record));
   WriteText(directory() / ".tmp-begun" / "labels.part", "half");
   WriteText(directory() / ".tmp-begun" / "sort" / "run-0", "half");
-  // After the deletion of an import that ran, before and after it had published.
+  // Killed after the deletion of a running import, once before it had published and once after.
   WriteText(directory() / ".imports" / "stopped.deleted", RecordToJson(record));
   WriteText(directory() / ".tmp-stopped" / "sort" / "run-0", "half");
   fs::copy_file(directory() / "taken-back" / "dataset.json", directory() / ".imports" / "taken-back.deleted");
-  // In the middle of a deletion, by this version and those before, and of an atomic write.
+  // Killed in the middle of a deletion, by this version and by earlier ones, and of an atomic write.
   WriteText(directory() / ".deleted-3-gone" / "graphs.pfg", "half");
   WriteText(directory() / ".tmp-deleted-3-gone" / "graph.pfg", "half");
   WriteText(directory() / ".imports" / "new.json.tmp.abc123", "{");
@@ -123,13 +124,13 @@ TEST_F(CatalogLeavingsTest, WhatTheCatalogDidNotMakeIsNeverRemoved) {
   ASSERT_THAT(Warnings(), SizeIs(5));
   EXPECT_THAT(Warnings(), Contains(AllOf(HasSubstr("/datasets/.tmp-backup: has a name of the server's own"),
                                          HasSubstr("; moved to "), HasSubstr("/.quarantine/"))));
-  // Nothing is moved twice, nor removed later.
+  // A later start moves nothing twice and removes nothing.
   Open();
   EXPECT_THAT(Warnings(), SizeIs(5));
   EXPECT_EQ(Quarantined(".tmp-backup", "precious"), "1");
 }
 
-// As after a copy of another day's .imports/.
+// This state arises if someone copies another day's .imports/ back.
 TEST_F(CatalogLeavingsTest, AnImportWhoseNameIsTakenIsKept) {
   ImportNow("small");
   const std::string text = RecordToJson({.create_time = absl::FromUnixSeconds(1), .options = Options()});

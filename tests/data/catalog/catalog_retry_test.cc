@@ -1,4 +1,4 @@
-// Imports that the machine keeps from going through just now are tried again.
+// Imports that fail for a passing reason of the machine are tried again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ using ::testing::IsEmpty;
 
 class CatalogRetryTest : public CatalogTest {
  protected:
-  // Imports of the small set find the disk full while `full` says so.
+  // Returns an importer that finds the disk full for source() as long as `full` is true.
   ImportFunction WhileFull(std::atomic<bool>& full) {
     return [this, &full](const ImportOptions& options, const fs::path& directory, const ImportObserver& observer,
                          std::stop_token stop, const ImportLimits& limits) -> absl::StatusOr<ImportedSummary> {
@@ -62,7 +62,7 @@ class CatalogRetryTest : public CatalogTest {
 
 TEST_F(CatalogRetryTest, ADiskThatIsFullForAWhileFailsNoImport) {
   first_retry_ = absl::Milliseconds(1);
-  // Within a file that the importer writes.
+  // The first three tries run out of space while the importer writes a file.
   const auto catalog = Open([this](const ImportOptions& options, const fs::path& directory,
                                    const ImportObserver& observer, std::stop_token stop, const ImportLimits& limits) {
     std::optional<FileSizeLimit> limit;
@@ -81,7 +81,7 @@ TEST_F(CatalogRetryTest, ADiskThatIsFullForAWhileFailsNoImport) {
   EXPECT_THAT(OnDisk(), ElementsAre("small"));
 }
 
-// Once a file is open, and is asked about.
+// The importer has opened a file and asks whether it lies in a root.
 TEST_F(CatalogRetryTest, ARootThatCannotBeResolvedJustNowFailsNoImport) {
   first_retry_ = absl::Milliseconds(1);
   std::atomic<bool> can_fail = true;
@@ -196,7 +196,7 @@ TEST_F(CatalogRetryTest, WhatIsWrongWithTheSourceAfterAllStillFails) {
   EXPECT_EQ(tries_, 2);
 }
 
-// A link that leads to itself: an error of the system, and none that says that the store is damaged.
+// A link to itself gives an error of the system, and not one that says that the store is damaged.
 TEST_F(CatalogRetryTest, ADatasetThatCannotBeOpenedJustNowIsOpenedLater) {
   first_retry_ = absl::Milliseconds(1);
   {
@@ -222,7 +222,7 @@ TEST_F(CatalogRetryTest, ADatasetThatCannotBeOpenedJustNowIsOpenedLater) {
   EXPECT_TRUE(catalog->Open(Id("small")).ok());
 }
 
-// As where datasets/ cannot be brought to disk once the dataset has its name there.
+// This happens if the fsync of datasets/ fails after the dataset was renamed to its name.
 TEST_F(CatalogRetryTest, WhatHasItsNameIsNotImportedAgain) {
   first_retry_ = absl::Milliseconds(1);
   const auto catalog = Open([this](const ImportOptions& options, const fs::path& making, const ImportObserver& observer,
@@ -246,7 +246,7 @@ TEST_F(CatalogRetryTest, WhatHasItsNameIsNotImportedAgain) {
   EXPECT_THAT(OnDisk(), ElementsAre("small"));
 }
 
-// As an error of the disk: a read of the mapping failed, and the file is what it was.
+// The test stands for an error of the disk: a read of the mapping fails while the file remains unchanged.
 TEST_F(CatalogRetryTest, AMappingThatTheDiskFailedIsNotGoneOnWith) {
   const auto catalog = Open();
   ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());

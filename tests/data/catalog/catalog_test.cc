@@ -164,7 +164,7 @@ TEST_F(CatalogTest, ImportRootsCannotBeLeft) {
   fs::create_symlink(outside / "raw" / "edge.csv", root() / "linked.csv");
   fs::create_symlink(source() / "raw" / "edge.csv", root() / "alias.csv");
   ASSERT_EQ(mkfifo((root() / "pipe").c_str(), 0600), 0);
-  // A file, or else a set of graphs.
+  // A directory is imported as a set of graphs. For a file, the importer writes a fixed small graph.
   const auto catalog = Open([](const ImportOptions& options, const fs::path& store, const ImportObserver& observer,
                                std::stop_token stop, const ImportLimits& limits) -> absl::StatusOr<ImportedSummary> {
     if (fs::is_directory(options.source)) return data::Import(options, store, observer, std::move(stop), limits);
@@ -229,7 +229,7 @@ TEST_F(CatalogTest, WithoutRootsNothingIsImportedAndTheRootOfAllAllowsAll) {
   EXPECT_EQ(AwaitEnd(**open, Id("a"))->state, DatasetState::kReady);
 }
 
-// Whatever the clock says: nothing but the uid is compared.
+// Only the uid is compared, so the clock does not matter.
 TEST_F(CatalogTest, EachImportOfANameIsAnotherDataset) {
   std::string imported;
   {
@@ -246,7 +246,7 @@ TEST_F(CatalogTest, EachImportOfANameIsAnotherDataset) {
     imported = second->uid;
   }
   EXPECT_EQ(Open()->Get(Id("small"))->uid, imported);
-  // As a version leaves it that gave none.
+  // A version without uids leaves a record like this.
   const fs::path path = directory() / "small" / "dataset.json";
   auto record = RecordFromJson(ReadFile(path).value());
   ASSERT_TRUE(record.ok()) << record.status();
@@ -311,7 +311,7 @@ TEST_F(CatalogTest, DeletesInEveryState) {
   EXPECT_EQ(catalog->usage().imports.cancelled, 2);
   EXPECT_THAT(catalog->List(), IsEmpty());
   EXPECT_EQ(AwaitEnd(*catalog, Id("running")).status().code(), absl::StatusCode::kNotFound);
-  catalog.reset();  // when its thread has ended
+  catalog.reset();  // waits for its thread to end
   EXPECT_THAT(OnDisk(), IsEmpty());
 }
 
@@ -329,7 +329,7 @@ TEST_F(CatalogTest, AnImportThatIsStoppedBeginsAnewAtTheNextStart) {
     EXPECT_EQ(catalog->usage().imports.cancelled, 0) << "it is not given up";
   }
   EXPECT_THAT(OnDisk(), ElementsAre("large.json", "small.json"));
-  WriteFiles(root() / "large", SmallSet());  // so that it ends soon
+  WriteFiles(root() / "large", SmallSet());  // makes the import end soon
   fs::remove(root() / "large" / "raw" / "edge.csv.gz");
   const auto catalog = Open();
   EXPECT_EQ(AwaitEnd(*catalog, Id("large"))->state, DatasetState::kReady);

@@ -1,4 +1,4 @@
-// The progress of the running import, as telemetry asks for it.
+// The progress of the running import, as telemetry reads it.
 #include <gtest/gtest.h>
 
 #include <filesystem>

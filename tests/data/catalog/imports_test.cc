@@ -60,7 +60,7 @@ TEST(ImportRecord, ComesBackWhole) {
   EXPECT_EQ(read->options, o);
 }
 
-// As datasets of the first release have it.
+// Datasets of the first release have a record like this.
 TEST(ImportRecord, AnOlderRecordTakesDefaults) {
   const auto read = RecordFromJson(R"({
   "add_inverse_edges": false, "create_time": "2026-01-02T03:04:05+00:00", "error": "", "source": "/data/zinc",
@@ -167,7 +167,7 @@ TEST_F(ImportRootsTest, AFolderThatCannotBeListedJustNowIsNotForbidden) {
   EXPECT_TRUE(IsTransient(status));
 }
 
-// A file that is open is refused only where no root can hold it.
+// If the roots cannot be resolved just now, an open file is refused only if no root can hold it.
 TEST_F(ImportRootsTest, WhatLiesBelowNoRootThatCanBeResolvedIsNotRefusedYet) {
   EXPECT_TRUE(CheckInRoots(root_ / "set" / "raw" / "edge.csv", roots_).ok());
   const absl::Status refused = CheckInRoots(temp_.path() / "edge.csv", roots_);

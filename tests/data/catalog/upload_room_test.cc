@@ -1,4 +1,4 @@
-// The part that uploads take of the bytes that all of them may take, and how they are told.
+// The share that each upload takes of the bytes allowed for all uploads, and how the totals report it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ std::vector<UploadFile> OneFile(const std::string& content) {
 
 class UploadRoomTest : public ::testing::Test {
  protected:
-  // Room for 100 bytes.
+  // Opens a store with room for 100 bytes.
   std::unique_ptr<UploadStore> OpenStore(absl::Duration keep_room, absl::Duration max_age = absl::Hours(24)) {
     auto store = UploadStore::Create({.directory = directory_,
                                       .max_bytes = 100,
@@ -40,7 +40,7 @@ class UploadRoomTest : public ::testing::Test {
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }
-  // A client that sends ten of 90 bytes and dies.
+  // Acts as a client that sends 10 of 90 declared bytes and dies.
   void Die(UploadStore& store, const std::string& id) const {
     const auto writer = store.Open(UploadId(id), large_);
     ASSERT_TRUE(writer.ok()) << writer.status();
@@ -65,7 +65,7 @@ TEST_F(UploadRoomTest, ADeadClientHoldsRoomForAWhileOnly) {
     EXPECT_EQ(store->totals().counted, 90u);
     EXPECT_EQ(store->totals().received, 10u);
   }
-  // The while is over at once.
+  // With a keep_room of zero, undelivered bytes lose their room at once.
   const auto store = OpenStore(absl::ZeroDuration());
   EXPECT_EQ(store->totals().counted, 10u) << "what came is known after a restart";
   const auto writer = store->Open(UploadId("other"), large_);

@@ -39,7 +39,7 @@ class UploadStoreTest : public ::testing::Test {
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }
-  // All that lies there looks as if it had been written so long ago.
+  // Makes everything in the directory look as if it was written `age` ago.
   void Age(std::chrono::hours age) const {
     for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
       fs::last_write_time(entry.path(), fs::file_time_type::clock::now() - age);
@@ -61,7 +61,7 @@ class UploadStoreTest : public ::testing::Test {
   std::vector<std::string> warnings_;
 };
 
-// A dataset may share the file, and takes a later change for damage.
+// A dataset may share the file and would take a later change for damage.
 TEST_F(UploadStoreTest, AFileThatCameIsNotTouchedAgain) {
   const auto store = OpenStore();
   Upload(*store, id_);
@@ -170,7 +170,7 @@ TEST_F(UploadStoreTest, OneWriterAtATime) {
 }
 
 TEST_F(UploadStoreTest, TheLimitIsOfAllTogetherAndKnownAfterARestart) {
-  ASSERT_TRUE(OpenStore(15)->Open(id_, files_).ok());  // 11 bytes
+  ASSERT_TRUE(OpenStore(15)->Open(id_, files_).ok());  // takes 11 bytes
   const auto store = OpenStore(15);
   const absl::Status refused = store->Open(UploadId("other"), {Declared("a", "hello")}).status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
@@ -178,7 +178,7 @@ TEST_F(UploadStoreTest, TheLimitIsOfAllTogetherAndKnownAfterARestart) {
   EXPECT_EQ(GetReason(refused), (ErrorReason{"UPLOAD_TOO_LARGE", {{"limit", "15"}}}));
   EXPECT_TRUE(store->Open(UploadId("other"), {Declared("a", "four")}).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(OpenStore(0)->Open(UploadId("third"), {Declared("a", "")}).status()));
-  // The sum of sizes that no 64 bits hold.
+  // The sum of these sizes exceeds 64 bits.
   std::vector<UploadFile> huge = {Declared("a", ""), Declared("b", ""), Declared("c", "")};
   for (UploadFile& file : huge) file.bytes = INT64_MAX;
   EXPECT_TRUE(absl::IsResourceExhausted(store->Open(UploadId("huge"), huge).status()));
@@ -248,7 +248,7 @@ TEST_F(UploadStoreTest, AFileThatADatasetSharesIsSentAnewAndTheDatasetKeepsIt) {
   EXPECT_EQ(*ReadFile(directory_ / "mine/files/a"), "hello");
 }
 
-// As a cut of the power may leave it.
+// A power cut may leave an upload like this.
 TEST_F(UploadStoreTest, OneWhoseBytesAreLostIsNotComplete) {
   Upload(*OpenStore(), id_);
   fs::resize_file(directory_ / "mine/files/raw/b", 3);
@@ -283,10 +283,10 @@ TEST_F(UploadStoreTest, ItsFoldersComeToDiskBeforeItIsComplete) {
   EXPECT_TRUE((*writer)->complete());
 }
 
-// As where the machine failed once the declaration had its name.
+// The client may try again if the machine failed after the declaration was renamed to its name.
 TEST_F(UploadStoreTest, OneThatIsThereIsTakenUp) {
   const auto store = OpenStore(15);
-  Upload(*OpenStore(15), id_);  // 11 bytes
+  Upload(*OpenStore(15), id_);  // takes 11 bytes
   EXPECT_THAT(std::string(store->Open(id_, {Declared("a", "other")}).status().message()),
               HasSubstr("is there with other files"));
   const auto writer = store->Open(id_, files_);
@@ -295,7 +295,7 @@ TEST_F(UploadStoreTest, OneThatIsThereIsTakenUp) {
   EXPECT_TRUE(absl::IsResourceExhausted(store->Open(UploadId("next"), {Declared("a", "hello")}).status()));
 }
 
-// A link that leads to itself: an error of the system, and none that says that it is no upload.
+// A link to itself gives an error of the system, and not one that says that this is no upload.
 TEST_F(UploadStoreTest, ADeclarationThatCannotBeReadJustNowIsReadLater) {
   Upload(*OpenStore(), id_);
   const fs::path declaration = directory_ / "mine/upload.json", aside = dir_.path() / "aside";
