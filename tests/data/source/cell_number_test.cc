@@ -8,7 +8,7 @@
 namespace permafrost::data {
 namespace {
 
-// Whatever version of fast_float reads them.
+// The results must not depend on the version of fast_float.
 TEST(ParseFinite, RoundsToTheNearestFloatAndRefusesWhatIsNone) {
   constexpr float kLeast = 0x1p-149F;
   const struct {

@@ -1,4 +1,4 @@
-// A disk that is out of order, for what a test reads of it.
+// Makes the disk fail under the code that a test calls.
 #pragma once
 
 #include <fcntl.h>
@@ -24,8 +24,8 @@
 
 namespace permafrost::data {
 
-// Puts in the place of `file`, wherever this process has it open, the same for writing only: its next read fails.
-// Returns how often it was open; 0 where the system does not tell (no /proc).
+// Wherever this process has `file` open, replaces the descriptor by a write-only one of the same file, so that its
+// next read fails. Returns how many descriptors were replaced, or 0 on a system without /proc.
 inline int FailReadsOf(const std::filesystem::path& file) {
   const Descriptor unreadable = OpenRetrying(file, O_WRONLY);
   int replaced = 0;
@@ -40,8 +40,8 @@ inline int FailReadsOf(const std::filesystem::path& file) {
 }
 
 #ifdef __linux__
-// Lets stat(2) and its kin fail with `error` on the calling thread, by a seccomp filter that cannot be taken back.
-// False: filters are not allowed here.
+// Makes stat(2) and its variants fail with `error` on the calling thread. It uses a seccomp filter, which cannot be
+// removed. Returns false if filters are not allowed here.
 inline bool FailStatForGood(int error) {
   constexpr int kCalls[] = {
 #ifdef __NR_stat
@@ -59,8 +59,8 @@ inline bool FailStatForGood(int error) {
 }
 #endif
 
-// Calls `work` on a thread of its own, where no path can be looked at: stat(2) fails with `error`. False, and no call,
-// where the system has no filters of calls, or allows none.
+// Calls `work` on a new thread on which stat(2) fails with `error`, so that no path can be inspected. Returns false
+// without calling `work` if the system has no system call filters or does not allow them.
 template <class F>
 bool WithoutStat([[maybe_unused]] int error, [[maybe_unused]] const F& work) {
   bool failing = false;

@@ -15,7 +15,7 @@ TEST(ImportOptions, WhatCannotBeIsNamed) {
   const struct {
     const char* why;
     std::function<void(ImportOptions&)> edit;
-    const char* field;  // nullptr: accepted
+    const char* field;  // nullptr stands for accepted options
     const char* description;
   } kCases[] = {
       {"the defaults", [](ImportOptions&) {}, nullptr, nullptr},

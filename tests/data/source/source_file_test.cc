@@ -25,7 +25,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A fault of the machine passes by itself, and an import waits for it; one of the source does not.
+// A fault of the machine passes by itself, so the import waits. A fault of the source stays.
 TEST(OpenSource, TellsTheMachinesErrorsFromTheSources) {
   const TempDir dir;
   const ImportObserver observer;
@@ -54,7 +54,8 @@ TEST(OpenSource, TellsTheMachinesErrorsFromTheSources) {
   EXPECT_THAT(std::string(none_left.message()), testing::StartsWith("raw/edge.csv: cannot open: "));
 }
 
-// A path that the disk does not tell of is not known: it is not for that reason absent, nor may it be read unasked.
+// A path that the disk fails to report on is unknown. It must not be taken for absent, nor be read without
+// permission.
 TEST(OpenSource, WhatCannotBeLookedAtJustNowIsNotTakenForAbsentOrAllowed) {
   const TempDir dir;
   const fs::path path = dir.path() / "edge.csv";
@@ -109,7 +110,7 @@ TEST(OpenSource, WhatIsSaidOfItsPlaceEndsTheImportOrLetsItWait) {
   }
 }
 
-// A directory opens as a file does, and cannot be read.
+// A directory can be opened like a file, but not read.
 TEST(SourceReader, AReadThatFailsIsTheMachines) {
   const TempDir dir;
   const ImportObserver observer;
@@ -126,7 +127,7 @@ TEST(SourceReader, AReadThatFailsIsTheMachines) {
   }
 }
 
-// An archive with a member that no buffer holds whole.
+// An archive with a member larger than any buffer.
 class ZipMember : public ::testing::Test {
  protected:
   ZipMember() {
@@ -135,7 +136,7 @@ class ZipMember : public ::testing::Test {
     for (int i = 0; i < 1'000'000; ++i) text += static_cast<char>('0' + random.Below(10));
     ZipOf(file_.path, {{file_.member, text}});
   }
-  // The member, open; null where it cannot be opened, which fails the test.
+  // Returns a reader of the member. If it cannot be opened, fails the test and returns null.
   std::unique_ptr<SourceReader> Opened() {
     auto reader = OpenZipMember(file_, file_.member, monitor_);
     EXPECT_TRUE(reader.ok()) << reader.status();
@@ -160,7 +161,7 @@ absl::Status ReadToItsEnd(SourceReader& reader) {
 TEST_F(ZipMember, TheWantOfDescriptorsIsTheMachines) {
   absl::Status listed, opened;
   {
-    const NoDescriptors none(1);  // enough to open the file, which libzip wants another for
+    const NoDescriptors none(1);  // enough to open the file, but libzip needs another one
     listed = ListZip(file_, monitor_).status();
     opened = OpenZipMember(file_, file_.member, monitor_).status();
   }
@@ -181,7 +182,7 @@ TEST_F(ZipMember, AReadThatFailsIsTheMachines) {
   EXPECT_TRUE(IsTransient(status)) << status;
 }
 
-// A member that ends before its archive says so is the archive's fault.
+// If a member ends before the size that its archive gives, the archive is at fault.
 TEST_F(ZipMember, AFileCutShortIsCorrupt) {
   const auto reader = Opened();
   ASSERT_NE(reader, nullptr);
@@ -221,9 +222,10 @@ std::string Zstd(const std::string& text) {
   return out;
 }
 
-// With every packing, a file below the bound comes out whole, however regular, and one above ends at it.
+// With every packing, a file below the bound is unpacked whole, however regular it is. A file above the bound is cut
+// off at it.
 TEST(UnpackBound, HoldsForEveryPacking) {
-  // Below what the weakest of them packs a column of one value to.
+  // Even the weakest packing compresses a column of one value by more than this factor.
   constexpr uint64_t kExpansion = 50;
   const TempDir dir;
   const std::string column = [] {
