@@ -26,7 +26,7 @@ class EdgeSorterTest : public ::testing::Test {
     return edges;
   }
 
-  // (key, row) of every edge as the sorter gives them out.
+  // Returns (key, row) of every edge, in the order in which the sorter returns the edges.
   std::vector<std::pair<EdgeKey, uint64_t>> Sort(const std::vector<FullEdge>& edges, uint64_t memory_bytes,
                                                  bool add_inverses, int64_t& runs) {
     EdgeSorter<FullEdge> sorter(
@@ -101,7 +101,7 @@ TEST_F(EdgeSorterTest, KeepsTheOrderOfEqualWeightedEdgesAcrossRuns) {
     ASSERT_TRUE(next.ok());
     if (next->empty()) break;
     for (const WeightedEdge& edge : *next) {
-      const size_t of_node = seen++ % 6667;  // 6667, 6667 and 6666 edges
+      const size_t of_node = seen++ % 6667;  // the nodes have 6667, 6667 and 6666 edges
       if (of_node == 0) last = -1;
       ASSERT_GT(edge.weight, last);
       last = edge.weight;
