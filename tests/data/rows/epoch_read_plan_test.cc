@@ -62,7 +62,7 @@ class DatasetPlanTest : public testing::Test {
                      .row_bytes = kPlanRowBytes,
                      .groups = {.rows = 1, .bytes = 4096}};
   ReadPlanQuery query_{.memory_bytes = MemoryOf(500), .batch_size = 64, .sampling = {.fan_outs = {5, 3}, .seed = 11}};
-  DiskRates rates_{.seconds_per_read = 1e-5, .seconds_per_byte = 1e-9};  // gaps of two pages are read
+  DiskRates rates_{.seconds_per_read = 1e-5, .seconds_per_byte = 1e-9};  // gaps of up to two pages are read
 };
 
 TEST_F(DatasetPlanTest, CountsWhatTheEpochsBatchesMiss) {
@@ -83,7 +83,7 @@ TEST_F(DatasetPlanTest, CountsWhatTheEpochsBatchesMiss) {
     distinct.insert(rows.begin(), rows.end());
     asked += rows.size();
     largest = std::max(largest, rows.size());
-    // A row a page: a run goes on over one or two pages that nobody needs, up to sixteen pages.
+    // Each row takes one page. A read goes on across one or two unneeded pages, up to sixteen pages in all.
     int64_t first = -100, last = -100;
     for (const NodeId row : rows) {
       if (ranks[row] < 500) continue;
@@ -209,7 +209,7 @@ TEST_F(DatasetPlanTest, WhatHasNoRowsToReadSaysWhy) {
   EXPECT_TRUE(absl::IsFailedPrecondition(PlanDataset(*graph_, query_, GoOn).status()));
 }
 
-// From the store to the disk; of rows that are fewer than a page, too.
+// Plans for a store on disk, including one whose rows fill less than a page.
 TEST(ReadPlan, OfAStore) {
   for (const uint64_t nodes : {100, 9000}) {
     const TempDir dir;

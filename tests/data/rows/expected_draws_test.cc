@@ -20,7 +20,7 @@ namespace {
 const auto kGoOn = [] { return true; };
 
 TEST(ExpectedDraws, OfOneSeedAreTheChancesOfItsNeighbors) {
-  // Node 0 has the neighbours 1..4, each of which has 0.
+  // Node 0 has the neighbours 1 to 4, and each of them has node 0.
   std::vector<TestEdge> edges;
   for (NodeId n = 1; n <= 4; ++n) {
     edges.push_back({.source = n, .target = 0});
@@ -39,7 +39,7 @@ TEST(ExpectedDraws, OfOneSeedAreTheChancesOfItsNeighbors) {
   for (NodeId n = 1; n <= 4; ++n) EXPECT_NEAR(draws[n], 1 - std::exp(-1), 1e-6) << n;
 }
 
-// Counted over real samples of a graph with a few wanted nodes, the expected draws rank nodes as the counts do.
+// On real samples of a graph with a few popular nodes, expected draws rank the nodes as counted draws do.
 TEST(ExpectedDraws, AgreeWithWhatIsDrawn) {
   constexpr uint64_t kNodes = 2000;
   SplitMix64 random(3, 0);
@@ -70,7 +70,7 @@ TEST(ExpectedDraws, AgreeWithWhatIsDrawn) {
   const double expected_sum = std::accumulate(draws.begin(), draws.end(), 0.0);
   const double counted_sum = std::accumulate(counted.begin(), counted.end(), 0.0);
   EXPECT_NEAR(expected_sum / counted_sum, 1, 0.1);
-  // The tenth of the nodes that it puts first is drawn as often, within a twentieth, as the tenth that is drawn most.
+  // The tenth of the nodes that is expected most gets at least 95 % of the draws of the tenth that is drawn most.
   std::vector<NodeId> by_expected(kNodes), by_count(kNodes);
   std::iota(by_expected.begin(), by_expected.end(), 0);
   by_count = by_expected;

@@ -31,7 +31,7 @@ class FrameTableTest : public ::testing::Test {
     ASSERT_NE(frame, nullptr);
     std::memset(frame, static_cast<int>(row), kRowBytes);
   }
-  // Returns whether the row is in memory, with the bytes that Take gave it.
+  // Returns whether the row is in memory, and checks that it holds the bytes that Take wrote.
   bool Has(uint32_t row) {
     if (table_->Pin(row, ++mark_) == Pinned::kMissing) return false;
     const std::byte* const bytes = table_->Find(row);
@@ -70,7 +70,7 @@ TEST_F(FrameTableTest, TheLeastWantedRowGoesFirstAndOfEqualOnesTheOldest) {
   table_->SetLevels(levels);
   for (const uint32_t row : {1, 2, 3, 4}) Take(row);
   for (const uint32_t row : {3, 1, 2, 4}) table_->Unpin(row);
-  // No row asks for itself: what comes is of level 0, and goes as soon as it can.
+  // Rows 50 to 53 stay pinned, so each of them takes the frame of one of rows 1 to 4.
   std::vector<uint32_t> gone;
   for (uint32_t row = 50; row < 54; ++row) {
     Take(row);
@@ -104,11 +104,11 @@ TEST_F(FrameTableTest, RowsThatBatchesUseOutliveTheOthersAndTheLastUsedGoesFirst
     Take(row);
     table_->Unpin(row);
   }
-  // The slots of batches come round again.
+  // Slots are reused: kUseSlots was announced before slot 1, and slot 2 is the latest.
   table_->SetNextUse(0, 2);
   table_->SetNextUse(1, kUseSlots);
   table_->SetNextUse(2, 1);
-  table_->SetNextUse(50, 1);  // it has no frame
+  table_->SetNextUse(50, 1);  // row 50 has no frame
   table_->SetNewest(3);
   Take(10, 2);
   EXPECT_FALSE(Has(3)) << "of a high level, but no batch uses it";
@@ -149,7 +149,7 @@ TEST_F(FrameTableTest, FramesAreOfNoHugePages) {
     Take(row);
     if (row == kFrames / 2) middle = table_->Find(row);
   }
-  // A mapping's own line begins with its addresses; those after it tell of it.
+  // The first line of a mapping begins with its addresses. The lines after it describe the mapping.
   std::ifstream smaps("/proc/self/smaps");
   const auto at = reinterpret_cast<uintptr_t>(middle);
   bool of_table = false;

@@ -37,9 +37,9 @@ TEST(ReadAhead, BringsARangeIntoMemory) {
   ASSERT_EQ(posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
   if (resident(kFrom, kBytes) > 0) GTEST_SKIP() << "the file system keeps its pages";
   ReadAhead(path, {kFrom, kBytes}).Wait();
-  // A disk answers in any order: what was asked for with the last byte may come after it.
+  // A disk answers in any order, so pages requested earlier may arrive after the last one.
   const Stopwatch waiting;
-  // The kernel may skip some pages if memory is short, so that nine tenths of each piece must come.
+  // The kernel may skip some pages if memory is short, so only nine tenths of each piece must arrive.
   constexpr uint64_t kPiece = uint64_t{4} << 20, kFewestPages = kPiece / kPage * 9 / 10;
   for (uint64_t begin = kFrom; begin < kBytes; begin += kPiece) {
     const uint64_t end = begin + kPiece;

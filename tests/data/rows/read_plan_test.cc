@@ -20,7 +20,7 @@ StoredRows Table(uint64_t row_bytes, RowGroups groups) {
 
 std::vector<std::vector<uint64_t>> Plan(const StoredRows& table, const std::vector<NodeId>& rows, uint64_t gap,
                                         uint64_t most = 64 * kPage) {
-  std::vector<std::vector<uint64_t>> plan;  // first page of the table, pages, rows
+  std::vector<std::vector<uint64_t>> plan;  // for each read: its first page in the table, its pages, its rows
   for (const PlannedRead& read : PlanReads(table, rows, gap, most)) {
     EXPECT_EQ(read.offset % kPage, 0u);
     EXPECT_EQ(read.bytes % kPage, 0u);

@@ -43,7 +43,7 @@ class RowCacheTest : public ::testing::TestWithParam<DiskReaderKind> {
   static uint64_t Budget(uint64_t frames) {
     return kNodes * RowCache::kBytesPerRow + frames * FrameTable::FrameBytes(kWidth * sizeof(float));
   }
-  // A cache for so many rows that reads.
+  // Returns a started cache with room for `frames` rows.
   std::unique_ptr<RowCache> Make(uint64_t frames, DiskReader::Options reader = {.depth = 8}) {
     auto cache = *RowCache::Create(*graph_->stored_features(), Budget(frames));
     reader.kind = GetParam();
@@ -64,7 +64,7 @@ class RowCacheTest : public ::testing::TestWithParam<DiskReaderKind> {
     return rows;
   }
 
-  // A graph each of whose features is its row's number.
+  // Returns a graph in which every feature of a row is the row's number.
   static std::shared_ptr<const Graph> OpenNumbered(const std::filesystem::path& directory, uint64_t nodes,
                                                    uint32_t width) {
     TestGraph graph = MakeTestGraph({.nodes = nodes, .edges = 3000});
@@ -140,7 +140,7 @@ TEST_P(RowCacheTest, RowsOfALeaseStayAndOneThatFindsNoRoomBesideOthersIsRefused)
   const RowCounters refused = cache->counters();
   EXPECT_EQ(refused.misses, 60) << "what was refused counts for nothing";
   ExpectRows(*cache, Rows(0, 60));
-  // Rows in memory take no room.
+  // Rows already in memory need no room.
   EXPECT_TRUE(cache->Pin(Rows(10, 30), {}).ok());
   *first = RowCache::Lease();
   EXPECT_TRUE(cache->Pin(Rows(60, 90), {}).ok());
@@ -174,8 +174,8 @@ TEST_P(RowCacheTest, WantedRowsOutliveTheOthers) {
   EXPECT_EQ(cache->counters().misses, misses);
 }
 
-// Rows 0..149 again and again in 100 frames: the row that went longest ago, and one of equal levels in any order, is
-// the next to come.
+// Rows 0..149 are read in turn with 100 frames. Without announcements, a row is always dropped before it is needed
+// again, because the row dropped longest ago is the next one needed.
 TEST_P(RowCacheTest, AnnouncedRowsAreKeptUntilTheyCome) {
   constexpr NodeId kRound = 150, kBatch = 10;
   constexpr int kBatches = 60, kAhead = 16;
@@ -198,18 +198,19 @@ TEST_P(RowCacheTest, AnnouncedRowsAreKeptUntilTheyCome) {
     return cache->counters().misses;
   };
   EXPECT_EQ(misses(false), int64_t{kBatches} * kBatch);
-  // Belady: of each round after the first, all but a third.
+  // After the first round, Belady's algorithm would miss a third of the rows.
   EXPECT_LE(misses(true), kRound + (kBatches * kBatch - kRound) * 45 / 100);
 }
 
-// Where rows are narrow, a page holds several: those of them that are known to come need no read of their own.
+// If rows are narrow, a page holds several of them. Rows of that page that batches will use need no read of their
+// own.
 TEST_P(RowCacheTest, AReadBringsRowsAlongThatBatchesUse) {
   const TempDir temp;
   const auto opened = OpenNumbered(temp.path(), kNodes, 100);
   const auto cache = *RowCache::Create(*opened->stored_features(), uint64_t{1} << 20);
   ASSERT_TRUE(cache->Start(opened, {.kind = GetParam(), .depth = 4}, 0).ok());
 
-  // Ten rows of 400 bytes a page.
+  // A page holds ten rows of 400 bytes.
   auto now = cache->Announce(std::vector<NodeId>{13}, {});
   auto later = cache->Announce(std::vector<NodeId>{11, 17, 25}, {});
   auto lease = *cache->Pin(std::vector<NodeId>{13}, {}, true, &now);
@@ -229,7 +230,8 @@ TEST_P(RowCacheTest, AReadBringsRowsAlongThatBatchesUse) {
   }
 }
 
-// A page holds one row. Three pages cost as much as a read, so that two more are read for a row that comes.
+// A page holds one row. Three pages cost as much as a read, so a read is extended by up to two pages for a row that a
+// batch will use.
 TEST_P(RowCacheTest, AReadGetsLongerForRowsThatBatchesUseSoon) {
   const auto cache = *RowCache::Create(*graph_->stored_features(), Budget(64));
   ASSERT_TRUE(cache->Start(graph_, {.kind = GetParam(), .depth = 4}, 3 * kPageBytes).ok());
@@ -249,8 +251,8 @@ TEST_P(RowCacheTest, AReadGetsLongerForRowsThatBatchesUseSoon) {
   EXPECT_EQ(counters.misses, 3) << "100, 97 and 107";
   ExpectRows(*cache, std::vector<NodeId>{97, 98, 102, 103, 107});
 
-  // 64 frames hold the rows of 12 batches of five, or of twice as many where these share rows. Rows that are used later
-  // than that stay where they are.
+  // 64 frames hold the rows of 12 batches of five rows, or of twice as many batches if they share rows. Rows that are
+  // used later than that are not read along.
   lease = {};
   std::deque<RowCache::Announcement> between;
   now = cache->Announce(std::vector<NodeId>{200}, {});
@@ -275,19 +277,19 @@ TEST_P(RowCacheTest, AnAnnouncementThatGoesIsForgotten) {
     EXPECT_EQ(misses(Rows(0, 60)), 0) << "rows 60..99 made room";
   }
   {
-    // One that is none of the table's: Pin will say so, and nothing is kept for it.
+    // One row is outside the table. Pin will report it, and the announcement keeps no row.
     std::vector<NodeId> bad = Rows(200, 240);
     bad.push_back(kNodes);
     const auto none = cache->Announce(bad, {});
     const auto kept = cache->Announce(Rows(10, 20), {});
     EXPECT_EQ(misses(Rows(300, 330)), 30);
     EXPECT_EQ(misses(Rows(10, 20)), 0);
-    // The rows that were pinned longest ago went first, and none of them was announced any more.
+    // The rows pinned longest ago were dropped first, because none of them was announced any more.
     EXPECT_EQ(misses(Rows(200, 230)), 30);
   }
 }
 
-// Memory for a plan is short of the frames that its reads could fill as well.
+// The reads could bring along more rows than there are frames for such rows.
 TEST_P(RowCacheTest, RowsThatComeAlongTakeAnEighthOfTheFramesAtMost) {
   const TempDir temp;
   const auto opened = OpenNumbered(temp.path(), kNodes, 100);
@@ -302,7 +304,8 @@ TEST_P(RowCacheTest, RowsThatComeAlongTakeAnEighthOfTheFramesAtMost) {
   ASSERT_TRUE(lease.Await().ok());
   EXPECT_EQ(cache->counters().rows, 10u + 160 / 8);
   EXPECT_EQ(cache->counters().misses, 10);
-  // Their pins went with the reads: a batch may take all the frames but those of the lease.
+  // Rows that came along lose their pins when the reads end. A batch may then take every frame except those of the
+  // lease.
   EXPECT_TRUE(cache->Pin(Rows(1000, 1150), {}, /*must=*/true).ok());
   EXPECT_EQ(cache->counters().over_budget, 0);
 }
@@ -312,7 +315,7 @@ TEST_P(RowCacheTest, WhatIsCountedOvertakesWhatWasExpected) {
   std::vector<float> draws(kNodes, 0.0f);
   for (NodeId row = 0; row < 100; ++row) draws[row] = 1;
   cache->SetExpectedDraws(draws);
-  // Nobody draws what was expected; rows 1000..1049 are drawn again and again, among others.
+  // No batch draws the expected rows. Every batch draws rows 1000..1049 and some others.
   NodeId other = 1100;
   for (int batch = 0; batch < 40; ++batch) {
     ASSERT_TRUE(cache->Pin(Rows(1000, 1050), Rows(other, other + 20), true)->Await().ok());
@@ -346,7 +349,7 @@ TEST_P(RowCacheTest, MoreReadsAreOnTheirWayThanTheDiskWorksOnAtOnce) {
   }
 }
 
-// Rows of 4 MiB, of which as many reads at once as of narrow ones would take 1.3 GiB of buffers.
+// Rows take 4 MiB each. With as many reads in flight as for narrow rows, the buffers would take 1.3 GiB.
 TEST_P(RowCacheTest, WideRowsAreReadFewAtOnce) {
   constexpr NodeId kRows = 6;
   const TempDir temp;
@@ -401,7 +404,8 @@ TEST_P(RowCacheTest, ManyThreadsMayLeaseAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Two that miss the same rows at the same moment: one of them brings all, and the other has nothing to read.
+// Two leases miss the same rows at the same moment. One of them reads all the rows, and the other has nothing to
+// read.
 TEST_P(RowCacheTest, LeasesOfTheSameRowsAtOnceBothEnd) {
   const auto cache = Make(400);
   for (NodeId first = 0; first + 100 <= kNodes; first += 100) {
@@ -457,7 +461,7 @@ TEST_P(RowCacheTest, APageThatIsNotWhatWasWrittenIsDataLossEachTimeThatItIsRead)
   file.seekp(static_cast<std::streamoff>(at));
   file.put('\x55');
   file.close();
-  // By a disk that errs, not by a person.
+  // The file's time is set back, so the change looks like a disk error rather than a write.
   std::filesystem::last_write_time(table.path, written);
   for (int time = 0; time < 2; ++time) {
     auto lease = *cache->Pin(Rows(70, 80), {}, true);
@@ -474,7 +478,7 @@ TEST_P(RowCacheTest, AFileCutShortIsDataLoss) {
   const auto cache = Make(100);
   std::filesystem::resize_file(temp_.path() / Graph::kFileName,
                                graph_->stored_features()->offset + uint64_t{100} * 4096);
-  // The checksums were at its end: nothing can be verified any more.
+  // The checksums were at the end of the file, so nothing can be verified any more.
   for (const NodeId first : {0, 1000}) {
     const absl::Status status = cache->Pin(Rows(first, first + 10), {}, true)->Await();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);

@@ -26,7 +26,7 @@ constexpr uint64_t kMegabyte = 1'000'000;
 class RowCachesTest : public ::testing::Test {
  protected:
   static constexpr uint64_t kNodes = 10'000;
-  static constexpr uint32_t kWidth = 1000;  // 41 MB in pages of 4096
+  static constexpr uint32_t kWidth = 1000;  // 41 MB in pages of 4096 bytes
 
   void SetUp() override { graph_ = MakeGraph("one", DataType::kFloat32); }
   std::shared_ptr<const Graph> MakeGraph(const std::string& name, DataType features) {
@@ -54,7 +54,7 @@ class RowCachesTest : public ::testing::Test {
     std::iota(rows.begin(), rows.end(), first);
     ASSERT_TRUE(cache.Pin(rows, {}, /*must=*/true)->Await().ok());
   }
-  // As after a while of steps.
+  // Calls Adapt for `time`, as the steps of a job would.
   static void AdaptFor(RowCaches& caches, RowCache& cache, std::chrono::milliseconds time) {
     for (const auto end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;) {
       caches.Adapt(cache);
@@ -115,7 +115,7 @@ TEST_F(RowCachesTest, WhatCannotBeReadPastTheMappingSaysWhy) {
             "features: read through the mapping: the store is of an older version; import it again");
 }
 
-// Features that memory holds are read from end to end at once, whoever chose the mapping.
+// Features that fit in memory are read ahead as a whole, whether the user or the cache chose the mapping.
 TEST_F(RowCachesTest, MappedFeaturesAreReadAheadWhereMemoryHoldsThem) {
   for (const FeatureReader reader : {FeatureReader::kAuto, FeatureReader::kMapped}) {
     RowCaches caches = Make(reader);
@@ -217,7 +217,7 @@ TEST_F(RowCachesTest, BetweenJobsRowsLeaveMemoryForImportsAndGoWhereAJobDoesNotS
     Read(*session.cache, 0, 4000);
     Leave(325 * kMegabyte);
   }
-  // 8 MB of some 16 are given back, to leave a third of 1,000 MB.
+  // 8 MB of some 16 MB are given back, so that a third of 1,000 MB stays free.
   Leave(500 * kMegabyte);
   const uint64_t kept = caches.Open(graph_, 0)->cache->counters().rows;
   EXPECT_LT(kept, 3000u);

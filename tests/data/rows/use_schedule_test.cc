@@ -57,7 +57,7 @@ TEST_F(UseScheduleTest, ABatchThatNeverComesLeavesTheOthers) {
   EXPECT_EQ(uses_.NextUse(2), kNoUse);
   EXPECT_EQ(uses_.NextUse(1), UseSchedule::SlotOf(first));
   Use(first);
-  // The batches after the one that is gone are not known any more.
+  // The batches after the one that was dropped are no longer known.
   EXPECT_EQ(uses_.NextUse(1), kNoUse);
   Use(third);
   EXPECT_EQ(uses_.NextUse(1), kNoUse);
