@@ -31,7 +31,7 @@ TEST(ChooseDepth, TheSmallestWithinFivePercentOfTheBest) {
 }
 
 TEST(FitReads, AStraightLine) {
-  // A request costs 12 us, a byte 1 ns.
+  // A request costs 12 us, and a byte costs 1 ns.
   const auto at = [](double bytes) { return ReadSample{bytes, 12e-6 + 1e-9 * bytes}; };
   const ReadLine line = FitReads(std::vector{at(4096), at(16384), at(65536)});
   EXPECT_NEAR(line.seconds_per_read, 12e-6, 1e-12);
@@ -39,7 +39,7 @@ TEST(FitReads, AStraightLine) {
 }
 
 TEST(FitReads, ErrorsCountByTheirPart) {
-  // The longest is 5 % off: a line that meets it and misses the shortest by a half would be worse.
+  // The longest read is 5 % off. A line that fits it exactly but misses the shortest read by half would be worse.
   const ReadLine line = FitReads(
       std::vector<ReadSample>{{4096, 12e-6 + 4096e-9}, {16384, 12e-6 + 16384e-9}, {65536, 1.05 * (12e-6 + 65536e-9)}});
   EXPECT_NEAR((line.seconds_per_read + 4096 * line.seconds_per_byte) / 16.096e-6, 1, 0.02);
@@ -81,7 +81,7 @@ TEST_P(MeasureDiskTest, RatesArePositive) {
   std::ofstream(dir.path() / "store.pfg", std::ios::binary) << std::string(bytes, 'x');
   for (const DiskReaderKind kind : {DiskReaderKind::kUring, DiskReaderKind::kPread}) {
     const auto rates = MeasureDisk(dir.path() / "store.pfg", 0, bytes, {.seconds = 0.02, .kind = kind});
-    if (absl::IsFailedPrecondition(rates.status())) continue;  // no io_uring here
+    if (absl::IsFailedPrecondition(rates.status())) continue;  // io_uring is not available here
     ASSERT_TRUE(rates.ok()) << rates.status();
     EXPECT_EQ(rates->kind, kind);
     EXPECT_GE(rates->depth, 1);

@@ -29,10 +29,10 @@ using testing::HasSubstr;
 
 using Bytes = std::vector<std::byte>;
 
-// Tag -> what was handed over.
+// Maps each tag to the answer for it.
 using Answers = std::map<uint64_t, absl::StatusOr<Bytes>>;
 
-// All `reads`, `at_once` of them at a time.
+// Runs all `reads`, with at most `at_once` in flight.
 Answers ReadAll(DiskReader& reader, const std::vector<DiskRead>& reads, int at_once) {
   Answers answers;
   size_t next = 0;
@@ -71,7 +71,7 @@ std::vector<DiskRead> RandomReads(uint64_t file_bytes, uint32_t max_pages, size_
 
 class DiskReaderTest : public testing::TestWithParam<DiskReaderKind> {
  protected:
-  // Ends within a page.
+  // The file ends within a page.
   static constexpr size_t kFileBytes = 300 * kDiskPageBytes + 1234;
 
   DiskReaderTest() {
@@ -141,7 +141,8 @@ TEST_P(DiskReaderTest, WhatIsDoneMayBeFollowedByANewReadAtOnce) {
     ASSERT_TRUE(reader
                     ->Wait([&](const DiskRead& read, const absl::StatusOr<std::span<const std::byte>>& bytes) {
                       ASSERT_TRUE(bytes.ok()) << bytes.status();
-                      // The buffer is still the read's: a new one goes to another, and there is none beside it.
+                      // The buffer still belongs to this read. A new read needs another buffer, and at full depth
+                      // none is free.
                       if (reader->in_flight() == 4) {
                         EXPECT_TRUE(absl::IsFailedPrecondition(reader->Start(read)));
                         ++full;
@@ -228,7 +229,7 @@ TEST_P(DiskReaderTest, DestroyedWithReadsInFlight) {
     for (const DiskRead& read : RandomReads(kFileBytes, 16, 64, static_cast<uint64_t>(i))) {
       ASSERT_TRUE(reader->Start(read).ok());
     }
-    // Some are not with the kernel yet, some are, some are done.
+    // Some reads are not with the kernel yet, some are, and some are done.
     if (i % 3 > 0) {
       ASSERT_TRUE(reader->Flush().ok());
     }
@@ -350,7 +351,7 @@ TEST_P(DiskReaderTest, AnEmptyFileHasNothingToRead) {
   EXPECT_TRUE(absl::IsInvalidArgument(reader->Start({0, 4096})));
 }
 
-// Attributes of the kernel have a length and bytes, and no file system that reads them directly.
+// The kernel's attributes in /sys have a length and bytes, but their file system refuses direct reads.
 TEST_P(DiskReaderTest, AFileSystemWithoutDirectReadsIsReadThroughTheCache) {
   const fs::path attribute = "/sys/kernel/notes";
   const absl::StatusOr<std::string> whole = ReadFile(attribute);
@@ -400,7 +401,7 @@ TEST(DiskReaderOpen, BadOptionsAndFiles) {
 }
 
 #ifdef __linux__
-// On a thread of its own, whose filter ends with it.
+// The test runs on a new thread, because the seccomp filter lasts until the thread ends.
 TEST(DiskReaderOpen, WhereIoUringIsForbiddenThreadsReadAndSayWhy) {
   const TempDir dir;
   const std::string content(100000, 'y');

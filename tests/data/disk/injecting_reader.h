@@ -1,5 +1,6 @@
-// A DiskReader over another one that fails, delays and reorders reads, for tests of what reads by it.
-// Threads: as the reader itself; the plan is set before.
+// A DiskReader that wraps another one and makes its reads fail, arrive late or arrive out of order. It is for tests
+// of code that reads from a disk.
+// Threads: same as the wrapped reader. The plan is set in the constructor.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +23,11 @@ namespace permafrost {
 class InjectingReader final : public DiskReader {
  public:
   struct Plan {
-    // Instead of the bytes of a read: this error; Ok: the bytes.
+    // Returns the error that replaces the bytes of a read, or Ok to hand the bytes over.
     std::function<absl::Status(const DiskRead&)> fail = [](const DiskRead&) { return absl::OkStatus(); };
-    // The bytes of a read, altered before they are handed over.
+    // Alters the bytes of a read before they are handed over.
     std::function<void(const DiskRead&, std::vector<std::byte>&)> alter = [](const DiskRead&, auto&) {};
-    // Wait keeps some of the reads back that are done and hands them over later, in another order.
+    // If set, Wait holds back some of the finished reads and hands them over later, in another order.
     std::optional<uint64_t> reorder_seed;
   };
 
@@ -57,7 +58,7 @@ class InjectingReader final : public DiskReader {
     size_t hand_over = kept_.size();
     if (plan_.reorder_seed) {
       Shuffle(std::span(kept_), random_);
-      // All that is left must come some time: at least one a call.
+      // Each call hands over at least one read, so that all reads arrive in the end.
       hand_over = 1 + random_.Below(kept_.size());
     }
     std::vector<Kept> now(std::make_move_iterator(kept_.begin()),
