@@ -20,7 +20,7 @@ using ::testing::Pair;
 
 constexpr uint64_t kBlock = BlockGuard::kBlockBytes;
 
-// Three blocks and a bit.
+// Guarded bytes of three blocks and a part of a fourth.
 class BlockGuardTest : public ::testing::Test {
  protected:
   BlockGuardTest() : bytes_(3 * kBlock + 10) {

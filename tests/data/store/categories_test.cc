@@ -66,7 +66,7 @@ TEST(Categories, WhatDoesNotAddUpIsDataLoss) {
   }
   EXPECT_THAT(std::string(CategoriesFromJson(with("0", "1")).status().message()), HasSubstr("none of 1 columns"));
   EXPECT_FALSE(CategoriesFromJson("{").ok());
-  // The largest value stands for all larger ones, so there must be one.
+  // The largest value stands for all larger ones, so there must be at least one value.
   const std::string open = absl::StrReplaceAll(with(""), {{R"("open_ended":false)", R"("open_ended":true)"}});
   EXPECT_THAT(std::string(CategoriesFromJson(open).status().message()), HasSubstr("column 0 does not add up"));
   EXPECT_TRUE(CategoriesFromJson(absl::StrReplaceAll(open, {{R"("values":"")", R"("values":"7")"}})).ok());

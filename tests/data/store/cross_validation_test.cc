@@ -16,7 +16,7 @@
 namespace permafrost::data {
 namespace {
 
-// 103 graphs: 61 of class 0, 30 of class 1, 11 of class 4, one without a label.
+// Returns the classes of 103 graphs: 61 of class 0, 30 of class 1, 11 of class 4, and one without a label.
 std::vector<float> Classes() {
   std::vector<float> classes;
   for (int g = 0; g < 103; ++g) {
@@ -37,7 +37,7 @@ TEST(CrossValidation, FoldsAreStratifiedAndPartTheSet) {
   for (const int64_t folds : {3, 10}) {
     SCOPED_TRACE(folds);
     std::vector<int> tested(classes.size()), validated(classes.size());
-    std::map<float, std::pair<int64_t, int64_t>> range;  // of a fold's graphs of a class: least, most
+    std::map<float, std::pair<int64_t, int64_t>> range;  // by class: the least and the most test graphs of a fold
     for (int64_t fold = 0; fold < folds; ++fold) {
       const auto splits = DrawFold({.folds = folds, .fold = fold, .seed = 5}, classes);
       std::vector<int> times(classes.size());
@@ -56,7 +56,7 @@ TEST(CrossValidation, FoldsAreStratifiedAndPartTheSet) {
         least = std::min(least, count), most = std::max(most, count);
       }
       EXPECT_LE(std::abs(std::ssize(test) - std::ssize(valid)), 1);
-      // The next fold's test split is this one's validation.
+      // The test split of the next fold is the validation split of this one.
       EXPECT_EQ(valid, DrawFold({.folds = folds, .fold = (fold + 1) % folds, .seed = 5},
                                 classes)[static_cast<size_t>(Split::kTest)]);
     }
@@ -98,10 +98,10 @@ TEST(CrossValidation, ASetWithAFoldDiffersInItsSplitsAlone) {
     int64_t nodes = 0;
     for (const uint32_t graph : graphs) nodes += 1 + graph % 3;
     EXPECT_EQ(sizes.nodes, nodes) << name;
-    // A quarter of the graphs is of class 1, and of each split too.
+    // A quarter of all graphs is of class 1, and so is a quarter of each split.
     EXPECT_EQ(4 * CountOf(graphs, labels, 1), std::ssize(graphs)) << name;
   }
-  // Plans are kept by the checksum: another fold is another set.
+  // Plans are stored under the checksum, so each fold must have a checksum of its own.
   const auto next = WithFold(set, {.folds = 5, .fold = 2, .seed = 9});
   EXPECT_NE((*folded)->checksum(), set->checksum());
   EXPECT_NE((*folded)->checksum(), (*next)->checksum());

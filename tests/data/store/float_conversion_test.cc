@@ -31,19 +31,20 @@ TEST(FromFloat, WhatIsNarrowAlreadyStaysAsItIs) {
   }
 }
 
-// The nearest of a type's values to `value`, ties to the even one: found among the two that it lies between.
+// Returns the bits of the value nearest to `value` in a 16-bit type, with ties to even. It finds the two values
+// around `value` and picks one of them.
 template <class Widen>
 uint16_t NearestByDefinition(float value, const Widen& widen) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const float size = std::fabs(value);
-  uint16_t below = 0, above = 0x7fff;  // the bits of positive values rise with the values
+  uint16_t below = 0, above = 0x7fff;  // positive values rise with their bits
   while (above - below > 1) {
     const auto middle = static_cast<uint16_t>((below + above) / 2);
-    // NaN: beyond all.
+    // NaN compares false, so it counts as above every value.
     (widen(middle) <= size ? below : above) = middle;
   }
   const double down = static_cast<double>(size) - static_cast<double>(widen(below));
-  // Beyond the largest value infinity stands where the next value would be.
+  // Above the largest value, infinity takes the place of the next value.
   const double next = std::isinf(widen(above)) ? 2 * static_cast<double>(widen(below)) -
                                                      static_cast<double>(widen(static_cast<uint16_t>(below - 1)))
                                                : static_cast<double>(widen(above));
@@ -54,11 +55,11 @@ uint16_t NearestByDefinition(float value, const Widen& widen) {
 TEST(FromFloat, ToTheNearestValueTiesToEven) {
   SplitMix64 random(5, 0);
   for (int i = 0; i < 300'000; ++i) {
-    // Values of all sizes, and every other one a tie or one bit beside one.
+    // The values are of all magnitudes. Every other one is a tie, or next to a tie.
     auto bits = static_cast<uint32_t>(random.Next());
     if (i % 2 == 1) bits = (bits & 0xffff0000u) + 0x8000u + static_cast<uint32_t>(random.Below(3)) - 1;
     if (i % 4 == 3) bits = (bits & 0xffffe000u) + 0x1000u + static_cast<uint32_t>(random.Below(3)) - 1;
-    // A third within what a half can hold, subnormal ones too.
+    // A third of them lies in the range of a half, including subnormal values.
     if (i % 3 == 0) bits = (bits & 0x807fffffu) | static_cast<uint32_t>(96 + random.Below(50)) << 23;
     const float value = FromBits(bits);
     if (std::isnan(value)) continue;
@@ -73,12 +74,12 @@ TEST(FromFloat, TooLargeIsInfiniteAndNanStays) {
   EXPECT_EQ(FloatToHalf(-1e30f), 0xfc00);
   EXPECT_EQ(FloatToBfloat16(std::numeric_limits<float>::max()), 0x7f80);
   EXPECT_EQ(FloatToBfloat16(Bfloat16ToFloat(0x7f7f)), 0x7f7f);
-  // A NaN whose upper half alone would be infinite.
+  // The upper half of this NaN alone would be an infinity.
   EXPECT_TRUE(std::isnan(Bfloat16ToFloat(FloatToBfloat16(FromBits(0x7f800001u)))));
   EXPECT_TRUE(std::isnan(HalfToFloat(FloatToHalf(FromBits(0xff800001u)))));
 }
 
-// One byte into a buffer: rows of a file need not be aligned.
+// Reads at an odd address, because the rows of a file need not be aligned.
 template <class T>
 std::vector<float> Convert(DataType type, const std::vector<T>& values) {
   std::vector<std::byte> bytes(values.size() * sizeof(T) + 1);
@@ -88,7 +89,7 @@ std::vector<float> Convert(DataType type, const std::vector<T>& values) {
   return out;
 }
 
-// The value as IEEE 754 defines it, by its parts.
+// Returns the value as IEEE 754 defines it, computed from sign, exponent and fraction.
 float HalfByDefinition(uint16_t half) {
   const int sign = half >> 15 != 0 ? -1 : 1, exponent = (half >> 10) & 31, fraction = half & 1023;
   if (exponent == 31) return fraction == 0 ? static_cast<float>(sign) * INFINITY : NAN;

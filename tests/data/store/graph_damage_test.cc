@@ -1,4 +1,4 @@
-// The fate of a graph's store that was damaged on disk, or changes while it is mapped.
+// Stores of a graph that were damaged on disk, or that change while they are mapped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,14 +35,15 @@ class GraphDamageTest : public ::testing::TestWithParam<bool> {
   }
   fs::path path() const { return temp_.path() / "store" / Graph::kFileName; }
   absl::StatusOr<std::shared_ptr<const Graph>> Open() const { return Graph::Open(path().parent_path()); }
-  // Writes over the file in place, at a later time than any clock would tell apart.
+  // Overwrites the file in place, and sets its time a second later, so that any clock shows the change.
   void Overwrite(std::string_view bytes) {
     std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     file.close();
     fs::last_write_time(path(), fs::last_write_time(path()) + std::chrono::seconds(1));
   }
-  // Returns what a finding at this byte of the file must say: "section NAME: bytes A..B: " around it, or that of a gap.
+  // Returns what an error about this byte of the file must contain: "section NAME: bytes A..B: ", or the text for a
+  // gap.
   std::string WhereIs(uint64_t at) const {
     for (const SectionEntry& e : StoreImage(bytes_).entries()) {
       if (at < e.offset || at >= e.offset + e.bytes) continue;
@@ -75,7 +76,8 @@ TEST_P(GraphDamageTest, AnyFlippedByteIsRefusedOrReported) {
   std::mt19937_64 random(2026);
   int refused = 0, reported = 0;
   for (int i = 0; i < 1000; ++i) {
-    // Every second one where few bytes are: in front and at the end, where the headers, gaps and small sections lie.
+    // Every second byte comes from the beginning or the end of the file. The headers, gaps and small sections lie
+    // there, and they are few bytes.
     const uint64_t at = i % 2 == 0   ? random() % bytes_.size()
                         : i % 4 == 1 ? random() % 6000
                                      : bytes_.size() - 1 - random() % 6000;
@@ -85,7 +87,7 @@ TEST_P(GraphDamageTest, AnyFlippedByteIsRefusedOrReported) {
     const bool at_open = at < read_at_open || at >= summary.offset;
     if (!graph.ok()) {
       ++refused;
-      // A version that was flipped may as well be a later one.
+      // A flipped version field may look like a later version.
       const bool newer = at >= offsetof(FileHeader, version) && at < offsetof(FileHeader, endianness) &&
                          absl::IsFailedPrecondition(graph.status());
       ASSERT_TRUE(absl::IsDataLoss(graph.status()) || newer) << graph.status();
@@ -138,7 +140,7 @@ TEST_P(GraphDamageTest, AFileCutShortWhileItIsMappedIsDataLoss) {
   }
 }
 
-// As an error of the disk: a read failed, and the file is what it was.
+// The test stands for an error of the disk: a read fails, and the file remains unchanged.
 TEST_P(GraphDamageTest, AReadThatFailsOfAFileThatIsWholeIsTransient) {
   const auto graph = Open();
   ASSERT_TRUE(graph.ok()) << graph.status();
@@ -170,8 +172,8 @@ TEST_P(GraphDamageTest, AFileWrittenToWhileItIsMappedIsDataLoss) {
         ASSERT_TRUE(ReadEverything(**graph));
       }
       Overwrite(other);
-      // A touched page may say anything now. Adjacency::Of must not leave the columns for all that; ids are checked by
-      // those who follow them.
+      // A touched page may hold anything now. Adjacency::Of must stay within the columns all the same. Callers check
+      // the ids that they follow.
       bool ok = true;
       const Adjacency& in = (*graph)->view().in;
       for (uint64_t n = 0; n < (*graph)->view().nodes; ++n) {
@@ -187,7 +189,7 @@ TEST_P(GraphDamageTest, AFileWrittenToWhileItIsMappedIsDataLoss) {
   }
 }
 
-// Where the clock of the file system is too coarse to tell, the blocks do.
+// If the clock of the file system is too coarse to show the change, the checksums of the blocks show it.
 TEST_P(GraphDamageTest, ABlockChangedBeforeItIsTouchedIsDataLossAtAnyTime) {
   const auto graph = Open();
   ASSERT_TRUE(graph.ok()) << graph.status();

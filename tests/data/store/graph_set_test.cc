@@ -35,7 +35,7 @@ class GraphSetTest : public ::testing::Test {
   }
   void Write(const std::string& bytes) { WriteText(path_, bytes); }
   absl::StatusOr<std::shared_ptr<const GraphSet>> Open() const { return GraphSet::Open(path_.parent_path()); }
-  // The first error of opening and touching everything.
+  // Opens the set, touches everything, and returns the first error.
   absl::Status OpenAndTouch() const {
     const auto set = Open();
     return set.ok() ? Touch(**set) : set.status();
@@ -51,7 +51,7 @@ class GraphSetTest : public ::testing::Test {
     return absl::OkStatus();
   }
 
-  // A version that was flipped may as well be a later one.
+  // A flipped version field may look like a later version.
   static bool SaysNewer(const absl::Status& status, size_t at) {
     return at >= offsetof(FileHeader, version) && at < offsetof(FileHeader, endianness) &&
            absl::IsFailedPrecondition(status);
@@ -157,7 +157,7 @@ TEST_F(GraphSetTest, AnyFlippedByteIsFound) {
   }
 }
 
-// At seeded places, by the other way.
+// Damages the file at seeded places, and checks with VerifyAll instead of touching.
 TEST_F(GraphSetTest, VerifyAllFindsAnyFlippedByteThatOpenLetPass) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 1000; ++i) {
@@ -199,7 +199,7 @@ TEST_F(GraphSetTest, ADamagedSectionSpoilsOnlyItsReadersAndStaysKnown) {
   EXPECT_EQ((*set)->labels().status(), first) << "the first finding stands";
 }
 
-// Files whose checksums are true and whose content is not: made by a faulty writer or an enemy.
+// These files have correct checksums but inconsistent contents, as from a faulty writer or an attacker.
 TEST_F(GraphSetTest, WhatDoesNotAddUpIsNamed) {
   using K = SectionKind;
   const auto edit_header = [](void (*edit)(FileHeader&)) {

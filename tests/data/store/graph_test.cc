@@ -177,7 +177,7 @@ TEST_F(GraphTest, VerifyAllTellsOfItsProgressAndMayBeStopped) {
   EXPECT_EQ(graph->VerifyAll([](uint64_t, uint64_t) { return false; }).code(), absl::StatusCode::kCancelled);
 }
 
-// Files whose checksums are true and whose content is not: made by a faulty writer or an enemy.
+// These files have correct checksums but inconsistent contents, as from a faulty writer or an attacker.
 TEST_F(GraphTest, WhatDoesNotAddUpIsNamed) {
   TestGraph g = MakeTestGraph({.nodes = 10, .edges = 20, .text_names = true});
   ASSERT_NE(MakeStore(g), nullptr);
@@ -210,7 +210,7 @@ TEST_F(GraphTest, WhatDoesNotAddUpIsNamed) {
   const auto set32 = [](K kind, size_t index, uint32_t value) -> Damage {
     return [=](StoreImage& s) { s.SetElement(kind, index, value); };
   };
-  // A word of the summary's JSON for one of equal length.
+  // Replaces a word of the summary's JSON by another of equal length.
   const auto say = [](std::string_view word, std::string_view other) -> Damage {
     return [=](StoreImage& s) {
       const size_t at = s.bytes().find(word, s.entry(K::kSummary).offset);

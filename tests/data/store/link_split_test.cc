@@ -29,7 +29,7 @@ std::multiset<NodePair> EdgesOf(const GraphView& view) {
   return edges;
 }
 
-// A graph with both directions of each edge, self-loops and parallel edges.
+// Returns a graph with both directions of each edge, self-loops and parallel edges.
 std::shared_ptr<MemoryGraph> SymmetricGraph() {
   std::vector<TestEdge> edges;
   for (const auto& [source, target] : EdgesOf(RandomGraph(300, 2500, 4)->view())) {
@@ -42,7 +42,7 @@ std::shared_ptr<MemoryGraph> SymmetricGraph() {
   return graph;
 }
 
-// Edges and their inverses have equal times.
+// In this test an edge and its inverse have the same time.
 TEST(LinkSplitByTime, TheLatestTestAndEveryEdgeStaysInTheMessages) {
   const auto graph = SymmetricGraph();
   const GraphView& view = graph->view();
@@ -112,11 +112,11 @@ TEST(LinkSplit, PartsTheLinksOfASymmetricGraphAndHoldsOutBothDirections) {
     }
   }
   EXPECT_EQ(found, expected);
-  // Neither direction is preferred.
+  // Both directions are equally likely.
   EXPECT_NEAR(static_cast<double>(rising) / static_cast<double>(found.size()), 0.5, 0.06);
   EXPECT_NEAR(static_cast<double>(split->links[1].size()) / static_cast<double>(found.size()), 0.2, 0.04);
   EXPECT_NEAR(static_cast<double>(split->links[2].size()) / static_cast<double>(found.size()), 0.3, 0.04);
-  // The rest of parallel edges, self-loops and weights stands as it stood.
+  // The remaining parallel edges, self-loops and weights are unchanged.
   for (const NodePair& edge : left) EXPECT_EQ(left.count(edge), all.count(edge));
   for (const NodePair& edge : all) {
     if (edge.first == edge.second) {
@@ -133,7 +133,7 @@ TEST(LinkSplit, PartsTheLinksOfASymmetricGraphAndHoldsOutBothDirections) {
   EXPECT_EQ(split->messages->summary().edges, std::ssize(left));
 }
 
-// Rows of features go with the edges that are left, where they are asked for.
+// The remaining edges keep their rows of features, if the caller asks for features.
 TEST(LinkSplit, FeaturesOfEdgesStayWithThem) {
   const auto graph = SymmetricGraph();
   GraphView& view = graph->view();
@@ -179,7 +179,7 @@ TEST(LinkSplit, OfADirectedGraphEachDirectionIsALink) {
   for (const auto& links : split->links)
     for (const Link& link : links) EXPECT_TRUE(found.insert({link.source, link.target}).second);
   EXPECT_EQ(found, expected);
-  // An edge of which only the inverse is held out would give that away.
+  // If only one direction of a link were held out, the other would give it away.
   const std::multiset<NodePair> left = EdgesOf(split->messages->view());
   for (size_t s = 1; s < 3; ++s) {
     for (const Link& link : split->links[s]) EXPECT_FALSE(left.contains({link.target, link.source}));
@@ -208,7 +208,7 @@ TEST(LinkSplit, TellsOfDamage) {
   EXPECT_FALSE(ok);
 }
 
-// Links of the source, whether they are edges or not; 2-3 both trains and tests.
+// Returns a graph whose source gives links. Some of them are no edges, and 2-3 is in both training and test.
 std::shared_ptr<MemoryGraph> GraphWithLinks() {
   std::vector<TestEdge> edges;
   for (const auto& [a, b] : {NodePair{0, 1}, {0, 2}, {1, 2}, {2, 3}, {3, 4}, {0, 4}}) {

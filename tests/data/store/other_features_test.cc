@@ -15,7 +15,7 @@
 namespace permafrost::data {
 namespace {
 
-// Nodes 0..3 with 0, 1, 2 and 300 in-edges.
+// A graph whose nodes 0..3 have 0, 1, 2 and 300 in-edges.
 class StarGraph final : public Graph {
  public:
   StarGraph() {
@@ -89,7 +89,7 @@ TEST(FeaturedGraph, AConstantIsOneDenseColumn) {
   EXPECT_EQ((*graph)->summary().node_features.width, 1);
 }
 
-// Without features of nodes; a graph of 300 nodes whose last one the others point to.
+// Returns a set without node features. In the graph of 300 nodes, all others point to the last one.
 Files BareSet() {
   Files files = SmallSet();
   files.erase("raw/node-feat.csv");

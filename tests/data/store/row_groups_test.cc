@@ -51,7 +51,7 @@ TEST(RowGroups, AreMadeWhereTheyGain) {
   EXPECT_EQ(PagesOfRow({}, 0), 0);
 }
 
-// A graph of wide rows, whose values tell row and column.
+// A graph of wide rows. Each value encodes its row and column.
 class StoredRowsTest : public ::testing::TestWithParam<uint32_t> {
  protected:
   static constexpr uint64_t kNodes = 700;

@@ -38,7 +38,7 @@ TEST(SummaryJson, WhatIsKnownOfLabelsComesBack) {
   EXPECT_THAT(back->notes, ElementsAre("edges: kept as they stand"));
 }
 
-// Older versions wrote such a summary: they neither looked at labels nor read positions.
+// Older versions wrote such a summary, because they neither examined labels nor read positions.
 TEST(SummaryJson, AnOlderSummaryKnowsNothingOfItsLabelsAndPositions) {
   auto json = nlohmann::json::parse(SummaryToJson(Sample()));
   for (const char* field : {"integer_labels", "min_label", "max_label", "class_values", "node_feature_origin",
