@@ -86,7 +86,7 @@ TEST(CategoriesImport, DegreesAndWhetherMoreCountAsTheLast) {
   }
 }
 
-// AA and BB store the same numbers, which stand for 0 and 1, or for 5 and 6.
+// AA and BB store the same numbers. In AA they stand for 0 and 1, in BB for 5 and 6.
 TEST(CategoriesImport, DataThatMeanSomethingElseAreOtherData) {
   TempDir temp;
   const auto aa = TrialSet(temp, "AA"), bb = TrialSet(temp, "BB");

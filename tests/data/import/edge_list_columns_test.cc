@@ -1,4 +1,4 @@
-// Headers, quotes, comments and columns of edge lists: what is read as what, and what the import tells.
+// How edge lists with headers, quotes, comments and extra columns are read, and what the import reports.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ std::vector<std::string> TextNamesOf(const Graph& graph) {
   return names;
 }
 
-// Each edge as "source>target", by target.
+// Returns each edge as "source>target", ordered by target.
 std::vector<std::string> NamedEdgesOf(const Graph& graph) {
   const auto names = TextNamesOf(graph);
   const auto name = [&](NodeId node) { return names.empty() ? std::to_string(node) : names[node]; };

@@ -191,7 +191,7 @@ TEST_F(EdgeListImport, CountsDegreesAndIsolatedNodes) {
 }
 
 TEST_F(EdgeListImport, NumbersBecomeRowsInRisingOrder) {
-  for (const uint64_t far : {uint64_t{70}, ~uint64_t{0}}) {  // close together, and not
+  for (const uint64_t far : {uint64_t{70}, ~uint64_t{0}}) {  // numbers close together, then far apart
     ImportOptions options = Options("source,target\n" + std::to_string(far) + ",5\n5,9\n");
     options.edge_list.node_ids = NodeIds::kNumbers;
     const auto graph = Make(options);

@@ -1,4 +1,4 @@
-// Weights of edges are finite and not negative, whichever file they come from.
+// Edge weights must be finite and not negative, whichever file they come from.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

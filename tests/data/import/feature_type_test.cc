@@ -1,4 +1,4 @@
-// Dense node features converted by the import.
+// Dense node features that the import converts to another type.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 
 const std::string kThreeEdges = Npy<int64_t>("<i8", "(2, 3)", {2, 0, 1, 0, 1, 1});
 
-// Rows as a job gets them.
+// Returns the rows as a job reads them.
 std::vector<float> Rows(const Graph& graph) {
   const auto& dense = std::get<DenseFeatures>(graph.view().node_features);
   std::vector<float> out(graph.view().nodes * static_cast<size_t>(dense.width));
@@ -55,7 +55,7 @@ class FeatureTypes : public ::testing::Test {
 };
 
 TEST_F(FeatureTypes, ValuesRangesAndErrorsOfEachType) {
-  // The second column's largest absolute value is negative; the third is all zero.
+  // The largest absolute value of the second column is negative. The third column is all zero.
   const Files files = {{"edge_index.npy", kThreeEdges},
                        {"node_feat.npy", Npy<float>("<f4", "(3, 3)",
                                                     {1.00390625f, 0, 0,  //
@@ -65,16 +65,16 @@ TEST_F(FeatureTypes, ValuesRangesAndErrorsOfEachType) {
     FeatureType asked;
     DataType type;
     std::vector<float> values;
-    double largest_error;  // of any value, as a part of its column's largest
+    double largest_error;  // of any value, relative to its column's largest absolute value
   } kCases[] = {
       {FeatureType::kFloat32, DataType::kFloat32, {1.00390625f, 0, 0, 0, -127, 0, 2, 63.4f, 0}, 0},
-      // 1 + 1/256 lies between two bfloat16 values, and the even one is 1.
+      // 1 + 1/256 lies halfway between two bfloat16 values, and the even one is 1.
       {FeatureType::kBfloat16, DataType::kBfloat16, {1, 0, 0, 0, -127, 0, 2, 63.5f, 0}, 0.00390625 / 2},
       {FeatureType::kFloat16,
        DataType::kFloat16,
        {1.00390625f, 0, 0, 0, -127, 0, 2, 63.40625f, 0},
        (63.40625 - static_cast<double>(63.4f)) / 127},
-      // Steps of 2/127 and of 1.
+      // The int8 steps are 2/127 in the first column and 1 in the second.
       {FeatureType::kInt8,
        DataType::kInt8,
        {64 * (2.0f / 127), 0, 0, 0, -127, 0, 127 * (2.0f / 127), 63, 0},
@@ -96,7 +96,7 @@ TEST_F(FeatureTypes, ValuesRangesAndErrorsOfEachType) {
 }
 
 TEST_F(FeatureTypes, TheRootMeanSquareIsOverAllValues) {
-  // Errors 1/256 of 2 in one of six values, none elsewhere.
+  // One of the six values is off by 1/256, in a column whose largest value is 2. The others are exact.
   const auto graph = Make(
       {{"edge_index.npy", kThreeEdges}, {"node_feat.npy", Npy<float>("<f4", "(3, 2)", {1.00390625f, 1, 2, 2, 1, 4})}},
       FeatureType::kBfloat16);

@@ -1,5 +1,5 @@
-// The memory that the import of one large graph really takes, and what is left when it is killed: of this program,
-// started anew for it.
+// The memory that an import of one large graph really takes, and what remains if it is killed. The tests start this
+// program anew for each import.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -22,10 +22,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-// The job of the program that is started anew: "SOURCE STORE MEMORY INVERSES KILLED_AT ORDER".
+// The variable that describes the import to the new process: "SOURCE STORE MEMORY INVERSES KILLED_AT ORDER".
 constexpr const char* kJob = "PERMAFROST_TEST_IMPORT";
 
-// Peak resident bytes of this process; 0 where the system does not tell.
+// Returns the peak resident bytes of this process, or 0 on a system without /proc.
 uint64_t PeakBytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -55,7 +55,7 @@ TEST(ImportMemory, Started) {
   std::ofstream(store / "peak") << PeakBytes() - bare;
 }
 
-// The exit status of the job.
+// Runs the job in a new process and returns its exit status.
 int Start(const std::string& job) {
   const std::string setting = std::string(kJob) + "=" + job;
   std::string program = fs::read_symlink("/proc/self/exe").string(), filter = "--gtest_filter=ImportMemory.Started",
@@ -73,7 +73,7 @@ class ImportMemoryOfAProcess : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!fs::exists("/proc/self/exe")) GTEST_SKIP() << "this system does not tell a program where it lies";
-    // With inverses 8M edges of 8 bytes: 61 MiB as they are sorted, beside 31 as they came.
+    // With inverses there are 8M edges of 8 bytes: 61 MiB while they are sorted, plus 31 MiB for the edges as listed.
     SplitMix64 random(3, 0);
     std::ofstream out(source_);
     for (int e = 0; e < 4'000'000; ++e) out << random.Below(200'000) << ',' << random.Below(200'000) << '\n';
@@ -103,7 +103,7 @@ TEST_F(ImportMemoryOfAProcess, StaysNearItsCapForAGraphSeveralTimesLarger) {
   EXPECT_GT(Peak(), 80 * kMiB) << "the graph is too small to show anything";
   for (const auto& [inverse_edges, name] : kInverseEdgesNames.rows) {
     ASSERT_EQ(Start(Job(16 * kMiB, inverse_edges)), 0);
-    // Offsets, threads, and what the C library keeps.
+    // Allows for offsets, threads, and memory that the C library keeps.
     constexpr uint64_t kBeside = 12 * kMiB;
     EXPECT_LT(Peak(), 16 * kMiB + kBeside) << name;
     ASSERT_EQ(Start(Job(16 * kMiB, inverse_edges, 0, NodeOrder::kCommunity)), 0);

@@ -1,4 +1,4 @@
-// The directions of edges that stores have, by what was asked and what the source lists.
+// The directions of stored edges, by the import's options and by the directions that the source lists.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ fs::path Trial(const std::string& name) { return fs::path(PERMAFROST_SOURCE_DIR)
 
 class InverseEdgesImport : public ::testing::Test {
  protected:
-  // Returns the summary of a list of edges; fails the test where it is refused.
+  // Imports a list of edges and returns its summary. Fails the test if the list is refused.
   GraphSummary OfList(const std::string& text, ImportOptions options = {}) {
     WriteText(temp_.path() / "edges.csv", text);
     options.source = temp_.path() / "edges.csv";
@@ -67,7 +67,7 @@ TEST_F(InverseEdgesImport, OfASetForAllGraphsOrForNone) {
   EXPECT_EQ(set->directions, EdgeDirections::kListed);
   EXPECT_FALSE(set->inverse_edges_added);
   EXPECT_THAT(set->notes, Contains(kNotAdded));
-  // One graph with an edge in one direction, the last.
+  // Only the last graph has an edge in one direction.
   Files files{{"raw/num-node-list.csv", "2\n2\n"},
               {"raw/num-edge-list.csv", "2\n1\n"},
               {"raw/edge.csv", "0,1\n1,0\n0,1\n"},
@@ -83,7 +83,7 @@ TEST_F(InverseEdgesImport, OfASetForAllGraphsOrForNone) {
   EXPECT_EQ(kept->summary().all.edges, 3);
   EXPECT_EQ(kept->summary().directions, EdgeDirections::kKept);
   EXPECT_EQ(kept->summary().duplicate_edges, 0);
-  // A loop is its own inverse, and stored once where nothing is added.
+  // A self-loop is its own inverse. It is stored once if no inverses are added.
   files["raw/num-edge-list.csv"] = "2\n1\n";
   files["raw/edge.csv"] = "0,1\n1,0\n1,1\n";
   const auto loop = MakeStore(temp_.path() / "loop", files);
@@ -163,7 +163,7 @@ TEST_F(InverseEdgesImport, IsFoundBeyondTheMemoryToo) {
   const GraphSummary in_memory = OfList(one, {.inverse_edges = InverseEdges::kAdd});
   EXPECT_EQ(in_memory.equal_edges, added.equal_edges);
   EXPECT_EQ(Graph::Open(temp_.path() / "store").value()->content_checksum(), listed_checksum);
-  // One direction of one of a million edges is missing, of which nothing else tells.
+  // One direction of one among a million edges is missing, and nothing else shows it.
   both.resize(both.rfind('\n', both.size() - 2) + 1);
   EXPECT_EQ(OfList(both, {.memory_bytes = kLittle}).directions, EdgeDirections::kAdded);
 }

@@ -1,4 +1,4 @@
-// Links that a source divides, in both layouts that take them.
+// Sources that divide the links themselves, in both layouts that allow it.
 #include "data/import/split_files.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ std::string Pairs(const std::vector<int64_t>& values) {
   return Npy<int64_t>("<i8", "(" + std::to_string(values.size() / 2) + ", 2)", values);
 }
 
-// Six nodes in a ring. Validation has three targets a link, test two pairs in all.
+// Six nodes in a ring. Validation has three negative targets per link. Test has two negative pairs in all.
 Files NpySource() {
   return {{"edge_index.npy", Npy<int64_t>("<i8", "(2, 6)", {0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 0})},
           {"split/links/train.npy", Pairs({0, 1, 2, 3})},
@@ -76,7 +76,7 @@ TEST_F(LinkFilesTest, AreInTheStoreAsTheFilesSay) {
 
 TEST_F(LinkFilesTest, RowsAreRenumberedWithTheNodes) {
   Files files = NpySource();
-  // Node 3 is the one with the most edges, and becomes row 0.
+  // Node 3 has the most edges and becomes row 0.
   files["edge_index.npy"] = Npy<int64_t>("<i8", "(2, 8)", {0, 1, 2, 3, 4, 5, 0, 1, 1, 2, 3, 4, 5, 0, 3, 3});
   ImportOptions options = Options(files);
   options.order = NodeOrder::kDegree;
@@ -111,7 +111,7 @@ TEST_F(LinkFilesTest, WhatCannotBeIsRefusedInALine) {
   const struct {
     const char* why;
     const char* file;
-    std::string bytes;  // "": removed
+    std::string bytes;  // "" stands for a removed file
     absl::StatusCode code;
     const char* want;
   } kCases[] = {

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A triangle's half, as NPY or in OGB's layout: edges 0>1, 1>2.
+// Two sides of a triangle, as NPY and in OGB's layout: the edges 0>1 and 1>2.
 const Files kNpyGraph = {{"edge_index.npy", Npy<int64_t>("<i8", "(2, 2)", {0, 1, 1, 2})}};
 const Files kOgbGraph = {{"raw/num-node-list.csv", "3\n"}, {"raw/edge.csv", "0,1\n1,2\n"}};
 
@@ -86,7 +86,7 @@ TEST_F(NameFiles, NameTheNodesOfBothKindsOfFolder) {
       auto names = NamesOf(*graph);
       auto want = c.want;
       if (order == NodeOrder::kDegree) {
-        // Each edge has its inverse, so that the node in the middle comes first.
+        // Inverse edges are added, so the middle node has the highest degree and comes first.
         EXPECT_EQ(names.front(), want[1]) << c.why;
         std::ranges::sort(names);
         std::ranges::sort(want);
@@ -128,7 +128,7 @@ TEST_F(NameFiles, AreRefusedByLine) {
        {{"node_ids.npy", Npy<int64_t>("<i8", "(3,)", {7, 5, 6})}, {"node_names.csv", "a\nb\nc\n"}},
        "node_names.csv: stands beside node_ids.npy; one of them is accepted"},
   };
-  // The labels say how many nodes there are.
+  // The labels determine the number of nodes.
   Files graph = kNpyGraph;
   graph["node_label.npy"] = Npy<int64_t>("<i8", "(3,)", {0, 1, 0});
   for (const auto& c : kCases) EXPECT_THAT(Refusal(graph, c.names), HasSubstr(c.want)) << c.why;

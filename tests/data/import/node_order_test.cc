@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// In-neighbours of each node, both ways, sorted.
+// Maps each node to its in-neighbours, sorted. Every edge occurs in both directions.
 using Lists = std::map<NodeId, std::vector<NodeId>>;
 
 EdgeLists VisitorOf(const Lists& lists) {
@@ -28,8 +28,8 @@ EdgeLists VisitorOf(const Lists& lists) {
   };
 }
 
-// `groups` groups of `size` nodes, each node with 8 neighbours in its own and one anywhere; which node is in which
-// group is by its remainder, so that no group lies together.
+// Returns `groups` groups of `size` nodes. Each node has 8 neighbours in its own group and one anywhere. A node's
+// group is its remainder modulo `groups`, so that the groups are not contiguous.
 Lists Planted(NodeId groups, NodeId size) {
   SplitMix64 random(2, 0);
   const NodeId nodes = groups * size;
@@ -61,8 +61,8 @@ TEST(NodeOrder, CommunitiesLieTogether) {
   const auto order = OrderByCommunity(degrees, VisitorOf(lists));
   ASSERT_TRUE(order.ok());
   ASSERT_EQ(std::set<NodeId>(order->begin(), order->end()).size(), degrees.size()) << "each once";
-  // The number of neighbours in the order that are of one group: all but the ends of the groups, at best; one in 40 by
-  // chance.
+  // Counts the adjacent nodes of the order that share a group. At best all do, except at the ends of groups. By
+  // chance it would be one in 40.
   uint64_t same = 0;
   for (size_t i = 1; i < order->size(); ++i) same += (*order)[i] % kGroups == (*order)[i - 1] % kGroups;
   EXPECT_GT(same, order->size() * 9 / 10);
@@ -71,7 +71,7 @@ TEST(NodeOrder, CommunitiesLieTogether) {
 }
 
 TEST(NodeOrder, ACommunityHasAtMostSixtyFourNodes) {
-  // One clique of 200: without a bound all would be one community, in it by degree.
+  // A single clique of 200 nodes. Without a bound on its size, all nodes would form one community, ordered by degree.
   Lists lists;
   for (NodeId node = 0; node < 200; ++node) {
     for (NodeId source = 0; source < 200; ++source) lists[node].push_back(source);
@@ -80,7 +80,7 @@ TEST(NodeOrder, ACommunityHasAtMostSixtyFourNodes) {
   for (NodeId node = 0; node < 200; ++node) degrees[node] = node;
   const auto order = OrderByCommunity(degrees, VisitorOf(lists));
   ASSERT_TRUE(order.ok());
-  // Within a community degrees fall: each rise begins another.
+  // Degrees fall within a community, so each rise begins another one.
   size_t length = 1, longest = 1;
   for (size_t i = 1; i < order->size(); ++i) {
     length = degrees[(*order)[i]] > degrees[(*order)[i - 1]] ? 1 : length + 1;
@@ -103,14 +103,14 @@ TEST(RowSpool, GivesRowsBackInTheirNewOrderInAnyMemory) {
   SplitMix64 random(9, 0);
   Shuffle(std::span(order), random);
   const Renumbering renumbered = Renumbering::FromOrder(order), none;
-  // In one part, in many with buffers, in parts of one row with none, of which the last is shorter.
+  // The three sizes give one part, many parts with buffers, and parts of one row without a buffer.
   for (const uint64_t memory : {uint64_t{1} << 24, uint64_t{9000}, uint64_t{1}}) {
     for (const Renumbering* renumbering : {&renumbered, &none}) {
       auto spool = RowSpool::Create(
           {.directory = temp.path(), .rows = kRows, .row_bytes = kRowBytes, .memory_bytes = memory}, *renumbering, {});
       ASSERT_TRUE(spool.ok());
       for (uint64_t row = 0; row < kRows;) {
-        std::vector<uint64_t> rows;  // 1 to 7 rows of three numbers
+        std::vector<uint64_t> rows;  // 1 to 7 rows of three numbers each
         for (const uint64_t end = std::min(kRows, row + 1 + random.Below(7)); row < end; ++row)
           rows.insert(rows.end(), {row, row * row, ~row});
         ASSERT_TRUE(spool->Append(std::as_bytes(std::span(rows))).ok());

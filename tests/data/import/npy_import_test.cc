@@ -31,7 +31,7 @@ std::string Zip(const Files& members, bool deflate) {
   return *ReadFile(path);
 }
 
-// scipy.sparse.save_npz of [[0, 1, 0.5], [0, 0, 0], [2, 0, 0]], its first row's columns falling.
+// scipy.sparse.save_npz of [[0, 1, 0.5], [0, 0, 0], [2, 0, 0]]. The columns of the first row are in falling order.
 Files MatrixMembers() {
   return {{"format.npy", Npy<char>("|S3", "()", {'c', 's', 'r'})},
           {"shape.npy", Npy<int64_t>("<i8", "(2,)", {3, 3})},
@@ -254,7 +254,7 @@ TEST_F(NpyImport, RefusesArraysThatCannotBe) {
 }
 
 TEST_F(NpyImport, TimesAndPositionsOfNodesAreRenumberedWithThem) {
-  // From node 2 the most edges go out, and it becomes row 0.
+  // Node 2 has the highest out-degree and becomes row 0.
   ImportOptions options = Options({{"edge_index.npy", Npy<int64_t>("<i8", "(2, 3)", {2, 2, 2, 0, 1, 3})},
                                    {"node_pos.npy", Npy<float>("<f4", "(4, 2)", {0, -0.5F, 1, -1, 2, -2, 3, -3})},
                                    {"node_time.npy", Npy<int64_t>("<i8", "(4,)", {70, 71, 72, 73})}});

@@ -25,7 +25,7 @@ TEST(OgbImport, EveryBadInputIsOneLineThatNamesIt) {
   const std::string edges = SmallSet()["raw/edge.csv"];
   const std::string zipped = Gzip(edges);
   std::string flipped = zipped;
-  flipped[flipped.size() - 6] ^= 1;  // in the checksum
+  flipped[flipped.size() - 6] ^= 1;  // a bit of the checksum
   std::string bad_magic = zipped;
   bad_magic[0] = 'x';
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -33,7 +33,7 @@ TEST(OgbImport, EveryBadInputIsOneLineThatNamesIt) {
   const struct {
     const char* why;
     std::string file;
-    std::optional<std::string> text;  // nullopt: removed
+    std::optional<std::string> text;  // nullopt stands for a removed file
     absl::StatusCode code;
     std::string want;
   } kCases[] = {
@@ -178,7 +178,7 @@ TEST(OgbImport, ASourceThatCannotBeLookedAtJustNowIsTheMachines) {
   EXPECT_EQ(std::string(status.message()), source.string() + ": cannot look at it: Input/output error");
 }
 
-// A circle of links stays one.
+// Trying again does not help with a circle of links.
 TEST(OgbImport, ASourceThatCanNeverBeLookedAtIsAtFault) {
   TempDir temp;
   fs::create_symlink("circle", temp.path() / "circle");
@@ -200,7 +200,7 @@ TEST(OgbImport, ASourceThatCanNeverBeLookedAtIsAtFault) {
   }
 }
 
-// Taken for empty it would lack the split that is wanted, or have one drawn.
+// If the folder were taken for empty, the wanted split would be missing, or a split would be drawn.
 TEST(OgbImport, SplitsThatCannotBeListedJustNowAreNotMissing) {
   TempDir temp;
   const fs::path source = temp.path() / "source", store = temp.path() / "store";
@@ -233,7 +233,7 @@ TEST(OgbImport, MemoryIsBoundedWhateverTheSourceSays) {
     const char* why;
     Files files;
     uint64_t memory_bytes;
-    const char* want;  // null: Ok
+    const char* want;  // null stands for Ok
   } kCases[] = {
       {"a small gzip of many graphs", many, 48'000,
        "raw/num-node-list.csv.gz:1001: 1001 graphs take more memory than an import's limit, 48000 bytes (1000 at 48 "

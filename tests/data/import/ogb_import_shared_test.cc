@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 
-// Figures of shared/data/graphs/*/SOURCE.md.
+// The expected figures are those of shared/data/graphs/*/SOURCE.md.
 TEST(OgbImport, Zinc12k) {
   const fs::path source = SharedGraphs("zinc12k");
   if (source.empty()) GTEST_SKIP() << "the shared data set zinc12k is not here";

@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Spreadsheets begin UTF-8 with it.
+// Spreadsheets begin UTF-8 files with a byte order mark.
 TEST(OgbImport, AByteOrderMarkIsNoPartOfTheFirstCell) {
   Files marked = SmallSet();
   for (auto& [name, text] : marked) text.insert(0, "\xef\xbb\xbf");
@@ -41,7 +41,8 @@ TEST(OgbImport, SmallSetToTheLastValue) {
   ASSERT_NE(set, nullptr);
   EXPECT_THAT(*set->node_offsets(), ElementsAre(0, 3, 4, 5));
   EXPECT_THAT(*set->edge_offsets(), ElementsAre(0, 8, 8, 10));
-  // File order with inverses is 2>0 0>2 0>1 1>0 2>0 0>2 1>2 2>1; sorted by target, ties in that order.
+  // In file order with inverses the edges are 2>0 0>2 0>1 1>0 2>0 0>2 1>2 2>1. They are sorted by target, and equal
+  // targets keep that order.
   EXPECT_THAT(*set->edge_source(), ElementsAre(2, 1, 2, 0, 2, 0, 0, 1, 0, 0));
   EXPECT_THAT(*set->edge_target(), ElementsAre(0, 0, 0, 1, 1, 2, 2, 2, 0, 0));
   const FeatureTable nodes = *set->node_features();
@@ -115,7 +116,7 @@ TEST(OgbImport, PositionsAreFloatsOfEachNode) {
   }
 }
 
-// Forms of a source that are not wrong.
+// Variations of a source that are valid.
 TEST(OgbImport, Accepts) {
   const auto with = [](std::initializer_list<std::pair<std::string, std::optional<std::string>>> changes) {
     Files files = SmallSet();
@@ -204,7 +205,7 @@ TEST(OgbImport, FeatureTypes) {
       EXPECT_THAT(summary.min, ElementsAre(*std::min_element(c.values.begin(), c.values.end())));
       EXPECT_THAT(summary.max, ElementsAre(*std::max_element(c.values.begin(), c.values.end())));
       for (size_t i = 0; i < 5; ++i) {
-        // Edges lie sorted: rows 0 and 2, then 1, 3, 4.
+        // Edges are stored by target: rows 0 and 2 of the file, then 1, 3 and 4.
         const size_t row = nodes ? i : std::vector<size_t>{0, 2, 1, 3, 4}[i];
         const double value = c.want == DataType::kInt32 ? table.ints[i] : static_cast<double>(table.floats[i]);
         EXPECT_EQ(value, c.values[row]) << i;
@@ -297,7 +298,7 @@ TEST(OgbImport, CheckOptions) {
   const struct {
     const char* why;
     ImportOptions options;
-    const char* want;  // null: Ok
+    const char* want;  // null stands for Ok
   } kCases[] = {
       {"defaults", {.source = "/a", .split = {}}, nullptr},
       {"no source", {.source = {}, .split = {}}, "options.source_path"},
@@ -329,7 +330,8 @@ TEST(OgbImport, CheckOptions) {
 TEST(OgbImport, ProgressEndsAtTheTotalAndStopIsObeyed) {
   TempDir temp;
   Files files = SmallSet();
-  files["raw/edge-feat.csv"] = "1\n2\n3\n4\n5.5\n";  // read twice
+  // a fraction in the last line makes the importer read the file twice
+  files["raw/edge-feat.csv"] = "1\n2\n3\n4\n5.5\n";
   WriteFiles(temp.path() / "source", files);
   int64_t total = 0;
   for (const auto& [name, text] : files) total += static_cast<int64_t>(text.size());

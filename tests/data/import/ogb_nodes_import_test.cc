@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// Four nodes, three edges with weights and features, a label missing.
+// Four nodes, and three edges with weights and features. Two labels are missing.
 Files SmallGraph() {
   return {{"raw/num-node-list.csv", "4\n"},         {"raw/num-edge-list.csv", "3\n"},
           {"raw/edge.csv", "2,0\n0,1\n3,3\n"},      {"raw/edge-weight.csv", "0.5\n1\n2\n"},
@@ -101,7 +101,7 @@ TEST_F(OgbNodesImport, DirectedEdgesKeepTheirFeaturesBothWays) {
 }
 
 TEST_F(OgbNodesImport, ChoosesBetweenDenseAndSparse) {
-  const std::string wide = "1,0,0,0,0,0,0,0,0,0,0,0\n0,0,0,0,0,0,0,0,0,0,0,1\n";  // 2 of 24
+  const std::string wide = "1,0,0,0,0,0,0,0,0,0,0,0\n0,0,0,0,0,0,0,0,0,0,0,1\n";  // 2 of 24 values are not zero
   const struct {
     const char* why;
     std::string dense, sparse;
@@ -237,7 +237,8 @@ struct Expected {
   std::array<int64_t, 3> split;
 };
 
-// Figures of shared/data/node/*/stats.json. In citeseer's a self-loop counts twice in the largest degree, not here.
+// The expected figures are those of shared/data/node/*/stats.json, except for citeseer's largest degree. Its file
+// counts a self-loop twice there, and the importer counts it once.
 TEST_F(OgbNodesImport, SharedSets) {
   constexpr Expected kSets[] = {
       {"cora", 2708, 10556, 0, 168, 49216, 1433, 7, {140, 500, 1000}},
@@ -247,7 +248,7 @@ TEST_F(OgbNodesImport, SharedSets) {
   const fs::path shared = fs::path(PERMAFROST_SOURCE_DIR) / ".." / "shared" / "data" / "node";
   if (!fs::exists(shared)) GTEST_SKIP() << "the shared data sets of nodes are not here";
   for (const Expected& set : kSets) {
-    // The matrix, and then the text of the same.
+    // First the matrix is imported, and then its text form.
     for (const bool text : {false, true}) {
       const fs::path source = temp_.path() / "copy";
       fs::remove_all(source);

@@ -1,4 +1,5 @@
-// Imports in another order of nodes: undone by the map that is kept, they are what an import in the source's order is.
+// Compares imports that renumber the nodes with imports in the source's order. If the stored map is undone, both are
+// the same.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,13 +35,13 @@ using ::testing::Pair;
 constexpr uint64_t kNodes = 300;
 constexpr size_t kDrawnEdges = 2500;
 
-// Random values for files, the same in every call.
+// Random values for files. Each object draws the same values.
 class Draws {
  public:
   uint64_t Below(uint64_t n) { return random_.Below(n); }
   std::vector<int64_t> Ends() {
     std::vector<int64_t> ends(2 * kDrawnEdges);
-    // Hubs, self-loops and parallel edges; the last nodes have none.
+    // These ends give hubs, self-loops and parallel edges. The last nodes have no edges.
     for (int64_t& end : ends) end = static_cast<int64_t>(std::min(Below(kNodes - 10), Below(kNodes - 10)));
     return ends;
   }
@@ -105,7 +106,7 @@ std::string EdgeList(const std::function<std::string(int64_t)>& name) {
   });
 }
 
-// Bytes of a column's part, to compare NaN too.
+// Returns the bytes of a part of a column. Bytes compare equal even for NaN.
 template <class T>
 std::string BytesOf(const Column<T>& column, uint64_t begin, uint64_t end) {
   EXPECT_TRUE(column.Touch(begin, end));
@@ -113,7 +114,8 @@ std::string BytesOf(const Column<T>& column, uint64_t begin, uint64_t end) {
 }
 
 struct NodeContent {
-  // Edges of each direction: neighbour, weight, time, row of edge_features; those of one neighbour in their order.
+  // The edges of each direction, as neighbour, weight, time and row of edge_features. Edges of one neighbour keep
+  // their order.
   using Edge = std::tuple<NodeId, float, int64_t, uint64_t>;
   std::vector<Edge> in, out;
   std::string label, features;
@@ -122,7 +124,7 @@ struct NodeContent {
   bool operator==(const NodeContent&) const = default;
 };
 
-// By row of the source, where `old_of_new` maps the rows of `graph` to those.
+// Returns the contents by row of the source. `old_of_new` maps the rows of `graph` to rows of the source.
 std::vector<NodeContent> ContentOf(const Graph& graph, const std::vector<NodeId>& old_of_new, bool names) {
   const GraphView& view = graph.view();
   std::vector<NodeContent> out(view.nodes);
@@ -165,7 +167,7 @@ std::vector<NodeContent> ContentOf(const Graph& graph, const std::vector<NodeId>
 
 class Renumbered : public ::testing::Test {
  protected:
-  // The source as it is; nullptr for a file.
+  // Writes the source and returns options that import it in the source's order.
   ImportOptions Options(const Files& files) {
     fs::remove_all(temp_.path() / "source");
     WriteFiles(temp_.path() / "source", files);
@@ -192,7 +194,7 @@ class Renumbered : public ::testing::Test {
       ASSERT_NE(graph, nullptr) << what;
       EXPECT_EQ(graph->summary().order, order);
       EXPECT_TRUE(graph->summary().named);
-      // The map: each name's row in the plain store.
+      // Finds the source's row of each row by its name.
       std::map<std::string, NodeId> row_of;
       for (const NodeId row : rows) row_of[*NameOf(plain->names(), row)] = row;
       std::vector<NodeId> old_of_new;
@@ -212,7 +214,7 @@ class Renumbered : public ::testing::Test {
       EXPECT_EQ(summary.node_features.max, plain->summary().node_features.max) << what;
       EXPECT_EQ(Values(graph->view().edge_features.bytes), Values(plain->view().edge_features.bytes)) << what;
       if (order != NodeOrder::kDegree) continue;
-      // Hot rows first: how often each stands in an in-list falls.
+      // Hot rows come first: the number of in-lists that hold a row falls from row to row.
       std::vector<int> drawn(graph->view().nodes);
       for (const NodeId neighbor : Values(graph->view().in.neighbors)) ++drawn[neighbor];
       EXPECT_TRUE(std::ranges::is_sorted(drawn, std::greater())) << what;
@@ -257,7 +259,7 @@ TEST_F(Renumbered, MatricesAndFeaturesThatAreConverted) {
 }
 
 TEST_F(Renumbered, TheStoreIsTheSameInLittleMemory) {
-  // 300 rows of 70,000 floats are 84 MB, five times the memory.
+  // 300 rows of 70,000 floats take 84 MB, five times the memory.
   Files files = NpySource(true);
   Draws d;
   files["node_feat.npy"] = Npy<float>("<f4", "(300, 70000)", d.Floats(kNodes * 70'000));
@@ -272,7 +274,7 @@ TEST_F(Renumbered, TheStoreIsTheSameInLittleMemory) {
 }
 
 TEST_F(Renumbered, ErrorsSpeakOfTheSourcesNodes) {
-  // Node 2 is the hottest, and so row 0.
+  // Node 2 has the highest out-degree and becomes row 0.
   ImportOptions options = Options({{"raw/num-node-list.csv", "4\n"},
                                    {"raw/edge.csv", "2,0\n2,1\n2,3\n"},
                                    {"raw/node-feat-sparse.csv", "0,1\n2,5\n2,5\n"}});
@@ -307,7 +309,7 @@ TEST_F(Renumbered, SamplesAreAskedForAndToldByTheSourcesNames) {
   SampleQuery query{.nodes = {}, .names = {"9", "0"}, .kind = NeighborSamplingOptions{.fan_outs = {-1}}};
   const auto sample = Sample(*graph, query, 1);
   ASSERT_TRUE(sample.ok()) << sample.status();
-  // 7 is row 0, 6 is row 1, the others follow as they were.
+  // Node 7 is row 0 and node 6 is row 1. The others follow in their order.
   EXPECT_THAT(sample->nodes, ElementsAre(9, 2));
   EXPECT_THAT(sample->names, ElementsAre(Pair(0, "7"), Pair(1, "6"), Pair(2, "0"), Pair(9, "9")));
   query.names = {"9", "10", "nine"};

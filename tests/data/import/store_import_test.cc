@@ -1,4 +1,4 @@
-// Datasets that a server wrote, imported again as they are.
+// Imports of stores that a server wrote. They are taken over unchanged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// The parameter: one large graph, or many small ones.
+// The parameter is true for one large graph, and false for a set of small graphs.
 class StoreImportTest : public ::testing::TestWithParam<bool> {
  protected:
   StoreImportTest() {
@@ -135,11 +135,12 @@ TEST_P(StoreImportTest, WhatIsNoWholeStoreIsRefused) {
   }
 }
 
-// A forger can make the checksums true, so values outside the summary's range must be refused.
+// Anyone can recompute the checksums, so values outside the summary's range must be refused.
 TEST_P(StoreImportTest, CategoriesOutsideTheirRangeAreRefused) {
   std::string table = "node features: row 0: column 0: is -5";
   if (GetParam()) {
-    // Features of edges, of which the summary knows 0 to 3. Those of nodes are numbers, of which it knows nothing.
+    // The summary gives the range 0 to 3 for edge features. It gives no range for node features, which are plain
+    // numbers.
     table = "edge features: row 0: column 0: is ";
     for (const bool all : {true, false}) {
       TestGraph graph = MakeTestGraph({.features = DataType::kInt32});

@@ -25,18 +25,18 @@ TEST(TuImport, GraphsAreAsTheFilesSay) {
   const GraphSetSummary& summary = set->summary();
   EXPECT_THAT(ToVector(*set->node_offsets()), ElementsAre(0, 3, 4, 6));
   EXPECT_THAT(ToVector(*set->edge_offsets()), ElementsAre(0, 5, 5, 8));
-  // By target, ties in the file's order.
+  // Edges are stored by target, and equal targets keep the file's order.
   EXPECT_THAT(ToVector(*set->edge_target()), ElementsAre(0, 1, 1, 1, 2, 0, 1, 1));
   EXPECT_THAT(ToVector(*set->edge_source()), ElementsAre(1, 0, 0, 2, 1, 1, 0, 1));
   EXPECT_FALSE(summary.inverse_edges_added);
   EXPECT_EQ(summary.duplicate_edges, 1);
-  // Classes count from 0, in the order of the source's numbers, which are kept.
+  // Classes count from 0, in the order of the source's numbers. class_values keeps those numbers.
   EXPECT_THAT(ToVector(*set->labels()), ElementsAre(1, 0, 1));
   EXPECT_THAT(summary.class_values, ElementsAre(-1, 1));
   EXPECT_TRUE(summary.labels_known && summary.integer_labels);
   EXPECT_EQ(summary.min_label, 0);
   EXPECT_EQ(summary.max_label, 1);
-  // Without labels and attributes nodes have their degree.
+  // Nodes without labels and attributes get their out-degree as a feature.
   const FeatureTable nodes = *set->node_features();
   EXPECT_EQ(nodes.type, DataType::kInt32);
   EXPECT_THAT(ToVector(nodes.ints), ElementsAre(2, 2, 1, 0, 1, 2));
@@ -52,11 +52,11 @@ TEST(TuImport, SeveralEdgesMerge) {
   ASSERT_NE(set, nullptr);
   EXPECT_THAT(ToVector(*set->edge_target()), ElementsAre(0, 1, 1, 2, 0, 1, 1));
   EXPECT_THAT(ToVector(*set->edge_source()), ElementsAre(1, 0, 2, 1, 1, 0, 1));
-  // The first one's label is kept, the second one's gone; labels count from the smallest.
+  // The merged edge keeps the label of its first row. Labels count from the smallest.
   EXPECT_THAT(ToVector(set->edge_features()->ints), ElementsAre(1, 0, 4, 3, 0, 0, 1));
   EXPECT_EQ(set->summary().edge_feature_origin, "labels from 5");
   EXPECT_EQ(set->summary().duplicate_edges, 1);
-  // Degrees are of what is kept.
+  // Degrees count the kept edges only.
   EXPECT_THAT(ToVector(set->node_features()->ints), ElementsAre(1, 2, 1, 0, 1, 2));
 }
 
@@ -70,7 +70,7 @@ TEST(TuImport, FeaturesAreLabelsAttributesOrBoth) {
     Files files;
     TuOptions tu;
     DataType type;
-    std::vector<float> first, last;  // rows
+    std::vector<float> first, last;  // first and last row of the features
     std::string origin;
   } kCases[] = {
       {"labels are categories from the smallest", labels, {}, DataType::kInt32, {0}, {2}, "labels from 3"},
@@ -145,7 +145,7 @@ TEST(TuImport, FeaturesAreLabelsAttributesOrBoth) {
 
 TEST(TuImport, TargetsOfOtherKinds) {
   TempDir temp;
-  // Measures of a graph come before its class, as in PyG, and stay as they are.
+  // Attributes of a graph win over its class, as in PyG, and stay unchanged.
   const auto measured =
       StoreOf(temp.path() / "a", With(SmallTu(), {{"S_graph_attributes.txt", "0.5, 1\nnan, 2\n3, 4\n"}}));
   ASSERT_NE(measured, nullptr);
@@ -161,7 +161,7 @@ TEST(TuImport, TargetsOfOtherKinds) {
   EXPECT_THAT(missing->summary().class_values, ElementsAre(7, 9));
   EXPECT_TRUE(std::isnan((*missing->labels())[1]));
   EXPECT_EQ((*missing->labels())[2], 1);
-  // Fractions are no classes.
+  // Fractions are not classes.
   const auto values = StoreOf(temp.path() / "c", With(SmallTu(), {{"S_graph_labels.txt", "7\n8.5\n9\n"}}));
   ASSERT_NE(values, nullptr);
   EXPECT_TRUE(values->summary().class_values.empty());
@@ -243,7 +243,7 @@ TEST(TuImport, SplitsAreStratifiedAndSeeded) {
   EXPECT_NE(tests.at(0), tests.at(1));
 }
 
-// Counts of SOURCE.md beside the shared files.
+// The expected counts are those of SOURCE.md beside the shared files.
 TEST(TuImport, SharedSets) {
   const struct {
     const char* name;
@@ -309,7 +309,7 @@ TEST(TuImport, MemoryIsBounded) {
              {{"S_A.txt", edges}, {"S_graph_indicator.txt", indicator}, {"S_graph_labels.txt", "1\n"}});
   summary = ImportTu(temp.path() / "edges", temp.path() / "store", {}, limits);
   EXPECT_EQ(summary.status().code(), absl::StatusCode::kResourceExhausted) << summary.status();
-  // Nodes that have no other features have their degrees.
+  // Nodes without other features get their degrees, which take memory.
   indicator.clear();
   for (int n = 1; n <= 2600; ++n) absl::StrAppend(&indicator, "1\n");
   WriteFiles(temp.path() / "nodes",

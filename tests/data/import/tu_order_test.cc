@@ -1,4 +1,4 @@
-// TUDatasets whose edges stand in another order than their graphs.
+// TUDatasets whose edges are in another order than their graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ std::vector<std::string> Lines(std::string_view text) {
   return lines;
 }
 
-// The rows of every file of edges in the order `rows`.
+// Returns `files` with the rows of every edge file in the order `rows`.
 Files WithRows(Files files, const std::vector<size_t>& rows) {
   for (const char* name : {"S_A.txt", "S_edge_labels.txt", "S_edge_attributes.txt"}) {
     const auto found = files.find(name);
@@ -41,8 +41,8 @@ Files WithRows(Files files, const std::vector<size_t>& rows) {
   return files;
 }
 
-// `graphs` graphs of five nodes and `edges` edges each, some of them several times, with labels and attributes; nodes
-// are numbered from `first`.
+// Returns `graphs` graphs of five nodes and `edges` edges each, with labels and attributes. Some edges occur several
+// times. Nodes are numbered from `first`.
 Files ManyEdges(int graphs, int edges, int64_t first) {
   Files files;
   std::string &a = files["S_A.txt"], &labels = files["S_edge_labels.txt"], &values = files["S_edge_attributes.txt"];
@@ -61,8 +61,8 @@ Files ManyEdges(int graphs, int edges, int64_t first) {
   return files;
 }
 
-// Rows of `graphs` times `edges`: one of each graph, from the last graph to the first, then the next of each. The rows
-// of one graph stay in their order.
+// Returns an order of the rows of `graphs` graphs with `edges` edges each. It takes one row of each graph in turn,
+// from the last graph to the first. The rows of one graph keep their order.
 std::vector<size_t> OneOfEach(size_t graphs, size_t edges) {
   std::vector<size_t> rows;
   for (size_t edge = 0; edge < edges; ++edge) {
@@ -75,7 +75,7 @@ std::string StoreBytes(const fs::path& directory, const Files& files, const Impo
   WriteFiles(directory / "source", files);
   const auto summary = ImportTu(directory / "source", directory / "store", options);
   EXPECT_TRUE(summary.ok()) << summary.status();
-  // Nothing that the sort kept is left.
+  // The sort leaves no files behind.
   EXPECT_EQ(std::distance(fs::directory_iterator(directory / "store"), fs::directory_iterator()), 1);
   return FileBytes(directory / "store" / GraphSet::kFileName);
 }
@@ -93,7 +93,7 @@ TEST(TuOrder, EdgesOfAnyOrderGiveTheStoreOfThoseInOrder) {
       {"nodes numbered from 0, which the first rows do not tell", 40, 30, 0, {.source = {}, .split = {}}},
       {"one-hot labels", 40, 30, 1, {.source = {}, .split = {}, .tu = {.one_hot = true}}},
       {"edges without features", 40, 30, 1, {.source = {}, .split = {}}, false},
-      // At least 16 MiB sort, some 196,000 edges; 260,000 go to disk.
+      // A sort gets at least 16 MiB, which hold some 196,000 edges. The 260,000 edges here go to disk.
       {"more than the memory of a sort", 2000, 130, 1, {.source = {}, .split = {}, .memory_bytes = 1}},
   };
   for (const auto& c : kCases) {
@@ -110,7 +110,7 @@ TEST(TuOrder, EdgesOfAnyOrderGiveTheStoreOfThoseInOrder) {
 
 TEST(TuOrder, EdgesKeepTheirLabels) {
   TempDir temp;
-  // The last graph first; of 1->2, which stands twice, the order of the file.
+  // The last graph comes first. The edge 1->2 occurs twice and keeps the file's order.
   const Files files = With(SmallTu(), {{"S_A.txt", "6, 6\n1, 2\n5, 6\n2, 1\n1, 2\n6, 5\n2, 3\n3, 2\n"},
                                        {"S_edge_labels.txt", "7\n1\n5\n2\n3\n6\n4\n5\n"}});
   const auto set = StoreOf(temp.path(), files);
@@ -118,10 +118,10 @@ TEST(TuOrder, EdgesKeepTheirLabels) {
   EXPECT_THAT(ToVector(*set->edge_offsets()), ElementsAre(0, 5, 5, 8));
   EXPECT_THAT(ToVector(*set->edge_target()), ElementsAre(0, 1, 1, 1, 2, 0, 1, 1));
   EXPECT_THAT(ToVector(*set->edge_source()), ElementsAre(1, 0, 0, 2, 1, 1, 1, 0));
-  // Counted from the smallest, 1.
+  // Labels count from the smallest, 1.
   EXPECT_THAT(ToVector(set->edge_features()->ints), ElementsAre(1, 0, 2, 4, 3, 5, 6, 4));
   EXPECT_EQ(set->summary().duplicate_edges, 1);
-  // Degrees of nodes are made of edges too.
+  // Degrees are counted correctly, too.
   EXPECT_THAT(ToVector(set->node_features()->ints), ElementsAre(2, 2, 1, 0, 1, 2));
 }
 
@@ -156,15 +156,15 @@ TEST(TuOrder, SharedSetsInAnyOrder) {
                                      SharedTu("MUTAG").string(), " .")
                             .c_str()),
             0);
-  // As S, so that the files are found by name.
+  // The files are renamed to S, so that the importer finds them by name.
   Files files;
   for (const char* table : {"A", "graph_indicator", "graph_labels", "node_labels", "edge_labels"}) {
     files[absl::StrCat("S_", table, ".txt")] = FileBytes(temp.path() / "MUTAG" / absl::StrCat("MUTAG_", table, ".txt"));
   }
   const std::vector<std::string> lines = Lines(files.at("S_A.txt"));
   ASSERT_EQ(lines.size(), 7442U);
-  // Every 37th row, beginning with each of 37: those of one graph stay in no order, so that ties are told apart by
-  // their ends alone.
+  // Takes every 37th row from row 0, then from row 1, and so on. Rows of one graph lose their order too, so that
+  // equal edges can only be found by their ends.
   std::vector<size_t> rows(lines.size());
   std::iota(rows.begin(), rows.end(), size_t{0});
   std::ranges::sort(rows, {}, [](size_t row) { return std::pair(row % 37, row); });
@@ -172,7 +172,7 @@ TEST(TuOrder, SharedSetsInAnyOrder) {
   const auto set = GraphSet::Open(temp.path() / "a" / "store");
   ASSERT_TRUE(set.ok()) << set.status();
   EXPECT_EQ((*set)->summary().all.edges, 7442);
-  // The same rows in their graphs' order, which stay as they are within a graph.
+  // The same rows, grouped by graph in the graphs' order. Within a graph they keep the shuffled order.
   const std::vector<std::string> graphs = Lines(files.at("S_graph_indicator.txt"));
   const auto graph_of = [&](size_t row) {
     const std::vector<std::string> ends = absl::StrSplit(lines[row], ',');

@@ -1,4 +1,4 @@
-// Each refusal of a TUDataset is one line.
+// Checks that each refusal of a TUDataset is one line.
 #include "data/import/import.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 TEST(TuImport, AMemberThatUnpacksTooFarIsRefused) {
   TempDir temp;
-  // One line again and again packs to a thousandth.
+  // A line repeated many times compresses to a thousandth.
   std::string bomb;
   for (int i = 0; i < 5'000'000; ++i) bomb += "1\n";
   Files files = SmallTu();
@@ -52,7 +52,7 @@ TEST(TuImport, IdsThatBeginAnewInEachGraphAreRefused) {
   constexpr char kAnew[] = "ids seem to begin anew in each graph";
   EXPECT_THAT(std::string(import("0,1\n1,0\n0,1\n1,0\n", "1\n1\n2\n2\n").message()), HasSubstr(kAnew)) << "from 0";
   EXPECT_THAT(std::string(import("2,3\n1,2\n", "1\n1\n1\n2\n2\n").message()), HasSubstr(kAnew)) << "no edge twice";
-  // These may well be meant as they stand.
+  // These files may well be meant as they are.
   EXPECT_TRUE(import("1,2\n2,1\n1,2\n4,5\n5,4\n", "1\n1\n1\n2\n2\n").ok()) << "ids go on";
   EXPECT_TRUE(import("1,2\n2,1\n2,3\n3,2\n", "1\n1\n1\n2\n2\n").ok()) << "a graph without edges, sorted";
   EXPECT_TRUE(import("2,1\n1,2\n1,2\n", "1\n1\n2\n").ok()) << "the other graph is one node";
@@ -64,7 +64,7 @@ TEST(TuImport, EveryBadInputIsOneLineThatNamesIt) {
   constexpr auto kNotFound = absl::StatusCode::kNotFound;
   const struct {
     const char* why;
-    Files changes;  // "-": removed
+    Files changes;  // "-" stands for a removed file
     absl::StatusCode code;
     std::string want;
     ImportOptions options = {};
@@ -168,7 +168,7 @@ TEST(TuImport, EveryBadInputIsOneLineThatNamesIt) {
   }
 }
 
-// The second reading finds as many edges of each graph as the first, but a node with more of them.
+// The second reading finds as many edges of each graph as the first, but one node has more of them.
 TEST(TuImport, DegreesThatChangeBetweenTheReadingsAreRefused) {
   for (const bool one_hot : {true, false}) {
     TempDir temp;
@@ -188,13 +188,13 @@ TEST(TuImport, DegreesThatChangeBetweenTheReadingsAreRefused) {
   }
 }
 
-// A row that could only be right if ids began at 0, which the rest of the file would tell.
+// The first rows could only be right if ids began at 0, which the rest of the file would show.
 TEST(TuImport, ARestThatCannotBeReadIsNotTheFaultOfTheRowBeforeIt) {
   if (!fs::exists("/proc/self/fd")) GTEST_SKIP() << "this system does not tell which files are open";
   const struct {
     const char* why;
     std::string first_rows;
-    int told;  // progress at which the disk fails: of each read, and of each beginning anew
+    int told;  // the progress report at which the disk fails; each read and each restart of the file reports
   } kCases[] = {
       {"in the file's order", "7, 1\n", 1},
       {"while edges out of their order are sorted", "5, 6\n1, 2\n7, 1\n", 3},
@@ -204,7 +204,7 @@ TEST(TuImport, ARestThatCannotBeReadIsNotTheFaultOfTheRowBeforeIt) {
     TempDir temp;
     const fs::path source = temp.path() / "source";
     Files files = SmallTu();
-    // More than is read at once.
+    // The file is larger than one read.
     files["S_A.txt"] = c.first_rows;
     for (int i = 0; i < 200'000; ++i) files["S_A.txt"] += "1, 2\n";
     WriteFiles(source, files);
@@ -222,7 +222,7 @@ TEST(TuImport, ARestThatCannotBeReadIsNotTheFaultOfTheRowBeforeIt) {
   }
 }
 
-// The first fault of a file is the one that is told.
+// The import reports the first fault of a file.
 TEST(TuImport, AFaultOfTheRestIsToldAfterTheRowBeforeIt) {
   TempDir temp;
   WriteFiles(temp.path() / "source", With(SmallTu(), {{"S_A.txt", "7, 1\n\n1, 2\n"}}));
@@ -240,7 +240,7 @@ TEST(TuImport, AStopInTheRestOfTheFileIsNoFaultOfIt) {
   std::stop_source stop;
   int told = 0;
   const ImportObserver observer = [&](const ImportProgress& progress) {
-    // Not at the first reading, which finds the row.
+    // The first reading must find the row, so the stop comes at the second.
     if (progress.current_file == "S_A.txt" && ++told == 2) stop.request_stop();
   };
   const ImportOptions options{.source = temp.path() / "source", .split = {}};
@@ -248,7 +248,7 @@ TEST(TuImport, AStopInTheRestOfTheFileIsNoFaultOfIt) {
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
 }
 
-// The refusal is the same where its format is looked for and where it is named.
+// The refusal is the same whether the format is detected or given.
 TEST(TuImport, AFolderThatCannotBeListedJustNowIsNotOneWithoutASet) {
   TempDir temp;
   WriteFiles(temp.path() / "source", SmallTu());
@@ -290,7 +290,7 @@ TEST(TuImport, BadArchives) {
   EXPECT_THAT(std::string(summary.status().message()), HasSubstr("holds no NAME_graph_indicator.txt"));
   ZipOf(temp.path() / "good.zip", SmallTu());
   std::string bytes = FileBytes(temp.path() / "good.zip");
-  // Whatever byte is another: a whole store, or one line.
+  // Whichever byte is changed, the result is a whole store or an error of one line.
   for (size_t at = 0; at < bytes.size(); at += 3) {
     std::string changed = bytes;
     changed[at] = static_cast<char>(changed[at] ^ 0x21);
@@ -303,7 +303,7 @@ TEST(TuImport, BadArchives) {
       EXPECT_TRUE(GraphSet::Open(temp.path() / "store").ok()) << at;
     }
   }
-  // Files outside of the import roots are not even listed.
+  // Files outside the import roots are not even listed.
   const ImportLimits closed{.may_read = [](const fs::path&) { return absl::PermissionDeniedError("closed"); }};
   summary = ImportTu(temp.path() / "good.zip", temp.path() / "store", {}, closed);
   EXPECT_EQ(summary.status(), absl::PermissionDeniedError("good.zip: closed"));

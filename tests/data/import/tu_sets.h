@@ -1,4 +1,4 @@
-// TUDatasets for tests: small ones as files, the shared ones, and imports of them.
+// TUDatasets for tests: small ones written as files, the shared ones, and their imports.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ namespace permafrost::data {
 
 namespace fs = std::filesystem;
 
-// Three graphs of 3, 1 and 2 nodes; labels 1, -1, 1. Graph 0 is a path 1-2-3 with a doubled edge 1->2; graph 1 has no
-// edge; graph 2 is the edge 5-6 with a self-loop at 6.
+// Three graphs of 3, 1 and 2 nodes with labels 1, -1 and 1. Graph 0 is a path 1-2-3 in which the edge 1->2 occurs
+// twice. Graph 1 has no edge. Graph 2 is the edge 5-6 with a self-loop at 6.
 inline Files SmallTu() {
   return {{"S_A.txt", "1, 2\n2, 1\n1, 2\n2, 3\n3, 2\n5, 6\n6, 5\n6, 6\n"},
           {"S_graph_indicator.txt", "1\n1\n1\n2\n3\n3\n"},
