@@ -25,7 +25,7 @@ using ::testing::IsEmpty;
 
 class BatcherTest : public ::testing::Test {
  protected:
-  // Without inverses, so that the edges are few enough to read.
+  // Inverse edges are not added, so that the edges are few enough to read.
   BatcherTest()
       : set_(MakeStore(temp_.path(), SmallSet(), {.source = {}, .inverse_edges = InverseEdges::kKeep, .split = {}})) {
     auto batcher = Batcher::Create(set_);
@@ -59,7 +59,7 @@ TEST_F(BatcherTest, GathersGraphsInTheOrderAsked) {
   EXPECT_TRUE(std::isnan(batch.labels[2]));
 }
 
-// Kernels read the buffers as tensors, and libtorch's own begin at a cache line.
+// Kernels read the buffers as tensors, and libtorch's own tensors begin at a cache line.
 TEST_F(BatcherTest, BuffersBeginAtACacheLine) {
   const std::vector<uint32_t> graphs = {2, 0};
   PaddedBatch batch;
@@ -75,7 +75,7 @@ TEST_F(BatcherTest, BuffersBeginAtACacheLine) {
 TEST_F(BatcherTest, PaddingFillsEveryRow) {
   const std::vector<uint32_t> graphs = {1};
   PaddedBatch batch;
-  // A larger batch first: its rows must not shine through.
+  // A larger batch comes first. None of its rows may remain in the smaller one.
   const std::vector<uint32_t> all = {0, 1, 2};
   ASSERT_TRUE(batcher_->Assemble(all, {9, 9, 9}, batch).ok());
   const auto* memory = batch.node_ints.data();
@@ -91,7 +91,7 @@ TEST_F(BatcherTest, PaddingFillsEveryRow) {
 }
 
 TEST_F(BatcherTest, WhatDoesNotFitIsRefused) {
-  const std::vector<uint32_t> graphs = {0};  // 3 nodes, 4 edges
+  const std::vector<uint32_t> graphs = {0};  // it has 3 nodes and 4 edges
   PaddedBatch batch;
   const struct {
     const char* why;
@@ -115,7 +115,7 @@ TEST_F(BatcherTest, WhatDoesNotFitIsRefused) {
   EXPECT_TRUE(batcher_->Assemble({}, {1, 0, 1}, batch).ok()) << "an empty batch is all padding";
 }
 
-// A shape that no graphs of the set have together.
+// No graphs of the set together have these shapes.
 TEST_F(BatcherTest, ComposesABatchOfAnyShape) {
   const std::vector<uint32_t> graphs = {0, 2};
   for (const BatchShape padded : {BatchShape{12, 17, 5}, BatchShape{2, 0, 2}, BatchShape{9, 3, 9}}) {
@@ -170,7 +170,7 @@ TEST_F(BatcherTest, PositionsGoWithTheirNodes) {
   ASSERT_TRUE((*placed)->Compose(graphs, {12, 17, 5}, /*seed=*/1, batch).ok());
   const std::vector<float> of_set = ToVector(set->positions()->floats);
   for (size_t node = 0; node < 11; ++node) {
-    const auto row = static_cast<size_t>(batch.node_ints[2 * node] - 1);  // its place in the set
+    const auto row = static_cast<size_t>(batch.node_ints[2 * node] - 1);  // the node's row in the set
     for (size_t c = 0; c < 4; ++c) EXPECT_EQ(batch.positions[4 * node + c], of_set[4 * row + c]) << node;
   }
   EXPECT_THAT(std::vector<float>(batch.positions.begin() + 44, batch.positions.end()), ElementsAre(0, 0, 0, 0));
@@ -211,7 +211,7 @@ TEST(Batcher, AnEpochOfZinc) {
     EXPECT_TRUE(std::is_sorted(batch.edge_target.begin(), batch.edge_target.end()));
     EXPECT_TRUE(std::is_sorted(batch.graph_of_node.begin(), batch.graph_of_node.end()));
     for (size_t e = 0; e < batch.edge_source.size(); ++e) {
-      // Both ends in one graph.
+      // Both ends must lie in one graph.
       ASSERT_EQ(batch.graph_of_node[static_cast<size_t>(batch.edge_source[e])],
                 batch.graph_of_node[static_cast<size_t>(batch.edge_target[e])]);
     }
@@ -221,7 +221,7 @@ TEST(Batcher, AnEpochOfZinc) {
   EXPECT_NEAR(label_sum / 10000, 0.0183, 5e-5);
 }
 
-// Whoever cuts a store short while a job reads it costs that job, and nothing else.
+// Truncating a store while a job reads it fails that job and nothing else.
 TEST_F(BatcherTest, AStoreCutShortIsDataLoss) {
   const std::filesystem::path store = temp_.path() / "store" / GraphSet::kFileName;
   const std::vector<uint32_t> graphs = {2, 0};
@@ -238,7 +238,7 @@ TEST_F(BatcherTest, AStoreCutShortIsDataLoss) {
   EXPECT_EQ(set_->CheckIntact().code(), absl::StatusCode::kDataLoss);
 }
 
-// Offsets that were verified once may say anything after a write: no row outside of the set may be read or written.
+// After a write to the file, verified offsets may hold anything. No row outside the set may be read or written.
 TEST_F(BatcherTest, OffsetsWrittenOverAreDataLoss) {
   const std::filesystem::path store = temp_.path() / "store" / GraphSet::kFileName;
   const std::vector<uint32_t> graphs = {2, 0, 1};
@@ -255,7 +255,7 @@ TEST_F(BatcherTest, OffsetsWrittenOverAreDataLoss) {
   for (const BatchShape& shape : {padded, BatchShape{1000, 1000, 1000}}) {
     EXPECT_EQ(batcher_->Assemble(graphs, shape, batch).code(), absl::StatusCode::kDataLoss);
   }
-  // The ids of a split are the file's, too.
+  // The ids of a split are read from the file, too.
   const auto split = batcher_->split(Split::kTrain);
   ASSERT_FALSE(split.empty());
   EXPECT_EQ(batcher_->ShapeOf(split).nodes, 0);

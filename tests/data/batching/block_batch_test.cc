@@ -22,12 +22,12 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 bool SameLabel(float a, float b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
 
-// Everything that the header says of a padded batch, against the subgraph and the graph.
+// Checks everything that the header says of a padded batch against the subgraph and the graph.
 void CheckBatch(const MemoryGraph& graph, const SampledSubgraph& s, const BlockSizes& padded, bool weights,
                 const BlockBatch& batch) {
   const GraphView& view = graph.view();
   ASSERT_EQ(batch.padded, padded);
-  // Kernels read the buffers as tensors, and libtorch's own begin at a cache line.
+  // Kernels read the buffers as tensors, and libtorch's own tensors begin at a cache line.
   const auto offset = [](const auto& values) { return reinterpret_cast<uintptr_t>(values.data()) % 64; };
   EXPECT_THAT(std::vector({offset(batch.features), offset(batch.feature_offsets), offset(batch.feature_columns),
                            offset(batch.feature_values), offset(batch.offsets), offset(batch.sources),
@@ -37,7 +37,7 @@ void CheckBatch(const MemoryGraph& graph, const SampledSubgraph& s, const BlockS
   ASSERT_EQ(batch.real_seeds, s.row_ends[0]);
   const auto segments = padded.nodes.size();
   const auto rows = static_cast<size_t>(padded.total_nodes());
-  // Padded row of each local row; -1 in the other direction for padding.
+  // Maps each local row to its padded row and back. Padding rows map to -1.
   std::vector<int64_t> padded_row(s.nodes.size()), local_row(rows, -1);
   int64_t begin = 0, local = 0;
   for (size_t segment = 0; segment < segments; ++segment) {
@@ -85,7 +85,7 @@ void CheckBatch(const MemoryGraph& graph, const SampledSubgraph& s, const BlockS
     }
   }
 
-  // Batches with weights carry positions, too.
+  // In this test, batches with weights carry positions too.
   ASSERT_EQ(batch.positions.size(), weights ? rows * kPositionColumns : 0);
   for (size_t row = 0; row < rows && weights; ++row) {
     const bool real = local_row[row] >= 0;
@@ -147,7 +147,7 @@ TEST(BlockBatcher, EverySizeHoldsTheSameBlock) {
         std::vector<NodeId> seeds(kNodes);
         std::iota(seeds.begin(), seeds.end(), 0u);
         Shuffle(std::span(seeds), random);
-        seeds.resize(random.Below(90));  // none at times
+        seeds.resize(random.Below(90));  // may be empty
         const absl::Status sampled = (*batcher)->Sample(seeds, stream, &advisor, subgraph);
         ASSERT_TRUE(sampled.ok()) << sampled;
         const auto sizes = SizesOf(subgraph, graph->view());
@@ -170,7 +170,7 @@ TEST(BlockBatcher, EverySizeHoldsTheSameBlock) {
   }
 }
 
-// Rows of features that are elsewhere are those that would have been gathered, at every size.
+// At every padded size, the named rows are the ones that would have been gathered.
 TEST(BlockBatcher, WhereFeaturesAreElsewhereABatchSaysItsRows) {
   const auto graph = GraphWith(Kind::kDense);
   const NeighborSamplingOptions sampling{.fan_outs = {4, 3}, .seed = 2};
@@ -203,7 +203,7 @@ TEST(BlockBatcher, WhereFeaturesAreElsewhereABatchSaysItsRows) {
       EXPECT_EQ(got.sources, want.sources);
     }
   }
-  // A batch that was of one kind becomes one of the other.
+  // A batch of one kind can be reused for the other kind.
   ASSERT_TRUE((*gathers)->Gather(subgraph, want.padded, got).ok());
   EXPECT_TRUE(got.feature_rows.empty());
   EXPECT_EQ(got.features, want.features);
@@ -215,7 +215,7 @@ TEST(BlockBatcher, WhereFeaturesAreElsewhereABatchSaysItsRows) {
       "features_elsewhere");
 }
 
-// Rows that begin anywhere and are written past the caches.
+// The rows begin at any alignment and are written past the caches.
 TEST(BlockBatcher, LargeBatchesHoldEveryValue) {
   constexpr uint64_t kRows = 1300;
   constexpr int64_t kColumns = 1003;

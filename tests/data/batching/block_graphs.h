@@ -1,4 +1,5 @@
-// Graphs of every kind of features, whose values tell where they come from, and sizes to pad their blocks to.
+// Graphs with every kind of node features, and sizes to pad their blocks to. Each feature value tells which node and
+// column it comes from.
 #pragma once
 
 #include <array>
@@ -74,7 +75,7 @@ inline std::shared_ptr<MemoryGraph> GraphWith(Kind kind) {
   return graph;
 }
 
-// With more room in every dimension.
+// Returns `sizes` with random extra room in every dimension.
 inline BlockSizes Larger(const BlockSizes& sizes, SplitMix64& random) {
   BlockSizes larger = sizes;
   for (int64_t& rows : larger.nodes) rows += static_cast<int64_t>(random.Below(40));

@@ -1,4 +1,4 @@
-// Batches whose rows come with the means of their neighbours.
+// Batches in which each row comes with the mean of its neighbours' rows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// With its last hop apart, a batch holds what a step would make of the whole block: the mean of each row's neighbours,
-// to the bit, and the row.
+// With its last hop apart, a batch holds what a step would compute from the whole block: each row, and bit for bit
+// the mean of its neighbours' rows.
 TEST(BlockMeans, RowsComeWithTheMeansOfTheirNeighbors) {
   for (const Kind kind : {Kind::kDense, Kind::kDenseInts}) {
     const auto graph = GraphWith(kind);
@@ -69,8 +69,8 @@ TEST(BlockMeans, RowsComeWithTheMeansOfTheirNeighbors) {
   }
 }
 
-// Where features are elsewhere, a batch tells what the means are made of there: the same ones, in the same order, at
-// every size.
+// With features elsewhere, a batch names the rows that make up each mean: the same rows in the same order, at every
+// padded size.
 TEST(BlockMeans, WhereFeaturesAreElsewhereABatchSaysWhatTheMeansAreMadeOf) {
   const auto graph = GraphWith(Kind::kDense);
   const NeighborSamplingOptions sampling{.fan_outs = {4, 3, 5}, .last_hop_apart = true, .seed = 2};
@@ -118,7 +118,7 @@ TEST(BlockMeans, WhereFeaturesAreElsewhereABatchSaysWhatTheMeansAreMadeOf) {
       EXPECT_EQ(features_of(got), want.features);
       EXPECT_EQ(got.sources, want.sources);
       EXPECT_EQ(got.offsets, want.offsets);
-      // Also what no row reaches.
+      // Neighbours that no row reaches must be valid, too.
       for (const NodeId row : got.neighbors) ASSERT_LE(row, kNodes);
       padded = Larger(sizes, random);
     }
@@ -126,7 +126,7 @@ TEST(BlockMeans, WhereFeaturesAreElsewhereABatchSaysWhatTheMeansAreMadeOf) {
   BlockSizes small = got.real;
   --small.nonzeros;
   EXPECT_THAT((*tells)->Gather(subgraph, small, got).message(), HasSubstr("do not hold the block"));
-  // A batch that was of one kind becomes one of the other.
+  // A batch of one kind can be reused for the other kind.
   ASSERT_TRUE((*makes)->Gather(subgraph, want.padded, got).ok());
   EXPECT_TRUE(got.feature_rows.empty() && got.feature_offsets.empty() && got.neighbors.empty());
   EXPECT_EQ(got.features, want.features);
@@ -143,7 +143,7 @@ TEST(BlockMeans, MeansTakeDenseFeaturesWithoutEdgeWeights) {
   EXPECT_EQ(refusal(Kind::kDense, false), "");
   EXPECT_THAT(refusal(Kind::kSparse, false), HasSubstr("last_hop_apart: true, without dense features"));
   EXPECT_THAT(refusal(Kind::kDense, true), HasSubstr("last_hop_apart: true, with edge weights"));
-  // A sample that was drawn otherwise.
+  // A sample drawn without last_hop_apart is refused.
   const auto graph = GraphWith(Kind::kDense);
   auto with = BlockBatcher::Create(graph, {.sampling = apart});
   auto without = BlockBatcher::Create(graph, {.sampling = {.fan_outs = {4, 3}}});

@@ -11,7 +11,7 @@
 namespace permafrost::data {
 namespace {
 
-// A graph of nothing but a view.
+// A graph that has only a view.
 class EmptyGraph final : public Graph {
  public:
   const GraphSummary& summary() const override { return summary_; }
@@ -27,7 +27,7 @@ class EmptyGraph final : public Graph {
   NodeNames names_;
 };
 
-// Tells each batch's stream on; fails where it is told to.
+// Stores the stream number in each sample, and fails at the streams that a test names.
 class FakeBatcher final : public BlockBatcher {
  public:
   const Graph& graph() const override { return graph_; }
@@ -40,7 +40,7 @@ class FakeBatcher final : public BlockBatcher {
     ++sampled;
     if (advisor != nullptr) {
       ++asked;
-      // In memory, as far as the kernel tells.
+      // Requests bytes that are in memory, as far as the kernel can tell.
       advisor->Request(std::as_bytes(std::span(&seeds.front(), 1)));
       advisor->Flush();
     }
@@ -78,7 +78,7 @@ class FakeBatcher final : public BlockBatcher {
 
   static constexpr uint64_t kNever = ~uint64_t{0};
   uint64_t fail_sampling_of = kNever, fail_gathering_of = kNever, fail_leasing_of = kNever, throw_at = kNever;
-  absl::Status ahead;  // of leases of batches that are not the next one
+  absl::Status ahead;  // the status of a lease for any batch but the next one
   mutable std::atomic<int64_t> leased_ahead{0};
   std::atomic<int64_t> sampled{0}, gathered{0}, asked{0};
 
@@ -102,7 +102,7 @@ class BlockStreamTest : public testing::Test {
         },
         options);
   }
-  // Waits until the stream's thread has come so far.
+  // Waits until the stream's thread has raised `counter` to `value`.
   static void Await(const std::atomic<int64_t>& counter, int64_t value) {
     while (counter < value) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -130,7 +130,7 @@ TEST_F(BlockStreamTest, NoBatches) { EXPECT_EQ(*Stream(0)->Next(), nullptr); }
 
 TEST_F(BlockStreamTest, SamplesAheadOfTheGatheringByItsDepthAndNoFurther) {
   const auto stream = Stream(100, {.max_depth = 2});
-  // Three slots of gathered batches, and then as many sampled ones as the depth allows.
+  // Three slots hold gathered batches. Behind them, as many batches are sampled as the depth allows.
   Await(batcher_.gathered, 3);
   Await(batcher_.sampled, 4);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -141,7 +141,7 @@ TEST_F(BlockStreamTest, SamplesAheadOfTheGatheringByItsDepthAndNoFurther) {
 
 TEST_F(BlockStreamTest, SampledSubgraphsTakeNoMoreThanTheirBytes) {
   const auto stream = Stream(100, {.max_depth = 64, .leases = true, .sampled_bytes = 1});
-  // Two slots where rows are leased, and one subgraph, which is more than the bytes.
+  // Rows are leased, so there are two slots. One sampled subgraph more already exceeds `sampled_bytes`.
   Await(batcher_.gathered, 2);
   Await(batcher_.sampled, 3);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -155,7 +155,7 @@ TEST_F(BlockStreamTest, BatchesAheadThatFindNoRoomOrFailAreLeasedWhenTheyComeFir
     batcher_.ahead = status;
     batcher_.leased_ahead = 0;
     const auto stream = Stream(20, {.max_depth = 8, .leases = true});
-    // Both slots are full then, and batches wait behind them.
+    // By then both slots are full and batches wait behind them.
     Await(batcher_.leased_ahead, 1);
     for (int64_t i = 0; i < 20; ++i) {
       const auto batch = stream->Next();
@@ -174,7 +174,8 @@ TEST_F(BlockStreamTest, OnceAllIsInMemoryFewBatchesAskForTheirPages) {
   const auto stream = Stream(200);
   while (*stream->Next() != nullptr) {
   }
-  // Each until the mean of what is resident is 0.98, which 14 flushes take, and then one in eight.
+  // Every batch asks until the mean resident share reaches 0.98, which takes 14 flushes. After that one batch in
+  // eight asks.
   EXPECT_EQ(batcher_.asked, 14 + (200 - 14) / 8);
 }
 

@@ -1,4 +1,4 @@
-// Compares what batches hold of their edges with the rows of the store.
+// Compares the edge rows of batches with the rows of the store.
 #include "data/batching/row_gather.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ void PutValue(std::vector<std::byte>& bytes, T value) {
   bytes.insert(bytes.end(), from, from + sizeof(T));
 }
 
-// With ids an edge's row is another's place, counted from behind; without, its own.
+// With `ids`, the edges refer to the feature rows in reverse order. Without, edge i has row i.
 std::shared_ptr<MemoryGraph> GraphWithEdges(Edges edges, bool ids, bool damaged = false) {
   auto graph = GraphWith(Kind::kDense);
   GraphView& view = graph->view();
@@ -152,7 +152,8 @@ TEST(EdgeGather, WhatIsNotThereIsRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(BlockBatcher::Create(GraphWithEdges(Edges::kFloats, true), apart).status()));
 }
 
-// A block that does not hold its checksum, and a category that the summary does not know.
+// The first graph has a block that does not match its checksum. The second has a category that the summary does not
+// list.
 TEST(EdgeGather, DamageIsDataLoss) {
   const auto damaged = GraphWithEdges(Edges::kFloats, true, /*damaged=*/true);
   const auto unknown = GraphWithEdges(Edges::kIntegers, true);

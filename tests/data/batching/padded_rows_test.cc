@@ -24,12 +24,12 @@ TEST(PaddedRows, RowsKeepTheirPlaceInTheirSegment) {
 TEST(PaddedRows, OffsetsOfPaddingRowsAreEmpty) {
   SegmentBounds bounds;
   SetBounds(std::vector<int64_t>{3, 2, 2}, bounds);
-  AlignedVector<int64_t> offsets = {0, 4, -1, -1, -1, 9, -1};  // real rows: 2, 0, 1
+  AlignedVector<int64_t> offsets = {0, 4, -1, -1, -1, 9, -1};  // there are 2, 0 and 1 real rows
   FillOffsetPadding(offsets, bounds, std::vector<int64_t>{2, 0, 1}, 12);
   EXPECT_THAT(offsets, ElementsAre(0, 4, 9, 9, 9, 9, 12, 12));
 }
 
-// Segments go up, down, or both at once.
+// The segments move up, down, or both ways at once.
 TEST(PaddedRows, MovingIsTheSameAsLayingOutAnew) {
   SplitMix64 random(9, 9);
   for (int round = 0; round < 2000; ++round) {

@@ -67,7 +67,7 @@ TEST(LinkBatch, DrawsOtherNegativesInEachEpochAndTheSameOnesForALink) {
     for (size_t i = batch.labels.size() - 5; i < batch.labels.size(); ++i) {
       targets.push_back(batch.seeds[static_cast<size_t>(batch.targets[i])]);
     }
-    return targets;  // of the last link
+    return targets;  // targets of the last link
   };
   EXPECT_EQ(negatives({3, 4, 5}, 0), negatives({5}, 0));
   EXPECT_NE(negatives({5}, 0), negatives({5}, 1));
@@ -76,7 +76,7 @@ TEST(LinkBatch, DrawsOtherNegativesInEachEpochAndTheSameOnesForALink) {
 
 constexpr WalkBatchOptions kOptions{.length = 6, .per_seed = 3, .negatives = 2, .seed = 5};
 
-// Node v leads to v + 1 and v + 2, but the last to nothing.
+// Node v leads to v + 1 and v + 2, as far as these exist.
 std::shared_ptr<MemoryGraph> Chain(uint64_t nodes) {
   std::vector<TestEdge> edges;
   for (NodeId v = 0; v + 1 < nodes; ++v) {
@@ -135,7 +135,7 @@ TEST(WalkBatch, RowsHoldEachPlaceOfRealWalksOnceInOrder) {
     const bool real = walk < 15 ? walk < 12 : walk < 15 + 24;
     if (real) want[batch.walks[static_cast<size_t>(e)]].push_back(e);
   }
-  // A batch may need as many rows as there are nodes.
+  // The batch has room for as many rows as there are nodes.
   ASSERT_EQ(batch.rows.size(), 200U);
   ASSERT_EQ(batch.offsets.size(), 201U);
   std::map<int64_t, std::vector<int64_t>> got;

@@ -47,7 +47,7 @@ TEST(Prefetcher, RunsAheadByDepthAndNoFurther) {
     produced = index + 1;
     return Mark(index, out);
   });
-  ASSERT_TRUE(prefetcher.Next().ok());  // one is ours, three may be ready
+  ASSERT_TRUE(prefetcher.Next().ok());  // takes one batch, so that three more may be produced
   const auto ahead = [&] { return produced >= 4; };
   absl::MutexLock lock(&mu, absl::Condition(&ahead));
   EXPECT_EQ(produced, 4);
