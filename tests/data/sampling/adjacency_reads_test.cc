@@ -16,7 +16,7 @@ namespace {
 
 TEST(AllAtMost, TellsTheNextNumberWhereverItStands) {
   for (const NodeId most : {0u, 1u, 499u, (1u << 31) - 2, (1u << 31) - 1, 1u << 31, UINT32_MAX - 1, UINT32_MAX}) {
-    // Lengths on both sides of what a register holds.
+    // The lengths lie below and above a register's.
     for (size_t count = 0; count <= 17; ++count) {
       std::vector<NodeId> nodes(count, most);
       EXPECT_TRUE(AllAtMost(nodes, most)) << most << ", " << count;
@@ -34,7 +34,8 @@ TEST(AllAtMost, TellsTheNextNumberWhereverItStands) {
   }
 }
 
-// A file may change after its blocks were verified. An id that is just no row would be written past the table of rows.
+// A file may change after its blocks were verified. An id just beyond the last row would be written past the table of
+// rows.
 TEST(NeighborSampler, OneNeighborThatIsNoRowIsDataLoss) {
   constexpr NodeId kNodes = 500;
   std::vector<NodeId> seeds(kNodes);
@@ -56,7 +57,7 @@ TEST(NeighborSampler, OneNeighborThatIsNoRowIsDataLoss) {
   }
 }
 
-// Whoever draws it learns of it, and the others draw what they drew before.
+// Only a sample that draws from the damaged list fails. The draws of other lists stay the same.
 TEST(NeighborSampler, DrawsOfOtherListsAreTheSameBesideOneThatIsDamaged) {
   constexpr NodeId kNodes = 500;
   std::vector<NodeId> seeds(kNodes);

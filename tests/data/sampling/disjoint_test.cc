@@ -36,7 +36,7 @@ SampledSubgraph SampleDisjoint(const GraphView& view, NeighborSamplingOptions op
   return out;
 }
 
-// Returns one seed's part: its nodes hop by hop, and its edges as nodes.
+// The part of one seed: its nodes hop by hop, and its edges as pairs of nodes.
 struct Part {
   std::vector<std::set<NodeId>> hops;
   std::multiset<std::pair<NodeId, NodeId>> edges;
@@ -75,7 +75,7 @@ TEST(DisjointRows, ArePairsOfASeedAndANodeAndAreForgotten) {
     EXPECT_THAT(nodes, ElementsAre(7, 7, 9));
     EXPECT_THAT(owners, ElementsAre(0, 1, 0));
   }
-  // As a map does, through many growths.
+  // The table must number rows as a std::map does, while it grows many times.
   std::map<std::pair<uint32_t, NodeId>, int64_t> known{{{0, 7}, 0}, {{1, 7}, 1}, {{0, 9}, 2}};
   SplitMix64 random(1, 2);
   for (int batch = 0; batch < 40; ++batch) {
@@ -115,7 +115,7 @@ TEST(DisjointSampling, WithAllNeighboursEachPartIsTheSampleOfItsSeedAlone) {
 TEST(DisjointSampling, IsTheSameOnAnyNumberOfThreadsAndTakesASeedTwice) {
   const auto graph = RandomGraph(400, 60000, 7, true);
   std::vector<NodeId> seeds = FirstNodes(150);
-  seeds.push_back(3);  // again, as of two links of one node
+  seeds.push_back(3);  // a repeated seed, as from two links of one node
   for (const bool weighted : {false, true}) {
     const NeighborSamplingOptions options{.fan_outs = {6, 5}, .weighted = weighted, .seed = 3};
     const SampledSubgraph one = SampleDisjoint(graph->view(), options, seeds, 1);
@@ -132,7 +132,7 @@ TEST(DisjointSampling, IsTheSameOnAnyNumberOfThreadsAndTakesASeedTwice) {
   }
 }
 
-// The last hop's nodes have no rows and no owners; the draws are the same.
+// The nodes of the last hop have no rows and no owners. The draws are the same.
 TEST(DisjointSampling, WithTheLastHopApart) {
   const auto graph = RandomGraph(300, 3000, 5);
   NeighborSamplingOptions options{.fan_outs = {4, 3}, .seed = 2};
@@ -159,7 +159,7 @@ TEST(DisjointSampling, ASampleThatIsNotHasNoOwnersAndRefusesASeedTwice) {
               HasSubstr("stands twice"));
 }
 
-// A link is out wherever its two nodes meet, in the part of a third seed and among the last hop's nodes too.
+// A link is excluded wherever its two nodes meet, even in another seed's part or among the last hop's nodes.
 TEST(ExcludeEdges, OfADisjointSubgraphWhereverThePairStands) {
   const auto graph = RandomGraph(60, 900, 6);
   for (const bool apart : {false, true}) {

@@ -21,7 +21,7 @@ std::vector<uint32_t> Ids(uint32_t count) {
   return ids;
 }
 
-// Resuming a job on another machine relies on these.
+// A job that resumes on another machine relies on these orders.
 TEST(EpochOrder, GoldenOrder) {
   const EpochOrder epochs(Ids(10), {.batch_size = 4, .seed = 42});
   EXPECT_THAT(epochs.Of(0).graphs, ElementsAre(104, 106, 101, 102, 105, 107, 109, 108, 100, 103));
@@ -89,7 +89,8 @@ TEST(EpochOrder, BatchCounts) {
   }
 }
 
-// The batches of the ranks together are those of one; returns how many graphs each rank has of `batch`.
+// Checks that the shares of all ranks together make up the batches of one rank alone. Returns how many graphs of
+// `batch` each rank has.
 std::vector<size_t> ExpectShared(const std::vector<GraphSize>& sizes, EpochOrderOptions options, int64_t ranks,
                                  int64_t batch) {
   const EpochOrder alone(Ids(70), options, sizes);
@@ -114,14 +115,14 @@ std::vector<size_t> ExpectShared(const std::vector<GraphSize>& sizes, EpochOrder
 }
 
 TEST(EpochOrder, RanksShareEachBatch) {
-  // Eight batches of 9 graphs but the last, which has 7.
+  // There are eight batches of 9 graphs, except that the last has 7.
   EXPECT_THAT(ExpectShared({}, {.batch_size = 9, .seed = 5}, 3, 0), ElementsAre(3, 3, 3));
   EXPECT_THAT(ExpectShared({}, {.batch_size = 9, .seed = 5}, 3, 7), ElementsAre(3, 2, 2)) << "the last turn is onward";
   EXPECT_THAT(ExpectShared({}, {.batch_size = 67}, 2, 1), ElementsAre(1, 2)) << "it is back";
   EXPECT_THAT(ExpectShared({}, {.batch_size = 69}, 3, 1), ElementsAre(1, 0, 0));
 }
 
-// ---- Composed batches.
+// ---- Composed batches
 
 std::vector<GraphSize> SizesOf(uint32_t count) {
   SplitMix64 random(7, 0);
@@ -142,7 +143,7 @@ GraphSize HeldBy(std::span<const uint32_t> batch, const std::vector<GraphSize>& 
   return held;
 }
 
-// Resuming a job on another machine relies on these.
+// A job that resumes on another machine relies on these orders.
 TEST(ComposedBatches, GoldenOrder) {
   const EpochOrder balanced(Ids(8), {.batch_size = 3, .seed = 42, .batching = {.kind = spec::BatchingKind::kBalanced}},
                             SizesOf(8));
@@ -157,7 +158,7 @@ TEST(ComposedBatches, EveryGraphOnceAnEpochWithinTheLimitsInEqualNumbersOfBatche
     uint32_t graphs;
     int64_t batch_size;
     spec::BatchingOptions batching;
-    int64_t least, most;  // batches an epoch
+    int64_t least, most;  // number of batches per epoch
   } kCases[] = {
       {"balanced", 1000, 32, {.kind = spec::BatchingKind::kBalanced}, 32, 32},
       {"balanced, whole batches", 960, 32, {.kind = spec::BatchingKind::kBalanced}, 30, 30},
@@ -207,7 +208,7 @@ TEST(ComposedBatches, ArePureFunctionsOfSeedAndEpochAndDifferFromEpochToEpoch) {
   EXPECT_EQ(epochs.Of(4).ends, make(3).Of(4).ends);
   EXPECT_NE(epochs.Of(4).graphs, epochs.Of(5).graphs);
   EXPECT_NE(epochs.Of(4).graphs, make(4).Of(4).graphs);
-  // Graphs meet others: of those that share a batch with the first one, most are others in the next epoch.
+  // Batches mix anew: most graphs that share a batch with the first graph differ in the next epoch.
   const auto mates = [&](int64_t epoch) {
     const EpochBatches order = epochs.Of(epoch);
     for (int64_t b = 0; b < epochs.batches_per_epoch(); ++b) {
@@ -237,7 +238,7 @@ TEST(ComposedBatches, BalancedOnesAreOfNearlyEqualSize) {
       most = std::max(most, held.nodes + held.edges);
       all += held.nodes + held.edges;
     }
-    // Rows that padding each batch to the largest adds.
+    // The share of rows that padding each batch to the largest would add.
     const double added = static_cast<double>(most * epochs.batches_per_epoch() - all) / static_cast<double>(all);
     if (balanced) {
       EXPECT_LE(added, 0.02);
@@ -251,7 +252,7 @@ TEST(ComposedBatches, RanksShareThemEvenly) {
   const std::vector<GraphSize> sizes = SizesOf(70);
   EpochOrderOptions options{.batch_size = 12, .seed = 5, .batching = {.kind = spec::BatchingKind::kBalanced}};
   ExpectShared(sizes, options, 3, 0);
-  // The larger come first in a dealt batch; no rank has all of them.
+  // A dealt batch begins with its larger graphs, and the ranks share them.
   options.world_size = 2;
   std::array<int64_t, 2> nodes{};
   for (options.rank = 0; options.rank < 2; ++options.rank) {
@@ -270,7 +271,7 @@ TEST(SplitMix64, BelowIsUniformAndInRange) {
   std::array<int, 6> counts{};
   constexpr int kDraws = 60000;
   for (int i = 0; i < kDraws; ++i) ++counts.at(random.Below(6));
-  // Six standard deviations of a fair die.
+  // Six standard deviations of a fair die are allowed.
   for (const int count : counts) EXPECT_NEAR(count, kDraws / 6, 6 * 92);
 }
 

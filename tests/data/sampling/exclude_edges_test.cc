@@ -23,7 +23,7 @@ SampledSubgraph SampleOf(const GraphView& view, NodeId seeds, bool last_hop_apar
   return out;
 }
 
-// (row, source row or node of the last hop, place) of each edge.
+// (row, source row or node of the last hop, place) of an edge
 using Edge = std::tuple<int64_t, int64_t, uint64_t>;
 std::vector<Edge> EdgesOf(const SampledSubgraph& s) {
   std::vector<Edge> edges;
@@ -45,7 +45,7 @@ TEST(ExcludeEdges, TakesOutBothDirectionsOfThePairsAndNothingElse) {
       SampledSubgraph s = SampleOf(graph->view(), 60, apart, places);
       const std::vector<Edge> before = EdgesOf(s);
       const SampledSubgraph whole = s;
-      // Pairs of every third edge between seeds, and one that is no edge.
+      // Takes the pairs of every third edge between seeds, and one pair without an edge.
       std::vector<int64_t> sources, targets;
       for (const auto& [row, source, place] : before) {
         if (row < 60 && source < 60 && (row + source) % 3 == 0) {
@@ -71,7 +71,7 @@ TEST(ExcludeEdges, TakesOutBothDirectionsOfThePairsAndNothingElse) {
       EXPECT_EQ(s.nodes, whole.nodes);
       EXPECT_EQ(s.row_ends, whole.row_ends);
       EXPECT_EQ(s.edge_places.size(), places ? expected.size() : 0);
-      // An edge that is gone already is not taken twice.
+      // Excluding the same edges again changes nothing.
       const SampledSubgraph once = s;
       ExcludeEdges({sources, targets}, s);
       EXPECT_EQ(EdgesOf(s), EdgesOf(once));

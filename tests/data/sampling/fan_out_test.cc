@@ -29,7 +29,7 @@ TEST(FanOut, MostThatAHopDraws) {
   for (const auto& c : kCases) EXPECT_EQ(MaxDrawn(c.degree, c.fan_out, c.replace), c.want) << c.why;
 }
 
-// Admission counts on this: the sampler draws just so many where no weights are in play.
+// Admission relies on this: without weights, the sampler draws exactly this many.
 TEST(FanOut, IsWhatTheSamplerDraws) {
   const auto graph = RandomGraph(500, 2000, 3);
   const std::vector<NodeId> seeds = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};

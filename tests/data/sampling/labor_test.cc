@@ -1,4 +1,4 @@
-// LABOR-0: nodes of a hop share their draws.
+// LABOR-0, in which the nodes of a hop share their draws.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,8 @@ SampledSubgraph SampleBy(spec::SamplerKind sampler, const GraphView& view, std::
   return out;
 }
 
-// For a node of degree d > K the mean is K and the variance d * K/d * (1 - K/d), since its draws are independent.
+// For a node of degree d > K, the mean is K and the variance is d * K/d * (1 - K/d), because its draws are
+// independent.
 TEST(Labor, DrawsAsManyAsTheFanOutInTheMean) {
   constexpr int64_t kFanOut = 8;
   constexpr int kSamples = 400;
@@ -49,7 +50,7 @@ TEST(Labor, DrawsAsManyAsTheFanOutInTheMean) {
       continue;
     }
     ++above;
-    // Parallel edges share their draw, which at most doubles the variance here.
+    // Parallel edges share a draw, which at most doubles the variance here.
     const double deviation = std::sqrt(2 * kFanOut * (1 - kFanOut / degree) / kSamples);
     EXPECT_NEAR(drawn[node] / kSamples, kFanOut, 5 * deviation) << "node " << node << " of degree " << degree;
   }
@@ -57,7 +58,7 @@ TEST(Labor, DrawsAsManyAsTheFanOutInTheMean) {
 }
 
 TEST(Labor, NodesOfAHopShareTheirDrawsSoThatFewerAreFound) {
-  // 200 nodes with the same 100 neighbours.
+  // 200 nodes with the same 100 in-neighbours.
   std::vector<TestEdge> edges;
   for (NodeId target = 100; target < 300; ++target) {
     for (NodeId source = 0; source < 100; ++source) edges.push_back({source, target});
@@ -91,7 +92,7 @@ TEST(Labor, HopsAndSamplesDrawByThemselvesAndThreadsChangeNothing) {
     EXPECT_EQ(one.edge_places, other.edge_places);
   }
   EXPECT_NE(one.edge_places, SampleBy(spec::SamplerKind::kLabor, graph->view(), {6, 5}, seeds, 4).edge_places);
-  // One neighbour of each of two hops of one node with itself as neighbour: drawn anew in each hop.
+  // Node 0 has 100 in-neighbours, itself among them. The other 99 have none, so the second hop finds no new node.
   std::vector<TestEdge> edges;
   for (NodeId source = 0; source < 100; ++source) edges.push_back({source, 0});
   const MemoryGraph star(100, edges);

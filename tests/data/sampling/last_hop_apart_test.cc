@@ -1,4 +1,4 @@
-// Samples whose last hop's nodes get no rows.
+// Samples in which the nodes of the last hop get no rows.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -39,7 +39,7 @@ TEST(NegativeDraw, IsNeverAnEdgeAndDependsOnItsKeyAlone) {
   }
 }
 
-// In-degrees 0, 1, 2, ... of nodes that node 30 has no edge to.
+// Nodes 0 to 9 have in-degrees 0 to 9. Node 30, for which targets are drawn, has no edges.
 TEST(NegativeDraw, OfDegreeIsAsLikelyAsANodeHasEdges) {
   std::vector<TestEdge> edges;
   for (NodeId target = 0; target < 10; ++target)
@@ -88,7 +88,7 @@ TEST(NegativeDraw, ASourceWithEdgesToAllHasNone) {
 }
 
 TEST(NegativeDraw, CountsTheNodesWithoutAnEdgeFromEach) {
-  // Parallel edges and self-loops count once, and not.
+  // Parallel edges count once, and self-loops do not count.
   const MemoryGraph graph(4, {{0, 1}, {0, 1}, {0, 2}, {0, 3}, {1, 1}, {1, 0}, {3, 2}});
   EXPECT_EQ(*CountNonNeighbors(graph.view(), [] { return true; }), (std::vector<uint32_t>{0, 2, 3, 2}));
   EXPECT_EQ(*NodesLinkedToAll(graph.view(), [] { return true; }), std::vector<NodeId>{0});

@@ -1,4 +1,4 @@
-// How often a NeighborSampler draws each neighbour: each as likely, or by the weights of the edges.
+// How often a NeighborSampler draws each neighbour: uniformly, or by the weights of the edges.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Options = NeighborSamplingOptions;
 
-// How often each in-neighbour of one node was drawn over many streams.
+// Returns how often each in-neighbour of `node` was drawn over many streams.
 std::vector<int64_t> Frequencies(const MemoryGraph& graph, const Options& options, NodeId node, int streams) {
   auto sampler = NeighborSampler::Create(graph.view(), options, 1);
   EXPECT_TRUE(sampler.ok());
@@ -34,7 +34,7 @@ std::vector<int64_t> Frequencies(const MemoryGraph& graph, const Options& option
   return counts;
 }
 
-// A node with `degree` in-neighbours 0, 1, ..., whose edges have these weights.
+// Returns a graph in which node `degree` has the in-neighbours 0, 1, ..., `degree` - 1, with these edge weights.
 MemoryGraph Star(NodeId degree, const std::vector<float>& weights = {}) {
   std::vector<TestEdge> edges;
   for (NodeId i = 0; i < degree; ++i) edges.push_back({i, degree, weights.empty() ? 1 : weights[i]});
@@ -61,14 +61,14 @@ TEST(NeighborDraw, EveryNeighbourIsAsLikely) {
     const auto counts =
         Frequencies(star, {.fan_outs = {c.fan_out}, .replace = c.replace, .seed = 17}, c.degree, c.streams);
     const double share = static_cast<double>(c.fan_out) / c.degree, mean = share * c.streams;
-    // Five standard deviations; without replacement a neighbour is drawn or not.
+    // Five standard deviations are allowed. Without replacement, a neighbour is drawn once or not at all.
     const double deviation = std::sqrt(mean * (c.replace ? 1 - 1.0 / c.degree : 1 - share));
     for (NodeId i = 0; i < c.degree; ++i) EXPECT_NEAR(counts[i], mean, 5 * deviation + 1) << c.why << ", " << i;
   }
 }
 
 TEST(NeighborDraw, PairsAreAsLikely) {
-  // 6 pairs of 4 neighbours: what a sampler that favours neighbours side by side would get wrong.
+  // There are 6 pairs of 4 neighbours. A sampler that favours adjacent neighbours would draw them unevenly.
   const MemoryGraph star = Star(4);
   auto sampler = NeighborSampler::Create(star.view(), {.fan_outs = {2}, .seed = 5}, 1);
   std::map<std::set<NodeId>, int> pairs;
@@ -100,7 +100,7 @@ TEST(NeighborDraw, WithoutReplacementWeightsAreThoseOfSuccessiveDraws) {
   const MemoryGraph star = Star(6, weights);
   constexpr int kStreams = 40000;
   const auto counts = Frequencies(star, {.fan_outs = {2}, .weighted = true, .seed = 8}, 6, kStreams);
-  // P(i first) + sum over j of P(j first) P(i second | j first).
+  // P(i first) + sum over j of P(j first) P(i second | j first)
   const double sum = 11;
   for (size_t i = 0; i < weights.size(); ++i) {
     double share = 0;
@@ -125,7 +125,7 @@ TEST(NeighborDraw, FewerEdgesHaveAWeightThanAreWanted) {
       EXPECT_THAT(some.nodes[static_cast<size_t>(source)], ::testing::AnyOf(1, 4));
     EXPECT_THAT(SampleOf(weightless.view(), options, other).sources, IsEmpty());
   }
-  // Gaps between targets are closed: the second of these follows on the first.
+  // Edges that are not drawn leave no gaps: the second target's edges directly follow the first target's.
   std::vector<TestEdge> edges = {{0, 2, 0}, {1, 2, 1}, {0, 3, 1}, {1, 3, 0}};
   const MemoryGraph two(4, edges, true);
   const SampledSubgraph both = SampleOf(two.view(), {.fan_outs = {2}, .weighted = true}, std::vector<NodeId>{2, 3});
@@ -146,7 +146,7 @@ TEST(NeighborDraw, AnEdgeWithoutWeightIsNotAmongAllEither) {
       EXPECT_THAT(SampleOf(few.view(), options, std::vector<NodeId>{6}).nodes, ElementsAre(6, 1, 4));
     }
   }
-  // Where a budget leaves room for some of all, each edge with a weight is as likely.
+  // If a budget has room for only some of all neighbours, each edge with a weight is equally likely.
   std::map<NodeId, int> found;
   for (uint64_t stream = 0; stream < 300; ++stream) {
     const Options options{.fan_outs = {spec::kAllNeighbors}, .weighted = true, .max_edges = 2, .seed = 4};

@@ -32,7 +32,7 @@ bool Same(const SampledSubgraph& a, const SampledSubgraph& b) {
          a.edge_places == b.edge_places;
 }
 
-// Everything that the header says of every sample.
+// Checks everything that the header says of every sample.
 void CheckSubgraph(const MemoryGraph& graph, const Options& options, std::span<const NodeId> seeds,
                    const SampledSubgraph& s) {
   const GraphView& view = graph.view();
@@ -62,7 +62,7 @@ void CheckSubgraph(const MemoryGraph& graph, const Options& options, std::span<c
         ASSERT_LT(source, s.row_ends[hop + 1]) << "a source lies no deeper than the hop";
         ASSERT_EQ(s.nodes[static_cast<size_t>(source)], view.in.neighbors[place]);
         places.insert(place);
-        // New nodes stand in the order in which they were found.
+        // New nodes are numbered in the order in which they were found.
         ASSERT_LE(source, found);
         if (source == found) ++found;
       }
@@ -123,7 +123,7 @@ TEST(NeighborSampler, SubgraphsAreWhatTheHeaderSaysAndTheSameOnAnyNumberOfThread
   }
 }
 
-// Sampling again elsewhere relies on these.
+// Repeating a sample on another machine relies on these draws.
 TEST(NeighborSampler, GoldenSample) {
   std::vector<TestEdge> edges;
   for (NodeId source = 0; source < 30; ++source) edges.push_back({source, 30});
@@ -133,7 +133,8 @@ TEST(NeighborSampler, GoldenSample) {
   EXPECT_THAT(s.nodes, ElementsAre(30, 12, 14, 16, 22, 1));
 }
 
-// The same of each way to draw, around the bounds between them: degrees of 2 to 1,600 and of 63 to 65.
+// Golden samples for each way to draw. The degrees, 2 to 1,600 and 63 to 65, lie around the bounds between these
+// ways.
 TEST(NeighborSampler, GoldenSamplesOfEveryWayToDraw) {
   const struct {
     const char* why;
@@ -283,7 +284,7 @@ TEST(NeighborSampler, DamageIsDataLoss) {
       EXPECT_THAT(status.message(), HasSubstr(c.message));
     }
   }
-  // Offsets that point anywhere lead nowhere outside.
+  // Damaged offsets may point anywhere, but no read may leave the columns.
   const auto graph = RandomGraph(500, 5000, 2);
   for (size_t i = 0; i < graph->in().offsets.size(); i += 3) graph->in().offsets[i] = ~uint64_t{0} - i;
   for (size_t i = 1; i < graph->in().offsets.size(); i += 3) graph->in().offsets[i] = 5000;

@@ -16,7 +16,7 @@ namespace {
 
 const auto kSystemPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
 
-// A mapped file of some pages.
+// A mapped file of kPages pages.
 class PageAdvisorTest : public ::testing::Test {
  protected:
   static constexpr size_t kPages = 600;
@@ -38,7 +38,7 @@ class PageAdvisorTest : public ::testing::Test {
   std::byte* memory_ = nullptr;
 };
 
-// Advises though all is in memory, as it mostly is in a test.
+// Advises even if everything is in memory, which is the usual case in a test.
 PageAdvisor::Options Always() { return {.merge_gap_bytes = 0, .resident_enough = 2}; }
 
 TEST_F(PageAdvisorTest, MergesByPageAndByGap) {
@@ -96,7 +96,7 @@ TEST_F(PageAdvisorTest, ManyRangesTakeFewCallsOrOneEach) {
 }
 
 TEST_F(PageAdvisorTest, LooksAtASampleOfPages) {
-  // Read, so that all are in memory.
+  // Reads every page, so that all of them are in memory.
   size_t sum = 0;
   for (size_t page = 0; page < kPages; ++page) sum += static_cast<size_t>(memory_[page * kSystemPage]);
   ASSERT_GT(sum, 0u);
@@ -136,7 +136,7 @@ TEST_F(PageAdvisorTest, WantsEachBatchUntilAllIsThereAndThenOneInAFew) {
     advisor.Request(Bytes(0, kPages * kSystemPage));
     advisor.Flush();
   }
-  // The mean of what is resident is above 0.9 after nine flushes.
+  // The mean resident share exceeds 0.9 after nine flushes. From then on one batch in four asks.
   EXPECT_EQ(wanted, "111111111000100010001000100010");
   PageAdvisor missing({.resident_enough = 2, .resident_batches = 4});
   for (int batch = 0; batch < 30; ++batch) {
@@ -161,7 +161,8 @@ TEST_F(PageAdvisorTest, AddressesThatAreNotMappedAreOnlyNamed) {
   ASSERT_NE(hole, MAP_FAILED);
   munmap(hole + 5 * kSystemPage, 10 * kSystemPage);
   PageAdvisor advisor(Always());
-  // One range in the hole, one over its border, one after it: the last is advised though the others fail.
+  // One range lies in the hole, one crosses its border, and one lies after it. Further ranges are advised even though
+  // the others fail.
   advisor.Request({hole + 7 * kSystemPage, kSystemPage});
   advisor.Request({hole + 4 * kSystemPage, 2 * kSystemPage});
   advisor.Request({hole + 16 * kSystemPage, kSystemPage});

@@ -79,9 +79,9 @@ TEST(RandomWalks, GoldenWalks) {
   }
 }
 
-// Transitions counted over walks on a small graph against the exact probabilities of the model.
+// Compares the transitions of walks on a small graph with the exact probabilities of the model.
 TEST(RandomWalks, TransitionsHaveTheirProbabilities) {
-  // Triangles, a tail, a parallel edge 0-2, a self-loop at 3.
+  // The graph has triangles, a tail, the parallel edge 0-2 and a self-loop at 3.
   std::vector<TestEdge> edges;
   for (const auto& [a, b] : {std::pair<NodeId, NodeId>{0, 1}, {0, 2}, {0, 2}, {1, 2}, {2, 3}, {3, 4}, {1, 4}, {4, 5}}) {
     edges.push_back({a, b});
@@ -178,13 +178,13 @@ TEST(RandomWalks, DamageIsDataLoss) {
   for (const int what : {0, 1, 2, 3}) {
     for (const double p : {1.0, 0.5}) {
       auto graph = RandomGraph(500, 5000, 2);
-      // The in-edges' columns stand for the out-edges'.
+      // The columns of the in-edges serve as out-edges, too.
       Adjacency& out_edges = graph->view().out;
       if (what == 0) out_edges.offsets = graph->KeepDamaged(graph->in().offsets);
       if (what == 1) out_edges.neighbors = graph->KeepDamaged(graph->in().neighbors);
       if (what == 2) out_edges.neighbors = graph->Keep(std::vector<NodeId>(graph->view().edges, 500u));
       if (what == 3) {
-        // Neighbours in no order and offsets that fall: walks go anywhere, but not outside.
+        // With unsorted neighbours and falling offsets, walks may go anywhere in the graph, but not outside it.
         std::vector<uint64_t> offsets(501);
         SplitMix64 random(1, 2);
         for (uint64_t& offset : offsets) offset = random.Next() >> 40;

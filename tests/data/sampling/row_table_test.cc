@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr uint64_t kMany = UINT32_MAX;  // nodes of a graph of which no table of all is kept
+constexpr uint64_t kMany = UINT32_MAX;  // so many nodes that the table does not cover all of them
 
 TEST(RowTable, RowsAreInTheOrderOfFinding) {
   for (const uint64_t graph_nodes : {uint64_t{100}, kMany}) {
@@ -55,7 +55,7 @@ TEST(RowTable, BeyondTheMostRowsOnlyKnownNodesHaveOne) {
     EXPECT_THAT(rows, ElementsAre(RowTable::kNoRow, 2));
     table.RelabelWithin(2, std::vector<NodeId>{9, 8}, nodes, rows);
     EXPECT_THAT(rows, ElementsAre(2, RowTable::kNoRow)) << "those that are there stay";
-    // As without a bound, where it is not met.
+    // If the bound is not reached, RelabelWithin does the same as Relabel.
     std::vector<int64_t> free(2);
     table.RelabelWithin(1000, std::vector<NodeId>{8, 5}, nodes, rows);
     RowTable other(graph_nodes);
@@ -67,8 +67,8 @@ TEST(RowTable, BeyondTheMostRowsOnlyKnownNodesHaveOne) {
   }
 }
 
-// Against the standard library's map, over ids that lie close together, far apart, and in steps of a power of two; and
-// over more rows than there are numbers left to write them with.
+// Compares the table with std::map. The ids are adjacent, far apart, or a power of two apart. Some cases find more
+// rows than the table has numbers left for.
 TEST(RowTable, AgreesWithAMap) {
   const struct {
     const char* why;

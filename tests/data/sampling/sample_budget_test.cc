@@ -37,7 +37,8 @@ bool SameSample(const SampledSubgraph& a, const SampledSubgraph& b) {
          a.cut == b.cut;
 }
 
-// That a sample is one of the graph: each edge is where its place says, and every row but the seeds has an edge to it.
+// Checks that a sample is a part of the graph: each edge is where its place says, and every row except the seeds is
+// the source of an edge.
 void CheckEdges(const GraphView& view, const SampledSubgraph& s) {
   ASSERT_EQ(s.edge_places.size(), static_cast<size_t>(s.edges()));
   ASSERT_EQ(s.row_ends.back(), static_cast<int64_t>(s.nodes.size()));
@@ -125,7 +126,7 @@ TEST(SampleBudget, EdgesOfALastHopApartCount) {
   EXPECT_EQ(apart.edge_places, rows.edge_places);
 }
 
-// Targets of a hop share what is left: of equal degrees each draws as many.
+// The targets of a hop share the remaining budget. Targets of equal degree draw equally many edges.
 TEST(SampleBudget, AHopIsThinnedEvenly) {
   std::vector<TestEdge> edges;
   edges.reserve(200);

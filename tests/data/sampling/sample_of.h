@@ -1,4 +1,4 @@
-// One sample of a graph's neighbours, for tests that look at what was drawn.
+// Draws one sample of a graph's neighbours, for tests that look at what was drawn.
 #pragma once
 
 #include <gtest/gtest.h>

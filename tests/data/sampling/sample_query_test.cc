@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using Sampling = NeighborSamplingOptions;
 
 TEST(SampleQuery, EdgesInRowsOfTheGraph) {
-  // 2 <- 1 <- 0 and 2 <- 0.
+  // The edges are 2 <- 1 <- 0 and 2 <- 0.
   const MemoryGraph graph(3, {{1, 2, 0.5f}, {0, 2, 2}, {0, 1, 3}}, true);
   const auto answer = Sample(graph, {.nodes = {2}, .kind = Sampling{.fan_outs = {5, 5}}}, 2);
   ASSERT_TRUE(answer.ok()) << answer.status();
@@ -34,7 +34,7 @@ TEST(SampleQuery, EdgesInRowsOfTheGraph) {
 }
 
 TEST(SampleQuery, EdgesBeforeATimeEachInTheSubgraphOfItsSeed) {
-  // In-edges of 2: from 0 at 10, from 1 at 20; of 1: from 0 at 5.
+  // Node 2 has edges from 0 at time 10 and from 1 at time 20. Node 1 has an edge from 0 at time 5.
   MemoryGraph graph(3, {{0, 1}, {0, 2}, {1, 2}});
   const std::vector<int64_t> times{5, 10, 20};
   graph.view().in.timestamps = Column<int64_t>(std::span<const int64_t>(times));
@@ -55,7 +55,7 @@ TEST(SampleQuery, EdgesBeforeATimeEachInTheSubgraphOfItsSeed) {
   query.seed_time.reset();
   EXPECT_THAT(edges_of(*Sample(graph, query, 1)),
               ElementsAre(Edge{0, 2, 10, 2}, Edge{1, 2, 20, 2}, Edge{0, 1, 5, 1}, Edge{0, 1, 5, 2}));
-  // Each node's own, where the graph has them.
+  // Without seed_time, each node's own time is used if the graph has node times.
   const std::vector<int64_t> own{0, 5, 20};
   graph.view().times = Column<int64_t>(std::span<const int64_t>(own));
   EXPECT_THAT(edges_of(*Sample(graph, query, 1)), ElementsAre(Edge{0, 2, 10, 2}));

@@ -1,4 +1,4 @@
-// Samples of edges before a time.
+// Samples that take only edges before a time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// A graph whose edges have timestamps 0..times-1, many of them equal.
+// A graph whose edges have timestamps 0 to `of_times` - 1, many of them equal.
 struct TimedGraph {
   TimedGraph(uint64_t nodes, int64_t edges, uint64_t seed, uint64_t of_times) : graph(RandomGraph(nodes, edges, seed)) {
     SplitMix64 random(seed, 9);
@@ -51,7 +51,7 @@ SampledSubgraph SampleBefore(const GraphView& view, const NeighborSamplingOption
   return out;
 }
 
-// Compares what is drawn for each row with the whole of its in-edges.
+// Compares the edges drawn for each row with all of its in-edges.
 TEST(TemporalSampling, NoEdgeIsAsLateAsItsSeedAndLastTakesTheLatest) {
   for (const spec::TemporalSampling strategy : {spec::TemporalSampling::kUniform, spec::TemporalSampling::kLast}) {
     for (const bool replace : {false, true}) {
@@ -114,7 +114,7 @@ TEST(TemporalSampling, WithoutTimesEveryEdgeIsEarlier) {
   const SampledSubgraph all =
       SampleBefore(graph.view(), Temporal(spec::TemporalSampling::kUniform, {spec::kAllNeighbors}), seeds, {});
   EXPECT_EQ(std::ssize(all.sources), std::ssize(graph.times)) << "the latest possible time is no bound";
-  // kLast of the whole: the latest of each.
+  // With kLast and fan-out 1, each seed draws its latest edge.
   const SampledSubgraph last = SampleBefore(graph.view(), Temporal(spec::TemporalSampling::kLast, {1}), seeds, {});
   for (const NodeId seed : seeds) {
     bool ok = true;
@@ -139,14 +139,15 @@ TEST(TemporalSampling, ATimeAtTheEndsOfTheNumbers) {
   EXPECT_EQ(SampleBefore(graph.view(), options, seeds, {}).edges(), 6);
 }
 
-// Six of 30 earlier edges are drawn, each as likely, over 30,000 draws.
+// In each of 5,000 samples, six of 30 earlier edges are drawn, each with equal probability.
 TEST(TemporalSampling, UniformIsUniformOverTheEarlierEdges) {
   constexpr int kEdges = 50, kEarlier = 30, kDrawn = 6, kRounds = 5'000;
   std::vector<TestEdge> edges;
   for (NodeId source = 0; source < kEdges; ++source) edges.push_back({source, kEdges});
   MemoryGraph graph(kEdges + 1, edges);
   std::vector<int64_t> times(kEdges);
-  for (int i = 0; i < kEdges; ++i) times[static_cast<size_t>(i)] = (i * 7) % kEdges;  // not in the order of places
+  // times do not follow the order of places
+  for (int i = 0; i < kEdges; ++i) times[static_cast<size_t>(i)] = (i * 7) % kEdges;
   graph.view().in.timestamps = Column<int64_t>(std::span<const int64_t>(times));
   std::map<uint64_t, int> drawn;
   const auto sampler = NeighborSampler::Create(graph.view(), Temporal(spec::TemporalSampling::kUniform, {kDrawn}), 1);
@@ -161,7 +162,7 @@ TEST(TemporalSampling, UniformIsUniformOverTheEarlierEdges) {
   constexpr double kExpected = static_cast<double>(kDrawn) * kRounds / kEarlier;
   double chi_square = 0;
   for (const auto& [place, count] : drawn) chi_square += (count - kExpected) * (count - kExpected) / kExpected;
-  // 29 degrees of freedom: above 58.3 once in 1,000 times. Below 10, draws would be too even.
+  // With 29 degrees of freedom, 58.3 is exceeded once in 1,000 times. Below 10, the draws would be too even.
   EXPECT_LT(chi_square, 58.3);
   EXPECT_GT(chi_square, 10);
 }
