@@ -1,4 +1,4 @@
-// Small graphs to write, and what an open one holds.
+// Writes small graphs, and reads everything that an open graph holds.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,13 +48,13 @@ struct TestGraph {
   void Drop(SectionKind kind) {
     std::erase_if(parts, [kind](const Part& part) { return part.kind == kind; });
   }
-  // Into `directory`, which is made.
+  // Creates `directory` and writes the graph into it.
   absl::Status Write(const std::filesystem::path& directory, bool packed_rows = false, std::stop_token stop = {}) {
     std::filesystem::create_directories(directory);
     auto writer = GraphWriter::Create(directory, std::move(stop), packed_rows);
     if (!writer.ok()) return writer.status();
     for (const Part& part : parts) {
-      // In pieces that are no whole rows.
+      // Appends in pieces that do not end at a row's end.
       if (absl::Status s = (*writer)->Begin(part.kind, part.type, part.width); !s.ok()) return s;
       const auto bytes = std::as_bytes(std::span(part.bytes));
       const size_t first = std::min<size_t>(bytes.size(), 70'001);
@@ -66,15 +66,15 @@ struct TestGraph {
 };
 
 struct TestGraphOptions {
-  uint64_t nodes = 9000, edges = 20'000;  // so that offsets and edges have several blocks
+  uint64_t nodes = 9000, edges = 20'000;  // large enough that offsets and edges span several blocks
   bool symmetric = false;
-  // kNone: sparse ones.
+  // kNone stands for sparse features.
   DataType features = DataType::kFloat32;
   bool text_names = false;
 };
 
-// Random edges, and every section that the options leave room for. Its edges are not mirrored even where it is
-// symmetric: nobody checks.
+// Makes a graph of random edges with every section that the options allow. A symmetric graph has no mirrored edges
+// either, because nothing checks that.
 inline TestGraph MakeTestGraph(const TestGraphOptions& o) {
   std::mt19937_64 random(7);
   const auto below = [&random](uint64_t n) { return n == 0 ? 0 : random() % n; };
@@ -117,7 +117,7 @@ inline TestGraph MakeTestGraph(const TestGraphOptions& o) {
     g.summary.edge_features = g.summary.node_features;
     if (o.features == DataType::kInt8) {
       g.Add(K::kNodeFeatureScales, ElementType::kFloat32, std::vector<float>{0.5f, 1, 2}, kWidth);
-      g.summary.edge_features.type = DataType::kUint8;  // of the same size, and without scales
+      g.summary.edge_features.type = DataType::kUint8;  // as wide as int8, but without scales
     }
     g.Add(K::kEdgeFeatures, ElementTypeOf(g.summary.edge_features.type),
           make(o.edges * kWidth * ElementBytes(type), [&] { return static_cast<uint8_t>(below(256)); }), kWidth);
@@ -161,7 +161,7 @@ inline TestGraph MakeTestGraph(const TestGraphOptions& o) {
   return g;
 }
 
-// Calls visit(kind, column) for every column that there is.
+// Calls visit(kind, column) for every column that is present.
 template <class Visit>
 void ForEachColumn(const Graph& graph, Visit visit) {
   using K = SectionKind;
@@ -204,8 +204,8 @@ void ForEachColumn(const Graph& graph, Visit visit) {
   if (!names.text.empty()) visit(K::kNodeNameText, names.text);
 }
 
-// Reads all that may be read, as samplers do: through Touch and Adjacency::Of, and with ids taken for true once
-// touched. False where something was damaged.
+// Reads every column the way samplers do: through Touch and Adjacency::Of. It trusts ids once they have been touched.
+// Returns false if anything was damaged.
 inline bool ReadEverything(const Graph& graph) {
   bool ok = true;
   uint64_t sum = 0;
@@ -239,7 +239,7 @@ inline bool ReadEverything(const Graph& graph) {
     }
   }
   for (const uint64_t d : degrees) sum += d;
-  static std::atomic<uint64_t> read_by_all{0};  // so that nothing is optimised away
+  static std::atomic<uint64_t> read_by_all{0};  // keeps the reads from being optimised away
   read_by_all += sum;
   return ok;
 }

@@ -1,4 +1,4 @@
-// Hand-written sources of one large graph, and the stores made of them.
+// Hand-written sources of one large graph, and the stores made from them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 
 namespace permafrost::data {
 
-// Import of a source that is one large graph.
+// Imports a source that is one large graph.
 inline absl::StatusOr<GraphSummary> ImportGraph(const ImportOptions& options, const std::filesystem::path& store,
                                                 const ImportObserver& observer, std::stop_token stop,
                                                 const ImportLimits& limits = {}) {
@@ -36,7 +36,7 @@ inline absl::StatusOr<GraphSummary> ImportGraphInto(const std::filesystem::path&
   return ImportGraph(options, store, /*observer=*/{}, std::stop_token(), limits);
 }
 
-// Imports `options.source` into `store` and opens it, whole; nullptr after a failure.
+// Imports `options.source` into `store`, opens the graph and verifies all of it. Returns nullptr after a failure.
 inline std::shared_ptr<const Graph> MakeGraph(const std::filesystem::path& store, const ImportOptions& options) {
   const auto summary = ImportGraphInto(store, options);
   EXPECT_TRUE(summary.ok()) << summary.status();
@@ -64,7 +64,7 @@ inline std::vector<NodeId> NeighborsOf(const Adjacency& adjacency, NodeId node) 
   return {adjacency.neighbors.data() + extent.begin, adjacency.neighbors.data() + extent.end};
 }
 
-// An NPY array, version 1.
+// Returns an NPY file, version 1, with `values`.
 template <class T>
 std::string Npy(const std::string& descr, const std::string& shape, const std::vector<T>& values,
                 const std::string& fortran_order = "False") {

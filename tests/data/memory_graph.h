@@ -1,4 +1,4 @@
-// A graph over vectors, for what reads columns only, and ways to damage it.
+// A graph held in vectors, for code that only reads columns, and ways to damage it.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct TestEdge {
   float weight = 1;
 };
 
-// Owns what its view shows.
+// Owns the arrays that view() shows.
 class MemoryGraph : public Graph {
  public:
   MemoryGraph(uint64_t nodes, const std::vector<TestEdge>& edges, bool weighted = false) {
@@ -41,20 +41,20 @@ class MemoryGraph : public Graph {
   absl::Status VerifyAll(const std::function<bool(uint64_t, uint64_t)>&) const override { return intact; }
   uint64_t mapped_bytes() const override { return 0; }
 
-  // In-neighbours of a node, in order.
+  // Returns the in-neighbours of a node, in stored order.
   std::vector<NodeId> NeighborsOf(NodeId node) const {
     return {in_->neighbors.begin() + static_cast<int64_t>(in_->offsets[node]),
             in_->neighbors.begin() + static_cast<int64_t>(in_->offsets[node + 1])};
   }
 
-  // Values that the view's columns may show: kept as long as the graph.
+  // Keeps `values` as long as the graph lives, and returns a column over them for the view.
   template <class T>
   Column<T> Keep(std::vector<T> values) {
     auto kept = std::make_shared<std::vector<T>>(std::move(values));
     kept_.push_back(kept);
     return Column<T>(std::span<const T>(*kept));
   }
-  // The same with a guard whose checksums are of other bytes: every Touch of it fails.
+  // Same as Keep, but with a guard whose checksums are wrong: every Touch of the column fails.
   template <class T>
   Column<T> KeepDamaged(std::vector<T> values) {
     auto kept = std::make_shared<std::vector<T>>(std::move(values));
@@ -81,7 +81,7 @@ class MemoryGraph : public Graph {
  private:
   template <class Ends>
   static std::shared_ptr<Lists> Store(uint64_t nodes, const std::vector<TestEdge>& edges, bool weighted, Ends ends) {
-    // Equal ones stay in their order.
+    // Equal edges keep the order of `edges`.
     std::vector<size_t> order(edges.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::ranges::sort(order, {}, [&](size_t i) { return std::pair(ends(edges[i]), i); });
@@ -111,11 +111,12 @@ class MemoryGraph : public Graph {
   std::vector<std::shared_ptr<void>> kept_;
 };
 
-// A graph with hubs, isolated nodes, self-loops and parallel edges; weights 0.5, 1, ... 4.
+// Makes a graph with hubs, isolated nodes, self-loops and parallel edges. The weights are multiples of 0.5 from 0.5
+// to 4.
 inline std::shared_ptr<MemoryGraph> RandomGraph(uint64_t nodes, int64_t edges, uint64_t seed, bool weighted = false) {
   SplitMix64 random(seed, 0);
   std::vector<TestEdge> list;
-  // The last tenth stays without edges. The lower of two draws is low more often.
+  // The last tenth of the nodes has no edges. The lowest of three draws makes hubs of the low nodes.
   const uint64_t ends = nodes - nodes / 10;
   for (int64_t i = 0; i < edges; ++i) {
     const auto lowest = static_cast<NodeId>(std::min({random.Below(ends), random.Below(ends), random.Below(ends)}));

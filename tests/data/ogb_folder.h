@@ -1,4 +1,4 @@
-// Hand-written sources and the stores made of them.
+// Hand-written sources of sets of small graphs, and the stores made from them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,9 +22,10 @@
 
 namespace permafrost::data {
 
-using Files = std::map<std::string, std::string>;  // path relative to the source -> text
+using Files = std::map<std::string, std::string>;  // maps a path relative to the source to the file's text
 
-// Three graphs, 5 nodes, 5 file edges: a triangle with a doubled edge, a lone node, a self-loop among one node.
+// Three graphs with 5 nodes and 5 edges in the files: a triangle with a doubled edge, a lone node, and a node with a
+// self-loop.
 //   graph 0: nodes 0..2, edges 2->0, 0->1, 2->0, 1->2
 //   graph 1: 1 node, no edge
 //   graph 2: 1 node, edge 0->0
@@ -40,7 +41,7 @@ inline Files SmallSet() {
           {"split/plain/test.csv", ""}};
 }
 
-// The same with positions of its nodes.
+// Returns SmallSet with positions of its nodes.
 inline Files PlacedSet() {
   Files files = SmallSet();
   files["raw/node-pos.csv"] = "0,1,2,3\n1.5,-1,0,1\n3,4,5,6\n6,7,8,9\n-9,1e3,0.25,0\n";
@@ -73,7 +74,7 @@ inline void WriteFiles(const std::filesystem::path& source, const Files& files) 
   for (const auto& [name, text] : files) WriteText(source / name, text);
 }
 
-// Import of a set of small graphs.
+// Imports a set of small graphs.
 inline absl::StatusOr<GraphSetSummary> ImportOgbGraphs(ImportOptions options, const std::filesystem::path& store,
                                                        const ImportObserver& observer, std::stop_token stop,
                                                        const ImportLimits& limits = {}) {
@@ -83,13 +84,13 @@ inline absl::StatusOr<GraphSetSummary> ImportOgbGraphs(ImportOptions options, co
   return std::get<GraphSetSummary>(*summary);
 }
 
-// Imports `source` into the fresh directory `store`.
+// Imports `options.source` into the fresh directory `store`.
 inline absl::StatusOr<GraphSetSummary> ImportInto(const std::filesystem::path& store, const ImportOptions& options) {
   std::filesystem::create_directories(store);
   return ImportOgbGraphs(options, store, /*observer=*/{}, std::stop_token());
 }
 
-// Writes and imports `files` below `directory` and opens the store.
+// Writes `files` below `directory`, imports them and opens the store.
 inline std::shared_ptr<const GraphSet> MakeStore(const std::filesystem::path& directory, const Files& files,
                                                  ImportOptions options = {}) {
   WriteFiles(directory / "source", files);
@@ -102,7 +103,7 @@ inline std::shared_ptr<const GraphSet> MakeStore(const std::filesystem::path& di
   return set.ok() ? *std::move(set) : nullptr;
 }
 
-// A set of this project's shared data, or empty where it is not there.
+// Returns the path of a set of this project's shared data, or an empty path if it is absent.
 inline std::filesystem::path SharedGraphs(const std::string& name) {
   const std::filesystem::path path =
       std::filesystem::path(PERMAFROST_SOURCE_DIR) / ".." / "shared" / "data" / "graphs" / name;

@@ -1,4 +1,4 @@
-// The bytes of a small store, to be damaged.
+// The bytes of a small store, for tests that damage them.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class StoreImage {
   void set_entry(SectionKind kind, const SectionEntry& entry) {
     std::memcpy(bytes_.data() + EntryOffset(kind), &entry, sizeof entry);
   }
-  // As the table stands, whatever it says.
+  // Returns the section table as it stands, without checking it.
   std::vector<SectionEntry> entries() const {
     std::vector<SectionEntry> entries(std::min<size_t>(header().section_count, kSectionKinds));
     for (size_t i = 0; i < entries.size(); ++i)
@@ -37,7 +37,7 @@ class StoreImage {
   void SetElement(SectionKind kind, size_t index, T value) {
     std::memcpy(bytes_.data() + entry(kind).offset + index * sizeof(T), &value, sizeof value);
   }
-  // Makes all checksums true again.
+  // Recomputes all checksums, so that they are right again.
   void Seal() {
     std::vector<uint64_t> checksums;
     for (const SectionEntry& e : entries()) {
@@ -61,7 +61,7 @@ class StoreImage {
     h.checksum = hash.Digest();
     set_header(h);
   }
-  // The same sections as an older version had them: a set of graphs only in 1.
+  // Returns the same sections in the layout of an older version. Version 1 is for sets of graphs only.
   std::string AsVersion(uint32_t version) const {
     std::vector<SectionEntry> table = entries();
     if (version == 1)
@@ -108,7 +108,7 @@ class StoreImage {
     std::memcpy(&value, bytes_.data() + offset, sizeof value);
     return value;
   }
-  // A section's rows without the gaps of its groups.
+  // Returns the rows of a section without the gaps between its groups.
   std::string PackedRows(const SectionEntry& e) const {
     if (e.groups.rows == 0) return bytes_.substr(e.offset, e.bytes);
     const uint64_t row_bytes = e.width * ElementBytes(e.type);
