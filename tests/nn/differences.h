@@ -1,4 +1,4 @@
-// Gradients by differences, without any reference's derivative.
+// Checks gradients against finite differences, without a reference's derivative.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,8 +14,9 @@
 
 namespace permafrost::nn {
 
-// `value`, a number of float64 tensors, has a gradient: along it, for each of `inputs` by itself, the number changes by
-// as much as the gradient says, but for `tolerance` of it and `noise`, what rounding of the number itself makes.
+// Checks the gradients of `value`, which returns a scalar of float64 tensors. For each input by itself, a step along
+// its gradient must change the scalar by as much as the gradient predicts. The two may differ by the relative
+// `tolerance` plus `noise`, the error from rounding the scalar itself.
 inline void ExpectGradientsOfDifferences(const std::vector<at::Tensor>& inputs,
                                          const std::function<at::Tensor(const std::vector<at::Tensor>&)>& value,
                                          double tolerance, double noise, const std::string& why) {

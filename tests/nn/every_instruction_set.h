@@ -1,8 +1,8 @@
-// The instruction sets, of those that the kernels are compiled for, that this processor can run: on x86 the baseline,
-// AVX2 and AVX-512.
+// Runs tests on every instruction set that the kernels are compiled for and this processor supports. On x86 these are
+// the baseline, AVX2 and AVX-512.
 #pragma once
 
-// Says which targets there are, and so stands before Highway's headers.
+// This header defines the targets, so it must come before Highway's headers.
 #include "nn/kernels/targets.h"
 
 #include <hwy/highway.h>
@@ -11,7 +11,7 @@
 
 namespace permafrost::nn {
 
-// body(name of the instruction set), with the kernels of that one.
+// Calls body(name) for each instruction set, with the kernels compiled for it.
 template <class Body>
 void ForEveryInstructionSet(const Body& body) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {

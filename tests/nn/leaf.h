@@ -1,4 +1,4 @@
-// A copy whose gradient is kept.
+// Returns a copy of a tensor that requires a gradient.
 #pragma once
 
 #include <ATen/ATen.h>

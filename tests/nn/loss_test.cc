@@ -126,7 +126,7 @@ TEST(Loss, OthersHaveNoClassWeights) {
   EXPECT_THROW(ComputeLoss(spec::Loss::kL1, at::zeros({1, 1}), at::zeros({1, 1}), at::ones({2})), c10::Error);
 }
 
-// The losses as operators against the same losses of PyTorch's operators.
+// Compares the fused losses with the same losses built from PyTorch's operators.
 
 using at::Tensor;
 
@@ -137,7 +137,7 @@ struct LossCase {
   spec::Loss loss;
   int64_t rows, width;
   bool weighted = false;
-  double missing = 0.2;  // of the labels
+  double missing = 0.2;  // share of labels that are missing
 };
 
 const LossCase kLossCases[] = {
@@ -163,7 +163,8 @@ struct LossInputs {
   Tensor prediction, labels, weights;
 };
 
-// The last `padding` rows have no label and wild predictions; the others do not depend on them.
+// Makes a loss's inputs. The last `padding` rows have no label and NaN predictions. The other rows do not depend on
+// `padding`.
 LossInputs MakeLoss(const LossCase& c, int64_t padding, at::ScalarType type) {
   at::manual_seed(c.rows * 100 + c.width);
   const auto floats = at::TensorOptions().dtype(type);
@@ -180,7 +181,7 @@ LossInputs MakeLoss(const LossCase& c, int64_t padding, at::ScalarType type) {
   return in;
 }
 
-// mean, sum, count, and the gradient of 3 times the mean, of the rows that are no padding.
+// Returns mean, sum, count, and the gradient of 3 times the mean, without the padding rows.
 std::vector<Tensor> RunLoss(const LossCase& c, const LossInputs& in, bool fused) {
   const Tensor prediction = Leaf(in.prediction);
   const LossTerms terms = fused ? MaskedLoss(c.loss, prediction, in.labels, in.weights)
@@ -214,7 +215,7 @@ TEST(MaskedLoss, EveryInstructionSetAgreesWithPyTorchsOperators) {
   });
 }
 
-// The gradient by differences along the gradient itself, without any reference's derivative.
+// Checks the gradient against finite differences along it, without a reference's derivative.
 TEST(MaskedLoss, GradientsAreThoseOfDifferences) {
   for (const LossCase& c : kLossCases) {
     if (c.rows == 0 || c.missing == 1) continue;
@@ -247,7 +248,7 @@ TEST(MaskedLoss, TheNumberOfThreadsChangesNoBit) {
   at::set_num_threads(threads);
 }
 
-// For a million equal float32 losses a running float32 sum would be off by percents.
+// For a million equal losses, a running float32 sum would be off by percents.
 TEST(MaskedLoss, SumsOfManyLossesAreAccurate) {
   constexpr int64_t kRows = 1'000'000;
   const Tensor ones = at::ones({kRows, 1});
@@ -267,7 +268,7 @@ TEST(MaskedLoss, LargeLogitsNeitherOverflowNorVanish) {
   EXPECT_EQ(binary.sum.item<float>(), 1000.0F);
 }
 
-// A model that has diverged must say so.
+// The loss of a diverged model must be NaN.
 TEST(MaskedLoss, ANaNOfALabelledRowIsNotHidden) {
   for (const spec::Loss loss : {spec::Loss::kMse, spec::Loss::kCrossEntropy, spec::Loss::kBce}) {
     for (const int64_t width : {3, 40}) {

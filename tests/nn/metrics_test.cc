@@ -22,7 +22,7 @@ void ExpectEqual(double got, double want, const char* why) {
   }
 }
 
-// By numpy, for one target: p, n = s[y == 1][:, None], s[y == 0]; ((p > n) + 0.5 * (p == n)).mean()
+// The formula in numpy, for one target: p, n = s[y == 1][:, None], s[y == 0]; ((p > n) + 0.5 * (p == n)).mean()
 TEST(Metrics, RocAuc) {
   const struct {
     const char* why;
@@ -34,7 +34,7 @@ TEST(Metrics, RocAuc) {
       {"perfect", {-3, -1, 2, 9}, {0, 0, 1, 1}, 1, 1},
       {"upside down", {9, 2, -1, -3}, {0, 0, 1, 1}, 1, 0},
       {"all tied", {1, 1, 1, 1, 1}, {0, 1, 0, 1, 1}, 1, 0.5},
-      // Pairs: 2 against 1 and 2, 3 against 1 and 2: (1 + 0.5 + 1 + 1) / 4.
+      // The pairs are 2 against 1 and 2, and 3 against 1 and 2: (1 + 0.5 + 1 + 1) / 4.
       {"one tie across the kinds", {1, 2, 2, 3}, {0, 0, 1, 1}, 1, 0.875},
       {"ties in any order of rows", {3, 2, 1, 2}, {1, 1, 0, 0}, 1, 0.875},
       {"missing labels take no part", {0.1F, 9, 0.4F, 0.35F, 0.8F}, {0, kNoLabel, 0, 1, 1}, 1, 0.75},
@@ -48,7 +48,7 @@ TEST(Metrics, RocAuc) {
   for (const auto& c : kCases) ExpectEqual(RocAuc(c.scores, c.labels, c.targets), c.want, c.why);
 }
 
-// By numpy: (outputs.argmax(1) == labels).mean()
+// The formula in numpy: (outputs.argmax(1) == labels).mean()
 TEST(Metrics, Accuracy) {
   const struct {
     const char* why;
@@ -66,8 +66,9 @@ TEST(Metrics, Accuracy) {
   for (const auto& c : kCases) ExpectEqual(Accuracy(c.outputs, c.labels, c.classes), c.want, c.why);
 }
 
-// Frozen from scikit-learn 1.x: accuracy_score, f1_score(zero_division=0), roc_auc_score(multi_class="ovr") of softmax,
-// average_precision_score, mean_absolute_error, root of mean_squared_error, r2_score.
+// The expected values are frozen from scikit-learn 1.x: accuracy_score, f1_score(zero_division=0),
+// roc_auc_score(multi_class="ovr") of softmax, average_precision_score, mean_absolute_error, root of
+// mean_squared_error, r2_score.
 TEST(Metrics, AreThoseOfScikitLearn) {
   const struct {
     const char* why;
@@ -127,7 +128,7 @@ TEST(Metrics, AreThoseOfScikitLearn) {
   };
   for (const auto& c : kCases) {
     for (const auto& [metric, want] : c.want) {
-      // Labels and outputs are float32 here, the expected values of their decimals.
+      // Labels and outputs are float32 here, but the expected values were computed from their decimals.
       EXPECT_NEAR(ComputeMetric(metric, c.loss, c.outputs, c.labels, c.width), want, 1e-6)
           << c.why << " " << spec::kMetricNames.Name(metric);
     }
@@ -139,7 +140,7 @@ TEST(Metrics, WhatIsMissingTakesNoPart) {
   for (const spec::Metric metric : {spec::Metric::kAccuracy, spec::Metric::kF1Micro}) {
     EXPECT_NEAR(ComputeMetric(metric, spec::Loss::kCrossEntropy, outputs, labels, 2), 2.0 / 3, 1e-12);
   }
-  // A row whose output is NaN has no answer: missed, and nobody else's.
+  // A row with a NaN output has no prediction. It counts as a miss of its own class, and as a false hit of no class.
   EXPECT_NEAR(ComputeMetric(spec::Metric::kF1Macro, spec::Loss::kCrossEntropy, outputs,
                             std::vector<float>{0, 0, 1, kNoLabel}, 2),
               (2.0 / 3 + 1) / 2, 1e-12);
@@ -148,14 +149,16 @@ TEST(Metrics, WhatIsMissingTakesNoPart) {
     const std::vector<float> none(4, kNoLabel);
     EXPECT_TRUE(std::isnan(ComputeMetric(metric, loss, outputs, none, loss == spec::Loss::kL1 ? 1 : 2))) << name;
   }
-  // One label has no variance; nor has a target that does not vary, whose R2 tells right from wrong.
+  // R2 is NaN for a single label, which has no variance. A target that does not vary has R2 1 if the prediction is
+  // right, and 0 if it is wrong.
   EXPECT_TRUE(std::isnan(ComputeMetric(spec::Metric::kR2, spec::Loss::kMse, std::vector<float>{1, 2},
                                        std::vector<float>{1, kNoLabel}, 1)));
   EXPECT_EQ(ComputeMetric(spec::Metric::kR2, spec::Loss::kMse, std::vector<float>{3, 3}, std::vector<float>{3, 3}, 1),
             1);
   EXPECT_EQ(ComputeMetric(spec::Metric::kR2, spec::Loss::kMse, std::vector<float>{3, 4}, std::vector<float>{3, 3}, 1),
             0);
-  // Nothing to find and nothing found: F1 of the target is 0, as scikit-learn's zero_division=0.
+  // If there are no positive labels and no positive predictions, F1 of the target is 0, as with scikit-learn's
+  // zero_division=0.
   EXPECT_EQ(
       ComputeMetric(spec::Metric::kF1Macro, spec::Loss::kBce, std::vector<float>{-1, -1}, std::vector<float>{0, 0}, 1),
       0);
@@ -165,7 +168,7 @@ using testing::ElementsAre;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Four links with three negatives each: ranks 1, 2.5 (one above, one equal), 4 and 2.5 (all equal).
+// Four links with three negatives each. Their ranks are 1, 2.5 (one above, one equal), 4 and 2.5 (all equal).
 const std::vector<float> kLinks{5, 2, -1, 7};
 const std::vector<float> kNegatives{4, 3, -9, 3, 2, 0, 0, 1, 2, 7, 7, 7};
 
@@ -179,7 +182,7 @@ TEST(LinkMetrics, RanksCountEqualScoresHalf) {
   EXPECT_DOUBLE_EQ(Of(spec::Metric::kMrr), (1 + 0.4 + 0.25 + 0.4) / 4);
 }
 
-// The K-th highest negative: 7, 7, 7, 4, 3, 3, 2, 2, 1, 0, 0, -9.
+// The negatives in falling order are 7, 7, 7, 4, 3, 3, 2, 2, 1, 0, 0, -9.
 TEST(LinkMetrics, HitsAreAboveTheKthOfAllNegatives) {
   EXPECT_DOUBLE_EQ(Of(spec::Metric::kHitsAt10), 0.75) << "5, 2 and 7 are above 0";
   EXPECT_DOUBLE_EQ(Of(spec::Metric::kHitsAt20), 1) << "there are fewer than 20";
@@ -195,7 +198,7 @@ TEST(LinkMetrics, HitsAreAboveTheKthOfAllNegatives) {
 }
 
 TEST(LinkMetrics, AreasAreOfLinksAgainstAllNegatives) {
-  // Pairs of a link above a negative, ties counting half.
+  // Counts the pairs in which a link scores above a negative. Ties count half.
   double above = 0;
   for (const float link : kLinks)
     for (const float negative : kNegatives) above += link > negative ? 1 : link == negative ? 0.5 : 0;
@@ -203,7 +206,7 @@ TEST(LinkMetrics, AreasAreOfLinksAgainstAllNegatives) {
   EXPECT_DOUBLE_EQ(Of(spec::Metric::kAveragePrecision, {3, 1}, {2, 0}), (1 + 2.0 / 3) / 2);
 }
 
-// Negatives that all links share: 7, 3, 3, 0, -9.
+// All links share the negatives 7, 3, 3, 0 and -9.
 TEST(LinkMetrics, LinksRankAmongNegativesThatAllShare) {
   const std::vector<float> links{5, 3, -10, 7}, negatives{3, -9, 7, 0, 3};
   const LinkScores scores{.links = links, .negatives = negatives, .share = true};

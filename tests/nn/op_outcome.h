@@ -1,4 +1,4 @@
-// The results of an operator, forward and backward, by name: to hold one way of running it to another.
+// The named results of an operator, forward and backward, for comparing two ways of running it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@ namespace permafrost::nn {
 
 using OpOutcome = std::vector<std::pair<std::string, at::Tensor>>;
 
-// tolerance: of each value, and of the largest of its tensor.
+// `tolerance` is relative to each value, plus the same share of the largest value of its tensor.
 inline void ExpectClose(const OpOutcome& a, const OpOutcome& b, double tolerance, const std::string& why) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -28,8 +28,8 @@ inline void ExpectClose(const OpOutcome& a, const OpOutcome& b, double tolerance
   }
 }
 
-// run(): an OpOutcome, whose bits must not depend on the number of threads, whether libtorch's operators use them or
-// Permafrost's alone.
+// Checks that the bits of the OpOutcome that run() returns do not depend on the number of threads. Either libtorch's
+// operators or only Permafrost's own use several threads.
 template <class Run>
 void ExpectEqualByThreads(const Run& run, const std::string& why) {
   const int threads = at::get_num_threads();

@@ -12,7 +12,7 @@
 namespace permafrost::nn {
 namespace {
 
-// Adam and AdamW as the papers write them, on one value.
+// Adam and AdamW as in their papers, for a single value.
 double ReferenceAfter(int steps, const spec::OptimizerOptions& o, double value, double gradient) {
   double m = 0, v = 0;
   for (int t = 1; t <= steps; ++t) {
@@ -136,7 +136,7 @@ TEST(Optimizer, AGradientThatDoesNotMatchIsAnError) {
   EXPECT_THROW(optimizer.Step({at::zeros({3})}), c10::Error);
 }
 
-// The fused kernels walk parameter and gradient by one index, whatever their strides.
+// The fused kernels use one index for the parameter and its gradient, so strides must not matter.
 TEST(Optimizer, TheLayoutOfAGradientDoesNotMatter) {
   TensorSet first, second;
   const at::Tensor a = first.AddParameter("w", at::zeros({2, 3})), b = second.AddParameter("w", at::zeros({2, 3}));
@@ -207,7 +207,7 @@ TEST(LearningRate, WarmsUpThenFollowsItsSchedule) {
   for (const auto& c : kCases) EXPECT_NEAR(LearningRateAt(c.options, c.step, 1, c.total), c.want, 1e-12) << c.why;
   const spec::OptimizerOptions steps{
       .learning_rate = 2, .schedule = spec::Schedule::kStep, .warmup_steps = 4, .decay_epochs = 3, .decay_factor = 0.5};
-  // Epochs have ten steps.
+  // An epoch has ten steps.
   for (const auto& [step, want] : {std::pair<int64_t, double>{0, 0.5}, {4, 2}, {29, 2}, {30, 1}, {59, 1}, {60, 0.5}}) {
     EXPECT_NEAR(LearningRateAt(steps, step, 10, 8), want, 1e-12) << step;
   }

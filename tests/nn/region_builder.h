@@ -1,4 +1,4 @@
-// Regions made step by step, and graphs and inputs to run them on.
+// Regions built step by step, and graphs and inputs to run them on.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,7 +14,7 @@
 
 namespace permafrost::nn {
 
-// Each function adds a step and returns its place. The level and width of a step follow from its operands.
+// Each function adds a step and returns its index. The level and width of the step follow from its operands.
 struct RegionBuilder {
   EdgeRegion region;
 
@@ -69,7 +69,8 @@ struct RegionBuilder {
   }
 };
 
-// Softmax over each target's edges of scores [heads], with which rows [width] are weighted and summed.
+// Softmax of the scores [heads] over each target's edges. The resulting weights scale the rows [width], which are
+// then summed.
 inline EdgeRegion SoftmaxRegion(int32_t width, int32_t heads) {
   RegionBuilder b;
   const int32_t rows = b.Gather(width, 0), key = b.Target(width), attention = b.Shared(width);
@@ -82,7 +83,7 @@ inline EdgeRegion SoftmaxRegion(int32_t width, int32_t heads) {
   return b.Build({b.Sum(b.Op(RegionOp::kMul, rows, alpha)), alpha});
 }
 
-// GINE: rows of nodes plus rows of a small table.
+// The region of GINE: rows of nodes plus rows of a small table.
 inline EdgeRegion GineRegion(int32_t width) {
   RegionBuilder b;
   const int32_t rows = b.Gather(width, 0), table = b.Gather(width, 1);
@@ -93,11 +94,12 @@ struct RegionGraph {
   int64_t targets = 0;
   at::Tensor target_index;
   std::vector<at::Tensor> indices;
-  std::vector<int64_t> rows;       // of the tables of each index
-  std::vector<bool> has_segments;  // whether the operator is given those of each index
+  std::vector<int64_t> rows;       // number of rows of the tables that each index reads
+  std::vector<bool> has_segments;  // whether the operator is given segments for each index
 };
 
-// Edges of any order. Index 0 reads as many rows as there are targets and has segments; others read 4, without.
+// Makes edges in any order. Index 0 reads as many rows as there are targets, and has segments. The other indices read
+// 4 rows and have none.
 inline RegionGraph MakeGraph(int64_t targets, int64_t edges, int32_t num_indices, bool sorted = false, int seed = 3) {
   std::mt19937 random(static_cast<uint32_t>(seed));
   const auto draw = [&](int64_t rows) {
@@ -132,7 +134,7 @@ inline std::vector<int64_t> InputSizes(const RegionStep& step, const RegionGraph
   }
 }
 
-// Values in (-2, 2); with `levels`, of a few levels, so that many are equal.
+// Makes values in (-2, 2). With `levels` they take only a few levels, so that many are equal.
 inline std::vector<at::Tensor> MakeInputs(const EdgeRegion& region, const RegionGraph& graph, at::ScalarType type,
                                           bool levels = false) {
   std::vector<at::Tensor> inputs(static_cast<size_t>(region.num_inputs));

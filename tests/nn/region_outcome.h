@@ -1,4 +1,4 @@
-// What a region yields on a graph, fused and of PyTorch's operators: outputs, and the gradient of each input.
+// The results of a region on a graph, fused or from PyTorch's operators: its outputs, and the gradient of each input.
 #pragma once
 
 #include <torch/csrc/autograd/autograd.h>

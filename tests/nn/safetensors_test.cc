@@ -84,7 +84,7 @@ TEST(Safetensors, WhatDoesNotAddUpIsNamed) {
   }
 }
 
-// A megabyte that would take a stack frame for each level to show.
+// A parser that recurses would need a million stack frames for a megabyte of input.
 TEST(Safetensors, ListsNestedAMillionDeepAreRefusedAsAnyOther) {
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
   const struct {
@@ -105,7 +105,7 @@ TEST(Safetensors, ListsNestedAMillionDeepAreRefusedAsAnyOther) {
   }
 }
 
-// Together 50 GB, if each were made before it is seen that they lie in one place.
+// If each tensor were created before the overlap is found, they would take 50 GB together.
 TEST(Safetensors, TensorsInOnePlaceTakeNoMemory) {
   std::string header = "{";
   for (int i = 0; i < 50'000; ++i) {
@@ -116,7 +116,7 @@ TEST(Safetensors, TensorsInOnePlaceTakeNoMemory) {
   EXPECT_THAT(std::string(file.status().message()), testing::HasSubstr("begin within the tensor before"));
 }
 
-// Others sort the header by name or type, not by place.
+// Other writers sort the header by name or type, not by offset.
 TEST(Safetensors, TheHeaderMayStandInAnyOrder) {
   const auto file = DecodeSafetensors(File(
       R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},"e":{"dtype":"F32","shape":[0],"data_offsets":[4,4]},)"
@@ -125,7 +125,7 @@ TEST(Safetensors, TheHeaderMayStandInAnyOrder) {
   ASSERT_TRUE(file.ok()) << file.status();
   std::string names;
   for (const NamedTensor& t : file->tensors) names += t.name;
-  EXPECT_EQ(names, "aeb");  // by place
+  EXPECT_EQ(names, "aeb");  // by offset
 }
 
 TEST(TensorSet, CopyFromNamesWhatDiffers) {

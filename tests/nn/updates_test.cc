@@ -1,4 +1,4 @@
-// Checks updates that are made of more than the gradients of one batch, and the parameters that they leave alone.
+// Updates from more than the gradients of one batch, and parameters that updates leave alone.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ constexpr spec::OptimizerAlgorithm kAlgorithms[] = {spec::OptimizerAlgorithm::kA
 TEST(Updates, AGroupsIsTheOneOfItsMeanGradient) {
   for (const spec::OptimizerAlgorithm algorithm : kAlgorithms) {
     spec::OptimizerOptions options = Options(algorithm);
-    options.max_grad_norm = 0.5;  // of the mean, not of a batch
+    options.max_grad_norm = 0.5;  // applies to the mean gradient, not to a batch's
     options.ema_decay = 0.5;
     spec::OptimizerOptions grouped = options;
     grouped.accumulate_steps = 3;
@@ -51,7 +51,7 @@ TEST(Updates, AGroupsIsTheOneOfItsMeanGradient) {
     AddSome(second);
     Optimizer whole(options, first.parameters()), parts(grouped, second.parameters());
     int64_t step = 0;
-    for (const int64_t batches : {3, 3, 2, 3, 1}) {  // the third and the last are an epoch's rest
+    for (const int64_t batches : {3, 3, 2, 3, 1}) {  // the third and the last group are the rest of an epoch
       std::vector<at::Tensor> mean = GradientsOf(first, step);
       for (int64_t b = 0; b < batches; ++b) {
         const std::vector<NamedTensor> before = Clone(second.All());
@@ -99,7 +99,7 @@ TEST(Updates, ASkippedBatchThatEndsAGroupLeavesTheOneOfTheOthers) {
         whole.Step(GradientsOf(first, step + b));
         skips.SetEndsGroup(false);
         skips.Step(GradientsOf(first, step + b));
-        if (b == 0) skips.SkipBatch();  // of the group's middle: nothing
+        if (b == 0) skips.SkipBatch();  // skipping a batch within a group does nothing
       }
       skips.SetEndsGroup(true);
       skips.SkipBatch();
@@ -118,7 +118,7 @@ TEST(Updates, ASkippedBatchThatEndsAGroupLeavesTheOneOfTheOthers) {
   }
 }
 
-// torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn.
+// The reference is torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn.
 TEST(Updates, AveragesFollowTheWeights) {
   spec::OptimizerOptions options = Options(spec::OptimizerAlgorithm::kAdam);
   options.ema_decay = 0.9;
@@ -158,7 +158,7 @@ TEST(Updates, WeightDecayShrinksWhatItIsOf) {
       TensorSet some, with, without;
       for (TensorSet* tensors : {&some, &with, &without}) AddSome(*tensors);
       Optimizer own(options, some.parameters()), full(all, with.parameters()), bare(none, without.parameters());
-      // A first step of Adam is of the gradient's sign alone.
+      // Adam's first step depends on the sign of the gradient alone, so three steps are taken.
       for (int64_t step = 0; step < 3; ++step) {
         for (Optimizer* optimizer : {&own, &full, &bare}) optimizer->Step(GradientsOf(some, step));
       }

@@ -1,6 +1,7 @@
-// Runs CUDA C++ on the host: a file of kernels that is included after this header is compiled as C++, and HostLauncher
-// runs its kernels block by block. A block's threads are fibers, which change at barriers and shuffles. It has what
-// server/nn/gpu/kernels.cu needs: no atomics, no dynamic shared memory, no other warp primitives.
+// Runs CUDA C++ on the host. A file of kernels that is included after this header is compiled as C++, and
+// HostLauncher runs its kernels block by block. The threads of a block are fibers, which switch at barriers and
+// shuffles. The header has what server/nn/gpu/kernels.cu needs. It has no atomics, no dynamic shared memory and no
+// other warp primitives.
 // Threads: one at a time.
 #pragma once
 
@@ -27,11 +28,12 @@ struct Index {
 };
 inline Index block_index, thread_index;
 
-// The order in which the threads of a block run. A kernel that lacks a barrier may be right in one of them.
+// The order in which the threads of a block run. A kernel that lacks a barrier may give right results in one order
+// and wrong ones in the other.
 enum class Order { kForward, kReverse };
 
-// The threads of one block, in passes: each runs until it yields or ends. Lanes of a warp that come to a shuffle
-// together write what they give in one pass, and read in the next.
+// Runs the threads of one block in passes. In each pass, every thread runs until it yields or ends. Lanes of a warp
+// that reach a shuffle together write their values in one pass and read in the next.
 class Block {
  public:
   Block(permafrost::KernelLauncher::Extent threads, Order order)
@@ -55,7 +57,7 @@ class Block {
         thread_index = {static_cast<unsigned>(t % threads_.x), static_cast<unsigned>(t / threads_.x)};
         swapcontext(&home_, &fibers_[t].context);
       }
-      // All threads that have not ended wait: they go on in the next pass.
+      // All threads that have not ended wait at the barrier. They go on in the next pass.
       if (arrived_ != alive_) continue;
       arrived_ = 0;
       ++barriers_;
@@ -73,7 +75,7 @@ class Block {
     Barrier();
     return count;
   }
-  // Ends the program if the lane that is read takes no part: on a GPU that would read anything.
+  // Aborts if the lane to read takes no part in the shuffle. On a GPU the value read would be undefined.
   template <class T>
   static T Shuffle(unsigned lanes, T value, size_t lane) {
     Block& block = *running_;
@@ -121,19 +123,19 @@ class Block {
   const permafrost::KernelLauncher::Extent threads_;
   const Order order_;
   std::vector<Fiber> fibers_;
-  std::vector<uint64_t> given_;     // to a shuffle, by thread
-  std::vector<uint64_t> given_in_;  // the pass in which each thread gave last
-  std::map<uint64_t, int> counts_;  // by barrier
+  std::vector<uint64_t> given_;     // the value that each thread gave to a shuffle
+  std::vector<uint64_t> given_in_;  // the pass in which each thread last gave a value
+  std::map<uint64_t, int> counts_;  // BarrierCount's counts, by barrier
   const std::function<void()>* kernel_ = nullptr;
   ucontext_t home_{};
   size_t current_ = 0, alive_ = 0, arrived_ = 0;
-  uint64_t barriers_ = 0;  // that all threads have passed
+  uint64_t barriers_ = 0;  // number of barriers that all threads have passed
   uint64_t pass_ = 0;
 };
 
 using Kernel = std::function<void(void** arguments)>;
 
-// A kernel by its function, whose arguments are read from their addresses.
+// Wraps a kernel's function. The kernel's arguments are read from the addresses in `arguments`.
 template <class... Arguments>
 Kernel KernelOf(void (*function)(Arguments...)) {
   return [function](void** arguments) {
@@ -171,7 +173,7 @@ class HostLauncher final : public permafrost::KernelLauncher {
 #define __global__
 #define __launch_bounds__(threads)
 #define __device__ inline
-// Blocks run one after the other.
+// Shared memory may be static, because blocks run one after the other.
 #define __shared__ static
 #define __syncthreads cuda_on_host::Block::Barrier
 #define __syncthreads_count cuda_on_host::Block::BarrierCount

@@ -1,5 +1,6 @@
-// Kernels whose text a test makes: the C++ compiler that built the test compiles them for the host, on cuda_on_host.h,
-// into a library that the test opens. Under AddressSanitizer the library is compiled with it too.
+// Kernels whose source a test generates. The C++ compiler that built the test compiles them for the host, on
+// cuda_on_host.h, into a library that the test opens. Under AddressSanitizer the library is built with
+// AddressSanitizer too.
 // Threads: one at a time.
 #pragma once
 
@@ -29,16 +30,18 @@ inline constexpr char kSanitizerFlag[] = "";
 
 class HostKernels {
  public:
-  // The order of threads in a block: a kernel that lacks a barrier may be right in one of them.
+  // The order in which the threads of a block run. A kernel that lacks a barrier may give right results in one order
+  // and wrong ones in the other.
   enum class Order { kForward, kReverse };
 
-  // source: the text of all kernels; names: of those that are launched. Fails the test if it does not compile.
+  // `source` is the text of all kernels, and `names` lists the kernels that are launched. Fails the test if the
+  // source does not compile.
   HostKernels(const std::string& source, const std::vector<std::string>& names) {
     const std::string base = (folder_.path() / "kernels").string();
     std::ofstream file(base + ".cc");
     file << "#include \"nn/gpu/cuda_on_host.h\"\n" << source << EntryOf(names);
     EXPECT_TRUE(file.flush()) << base;
-    // Each product is rounded before it is added, as PyTorch's operators round it.
+    // The flags round each product before it is added, as PyTorch's operators do.
     const std::string command = absl::StrCat(
         "'", PERMAFROST_CXX_COMPILER, "' -std=c++20 -O1 -ffp-contract=off -fPIC -shared", kSanitizerFlag, " -I'",
         PERMAFROST_SOURCE_DIR, "/server' -I'", PERMAFROST_SOURCE_DIR, "/tests' '", base, ".cc' -o '", base, ".so'");
@@ -53,7 +56,7 @@ class HostKernels {
     if (library_ != nullptr) dlclose(library_);
   }
 
-  // arguments: the address of each.
+  // `arguments` holds the address of each argument.
   void Launch(const std::string& kernel, unsigned blocks, unsigned threads, void** arguments, Order order) const {
     ASSERT_NE(launch_, nullptr);
     launch_(kernel.c_str(), blocks, threads, arguments, order == Order::kReverse);

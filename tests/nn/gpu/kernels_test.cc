@@ -1,5 +1,5 @@
-// The kernels for GPUs, run on the host, against the CPU's operators of the same names. On a GPU they are tested by
-// permafrostd --self-test-device cuda.
+// Compares the kernels for GPUs, run on the host, with the CPU operators of the same names. On a GPU, `permafrostd
+// --self-test-device cuda` tests them.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ using gpu::OptionalTensor;
 const auto kFloats = at::TensorOptions().dtype(at::kFloat), kLongs = at::TensorOptions().dtype(at::kLong);
 constexpr double kTolerance = 1e-5;
 
-// Runs the operator `permafrost::name` of the CPU.
+// Calls the CPU operator `permafrost::name`.
 template <class Function, class... Arguments>
 auto OnCpu(Function* /*of_gpu*/, const char* name, Arguments&&... arguments) {
   return c10::Dispatcher::singleton()
@@ -49,7 +49,7 @@ OpOutcome Named(const std::vector<std::string>& names, const Tuple& values) {
   return outcome;
 }
 
-// operators.h says the same numbers as kernels.cu.
+// operators.h must give the same numbers as kernels.cu.
 static_assert(gpu::kColumns == COLUMNS && gpu::kShares == SHARES && gpu::kLanes == LANES && gpu::kRows == ROWS &&
               gpu::kMostTables == MOST_TABLES);
 
@@ -85,7 +85,7 @@ struct GineKernelCase {
   int64_t nodes, edges, in, hidden, out;
   int64_t codes = 4;  // 0: each edge has a row of its own; -1: GIN
   double p = 0;
-  int64_t padding = 0;  // rows, and as many edges
+  int64_t padding = 0;  // number of padding rows, and of padding edges
 };
 
 const GineKernelCase kGineCases[] = {{"a common layer", 60, 130, 16, 16, 16},
@@ -138,7 +138,7 @@ TEST_P(GpuKernels, GineLayersAreTheCpus) {
     const auto theirs = run([](auto&&... arguments) {
       return OnCpu(&gpu::GineForward, "gine_layer", std::forward<decltype(arguments)>(arguments)...);
     });
-    // Rows of padding may hold anything where only the backward reads them.
+    // Padding rows that only the backward pass reads may hold anything.
     const auto real = [&](const Tensor& t) { return t.narrow(0, 0, c.nodes); };
     const auto forward_of = [&](const auto& all) {
       const auto& [y, sum, hidden, product, mean, invstd, running_mean, running_var, batches] = all;
@@ -160,7 +160,8 @@ TEST_P(GpuKernels, GineLayersAreTheCpus) {
     const auto backward = [&](const auto& of) {
       auto found = Named(names, of(grad, x, edge_rows, code, out_offsets, out_targets, out_edges, real_rows, w1, b1, w2,
                                    b2, weight, y, sum, hidden, product, mean, invstd, c.p, false));
-      // A norm of the batch takes away a bias before it, so its gradient is 0; the CPU's operator adds up rounding.
+      // A batch norm cancels a bias before it, so the bias has gradient 0. The CPU operator returns rounding errors
+      // instead.
       if (c.nodes > 1) {
         EXPECT_LT(found[5].second.abs().max().template item<float>(), 1e-3) << c.why;
         found[5].second.zero_();
@@ -206,7 +207,8 @@ TEST_P(GpuKernels, NormIsTheCpus) {
 }
 
 TEST_P(GpuKernels, SegmentsAreTheCpus) {
-  // Segments of none, one and more entries than a warp has lanes; the last three entries are padding.
+  // The segments have 0, 1, 75 and 3 entries, and a warp has 32 lanes. The last three entries of `sources` are
+  // padding.
   const Tensor offsets = at::tensor({0, 0, 1, 76, 79}, kLongs), wide = at::randn({40, 150}, kFloats),
                weights = at::randn({82}, kFloats), sources = at::randint(0, 40, {82}, kLongs);
   sources.narrow(0, 79, 3).fill_(1 << 20);
@@ -258,7 +260,7 @@ TEST_P(GpuKernels, EncodersAreTheCpus) {
 }
 
 TEST_P(GpuKernels, PoolingIsTheCpus) {
-  // Graphs of 0, 1 and more rows than a block shares; graph 4 has none.
+  // Graphs have 0, 1, 2, 7, or more rows than a block shares. Graphs 0 and 4 have no rows.
   const Tensor graph = at::repeat_interleave(at::tensor({0, 2, 1, 200, 0, 7}, kLongs));
   const Tensor x = at::randn({graph.numel(), 11}, kFloats), grad = at::randn({6, 11}, kFloats);
   for (const bool mean : {false, true}) {
@@ -292,7 +294,7 @@ TEST_P(GpuKernels, LossesAreTheCpus) {
   ExpectClose(Named(names, gpu::RegressionLoss(prediction.narrow(0, 0, 3), none, false)),
               Named(names, OnCpu(&gpu::RegressionLoss, "regression_loss", prediction.narrow(0, 0, 3), none, false)),
               kTolerance, "no label");
-  // The CPU refuses a label that is no class; a kernel can only make it seen.
+  // The CPU refuses a label that is not a class. A kernel can only make the loss NaN.
   classes[7] = 5;
   EXPECT_TRUE(std::isnan(std::get<0>(gpu::CrossEntropyLoss(logits, classes, std::nullopt)).item<float>()));
 }

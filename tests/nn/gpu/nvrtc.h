@@ -1,5 +1,6 @@
-// Compiles CUDA C++ by NVRTC, which needs neither a GPU nor NVIDIA's driver. It is opened while a test runs: nothing is
-// linked, and its header is not needed. Threads: one at a time.
+// Compiles CUDA C++ by NVRTC, which needs neither a GPU nor NVIDIA's driver. The library is opened at run time:
+// nothing is linked, and no NVRTC header is needed.
+// Threads: one at a time.
 #pragma once
 
 #include <dlfcn.h>
@@ -21,12 +22,13 @@ class Nvrtc {
     std::vector<char> code;  // a cubin
   };
 
-  // Opens the library that $PERMAFROST_NVRTC names, else that of .deps (deploy/install-deps), else the system's.
+  // Opens the library that $PERMAFROST_NVRTC names. If that is unset, opens the one in .deps (deploy/install-deps),
+  // or else the system's.
   Nvrtc() {
     for (const std::string& file : Candidates()) {
       library_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (library_ == nullptr) continue;
-      // NVRTC opens its builtins by name, and finds them if they are loaded.
+      // NVRTC opens its builtins library by name, which succeeds if that library is already loaded.
       for (const std::string& part : Matching(std::filesystem::path(file).parent_path() / "libnvrtc-builtins.so.*")) {
         static_cast<void>(dlopen(part.c_str(), RTLD_NOW | RTLD_GLOBAL));
       }
@@ -35,7 +37,7 @@ class Nvrtc {
   }
   bool is_present() const { return library_ != nullptr; }
 
-  // architecture: "sm_90". The options are those of device/cuda/module/cuda_module.cc.
+  // `architecture` is a name such as "sm_90". The options are those of device/cuda/module/cuda_module.cc.
   Outcome Compile(const std::string& source, const std::string& architecture) const {
     Outcome outcome;
     void* program = nullptr;
@@ -48,7 +50,7 @@ class Nvrtc {
     const char* const options[] = {option.c_str(), "--std=c++17"};
     outcome.compiled = Call<int (*)(void*, int, const char* const*)>("nvrtcCompileProgram")(program, 2, options) == 0;
     const std::vector<char> log = Read(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog");
-    outcome.log = std::string(log.data(), log.empty() ? 0 : log.size() - 1);  // a zero ends it
+    outcome.log = std::string(log.data(), log.empty() ? 0 : log.size() - 1);  // the log ends with a null byte
     if (outcome.compiled) outcome.code = Read(program, "nvrtcGetCUBINSize", "nvrtcGetCUBIN");
     Call<int (*)(void**)>("nvrtcDestroyProgram")(&program);
     return outcome;
@@ -72,7 +74,7 @@ class Nvrtc {
   template <class Function>
   Function Call(const char* name) const {
     void* const found = dlsym(library_, name);
-    if (found == nullptr) std::abort();  // no NVRTC 13
+    if (found == nullptr) std::abort();  // the library is not NVRTC 13
     return reinterpret_cast<Function>(found);
   }
   std::vector<char> Read(void* program, const char* size_of, const char* content_of) const {

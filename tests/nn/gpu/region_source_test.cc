@@ -1,4 +1,5 @@
-// Kernels made of regions: NVRTC compiles their text, and on the host they compute what PyTorch's operators compute.
+// Kernels generated from regions. NVRTC compiles their source, and on the host they give the results of PyTorch's
+// operators.
 #include "nn/gpu/region_source.h"
 
 #include <ATen/ATen.h>
@@ -60,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(64) gine(
 }
 )";
 
-// A kernel's region, and the kernel for one type of values.
+// A region, and its kernel for one type of values.
 struct SourceCase {
   std::string name;
   EdgeRegion region;
@@ -111,7 +112,7 @@ std::vector<SourceCase> CasesForTheHost() {
     regions.emplace_back("nested" + suffix, NestedReductions(width));
   }
   std::vector<SourceCase> cases = MakeCases(regions);
-  // A mask of a random value is safe from rounding in double alone.
+  // With random values, the comparisons in a region are safe from rounding only in double.
   for (uint32_t seed = 0; seed < 30; ++seed) {
     cases.push_back(MakeCase("random_" + std::to_string(seed), RandomRegion(seed, 25).Build(), at::kDouble));
   }
@@ -173,7 +174,8 @@ bool HaveEqualBits(const Tensor& a, const Tensor& b) {
          (a.nbytes() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
 }
 
-// tolerance: of each value, and of the largest finite one of its tensor. NaN and infinity must be the same.
+// `tolerance` is relative to each value, plus the same share of the largest finite value of its tensor. NaN and
+// infinity must occur at the same places.
 void ExpectLaunchLikePlain(const HostKernels& kernels, const SourceCase& c, const RegionGraph& graph,
                            const std::vector<Tensor>& inputs, double tolerance, const std::string& why) {
   const std::vector<Tensor> want = EdgeRegionPlain(c.region, inputs, graph.target_index, graph.targets, graph.indices);
@@ -253,7 +255,7 @@ TEST(RegionSource, NvrtcCompilesItForTheH200) {
   }
 }
 
-// One library of all kernels, compiled once.
+// Compiles all kernels once into one library.
 class RegionSourceOnHost : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -286,7 +288,7 @@ TEST_F(RegionSourceOnHost, AgreesWithTheOperatorsOfPyTorch) {
 
 TEST_F(RegionSourceOnHost, OneTargetWithThousandsOfEdges) {
   for (const SourceCase& c : cases_) {
-    if (c.kernel.threads > 96) continue;  // a wider one takes long on one core
+    if (c.kernel.threads > 96) continue;  // wider kernels take too long on one core
     RegionGraph graph = MakeGraph(9, 3000, c.region.num_indices);
     graph.target_index.fill_(7);
     ExpectLaunchLikePlain(*kernels_, c, graph, MakeInputs(c.region, graph, c.type), ToleranceOf(c), "a hub");
@@ -298,7 +300,7 @@ TEST_F(RegionSourceOnHost, NanAndInfinityPassAsInPyTorch) {
   const Tensor special = at::tensor({std::numeric_limits<double>::quiet_NaN(), kInf, -kInf, 0.0, -0.0}, at::kDouble);
   for (const SourceCase& c : cases_) {
     const RegionGraph graph = MakeGraph(30, 40, c.region.num_indices);
-    // Every 7th value of an input; targets stay without any of them too.
+    // Every 7th value of an input is special. Some targets have no edges, and so no special values.
     std::vector<Tensor> inputs = MakeInputs(c.region, graph, c.type);
     for (Tensor& t : inputs) {
       const Tensor some = t.view({-1}).slice(0, 3, std::nullopt, 7);

@@ -1,4 +1,4 @@
-// Regions of which tests make kernels: those of models, one with every op, and random ones.
+// Regions that tests compile into kernels: regions of models, a region with every op, and random regions.
 #pragma once
 
 #include <array>
@@ -13,14 +13,14 @@
 
 namespace permafrost::nn {
 
-// GINE with a row for each edge.
+// The region of GINE with one row per edge.
 inline EdgeRegion EdgeRowsRegion(int32_t width) {
   RegionBuilder b;
   const int32_t rows = b.Gather(width, 0), edge = b.Edge(width);
   return b.Build({b.Sum(b.OpX(RegionOp::kRelu, b.Op(RegionOp::kAdd, rows, edge)))});
 }
 
-// PNA's aggregations of messages from both ends and the edge: mean, smallest, largest, standard deviation.
+// PNA's aggregations of messages from both ends and the edge: mean, minimum, maximum and standard deviation.
 inline EdgeRegion FourAggregations(int32_t width) {
   RegionBuilder b;
   const int32_t ends = b.Op(RegionOp::kAdd, b.Gather(width, 0), b.Expand(b.Target(width)));
@@ -33,7 +33,8 @@ inline EdgeRegion FourAggregations(int32_t width) {
   return b.Build({mean, b.Reduce(RegionOp::kMin, message), b.Reduce(RegionOp::kMax, message), deviation});
 }
 
-// Reductions of reductions, and row sums at every level: each needs a phase of its own. width: a multiple of 4.
+// Reductions of reductions, and row sums at every level. Each needs a phase of its own. `width` must be a multiple of
+// 4.
 inline EdgeRegion NestedReductions(int32_t width) {
   RegionBuilder b;
   const auto mul = [&](int32_t p, int32_t q) { return b.Op(RegionOp::kMul, p, q); };
@@ -51,7 +52,7 @@ inline EdgeRegion NestedReductions(int32_t width) {
       {z, norms, total, mul(mul(back, b.OpX(RegionOp::kSigmoid, total)), of_pairs), b.RowSum(norms, width / 4)});
 }
 
-// Outputs that are inputs, counts, expanded and detached steps, or one step twice.
+// Outputs that are plain steps: inputs, counts, expanded steps, detached steps, and one step twice.
 inline EdgeRegion PlainOutputs(int32_t width) {
   RegionBuilder b;
   const int32_t rows = b.Gather(width, 0), target = b.Target(width), edge = b.Edge(width), count = b.Count();
@@ -66,7 +67,7 @@ inline EdgeRegion PlainOutputs(int32_t width) {
                   b.Op(RegionOp::kMul, b.Detach(rows), b.Expand(sum))});
 }
 
-// Numbers that need care as literals.
+// Uses numbers that are hard to write as literals.
 inline EdgeRegion ManyNumbers(int32_t width) {
   constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
   RegionBuilder b;
@@ -80,13 +81,14 @@ inline EdgeRegion ManyNumbers(int32_t width) {
   return b.Build(outputs);
 }
 
-// No line of this kernel walks edges.
+// A region whose kernel never walks edges.
 inline EdgeRegion TargetsAlone(int32_t width) {
   RegionBuilder b;
   return b.Build({b.Op(RegionOp::kMul, b.Target(width), b.Shared(1))});
 }
 
-// Adds a step of each op that works value by value, with each number that has a formula of its own. a, b, c: operands.
+// Adds a step for each op that works value by value, once for each number that has a formula of its own. `operands`
+// are the steps that the ops read.
 inline std::vector<int32_t> AddEveryOpByValue(RegionBuilder& b, RegionLevel level, int32_t width,
                                               const std::vector<int32_t>& operands) {
   std::vector<int32_t> added;
@@ -98,7 +100,7 @@ inline std::vector<int32_t> AddEveryOpByValue(RegionBuilder& b, RegionLevel leve
     for (const double x : numbers) {
       RegionStep step{.op = traits.op, .width = width, .x = x, .y = 0.25, .level = level};
       int32_t* const places[] = {&step.a, &step.b, &step.c};
-      // The operands rotate, so that each is the first one in turn.
+      // The operands rotate, so that each comes first in turn.
       for (size_t k = 0; k < static_cast<size_t>(traits.operands); ++k) {
         *places[k] = operands[(added.size() + k) % operands.size()];
       }
@@ -108,8 +110,8 @@ inline std::vector<int32_t> AddEveryOpByValue(RegionBuilder& b, RegionLevel leve
   return added;
 }
 
-// Has every op: value-by-value ops at each level, of whole, narrow and shared operands, and the others of a few of
-// these.
+// A region with every op. Value-by-value ops occur at each level with full, narrow and shared operands, and the other
+// ops read a few of these steps.
 inline EdgeRegion EveryOpRegion(int32_t width) {
   RegionBuilder b;
   const int32_t narrow = width / 4, target = b.Target(width), edge = b.Edge(width), shared = b.Shared(width);
@@ -132,7 +134,7 @@ inline EdgeRegion EveryOpRegion(int32_t width) {
   return b.Build(outputs);
 }
 
-// A region of `length` random steps of ops that keep their values in bounds and apart, and six outputs.
+// A region of `length` random steps and up to six outputs. Its ops keep values bounded and distinct.
 class RandomRegion {
  public:
   RandomRegion(uint32_t seed, int length) : random_(seed) {
@@ -164,7 +166,7 @@ class RandomRegion {
   RegionOp OneOf(const RegionOp (&ops)[kCount]) {
     return ops[Below(kCount)];
   }
-  // Sums and products grow from step to step.
+  // Keeps values bounded, because sums and products grow from step to step.
   int32_t Bounded(int32_t step) { return b_.OpX(RegionOp::kTanh, b_.OpX(RegionOp::kScale, step, 0.3, 0.1)); }
 
   int32_t Next() {

@@ -103,7 +103,7 @@ TEST(EdgeRegion, RefusesACodeOfAnyOtherLengthAndOtherKinds) {
   longer.push_back(0);
   EXPECT_FALSE(DecodeRegion(longer, encoded.numbers).ok());
   EXPECT_FALSE(DecodeRegion(encoded.code, std::span(encoded.numbers).first(3)).ok());
-  // Any value in any place is decoded or refused.
+  // A code with any value at any place is either decoded or refused.
   for (size_t i = 0; i < encoded.code.size(); ++i) {
     for (const int64_t value : {int64_t{-2}, int64_t{-1}, int64_t{2}, int64_t{255}, INT64_MAX, INT64_MIN}) {
       std::vector<int64_t> other = encoded.code;

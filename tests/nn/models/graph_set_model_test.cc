@@ -1,5 +1,5 @@
-// The padded form must not change training: every test compares a padded batch with the least padded one, or with the
-// model written out plainly.
+// Padding must not change training. Every test compares a padded batch with the least padded one, or with the model's
+// formula written out.
 #include "nn/models/model.h"
 
 #include <ATen/ATen.h>
@@ -39,7 +39,7 @@ struct GraphShape {
   int64_t nodes, edges, graphs;
 };
 
-// Random graphs of `real` padded to `padded`; the real part depends on `seed` alone.
+// Makes random graphs of the sizes `real`, padded to `padded`. The real part depends on `seed` alone.
 GraphSetBatch MakeBatch(GraphShape real, GraphShape padded, uint64_t seed, at::ScalarType type = at::kFloat) {
   at::manual_seed(seed);
   const auto longs = at::TensorOptions().dtype(at::kLong);
@@ -73,7 +73,7 @@ void ToDouble(GraphModel& model) {
   }
 }
 
-// Every architecture, with parts of every kind.
+// Returns every architecture with several combinations of parts.
 std::vector<std::pair<std::string, GraphModelOptions>> AllOptions() {
   std::vector<std::pair<std::string, GraphModelOptions>> all;
   for (const spec::ModelTraits& traits : spec::kOwnModels) {
@@ -138,8 +138,8 @@ TEST(GraphSetModel, OnePaddedStepAgreesWithTheExactOne) {
   }
 }
 
-// Each padding edge leads from the last row to itself: without a norm, or with one that is fixed, their sums over so
-// many layers are beyond any float.
+// Each padding edge is a self-loop of the last row. Without a norm, or with a fixed one, that row's sums over this
+// many layers overflow any float.
 TEST(GraphSetModel, ManyPaddingEdgesInManyLayersLeaveFiniteGradients) {
   for (const spec::Architecture architecture : {spec::Architecture::kGin, spec::Architecture::kGine}) {
     for (const spec::Norm norm : {spec::Norm::kNone, spec::Norm::kBatch}) {
@@ -189,7 +189,7 @@ TEST(GraphSetModel, TwentyPaddedStepsAgreeInFloat64) {
     }
     for (size_t p = 0; p < exact->tensors().All().size(); ++p) {
       const NamedTensor a = exact->tensors().All()[p], b = padded->tensors().All()[p];
-      // A bias that batch norm takes away again moves by rounding alone.
+      // A bias that batch norm cancels moves by rounding alone.
       const double largest = std::max(a.value.abs().max().item<double>(), b.value.abs().max().item<double>());
       if (largest < 1e-6) continue;
       EXPECT_LT(RelativeDifference(b.value.to(at::kDouble), a.value.to(at::kDouble)), 1e-8) << a.name;

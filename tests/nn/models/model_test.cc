@@ -5,7 +5,7 @@
 namespace permafrost::nn {
 namespace {
 
-// The sizes that a dataset decides, for either level.
+// The sizes that a dataset decides, for both levels.
 struct Sizes {
   int64_t hidden, layers, in, out;
 };
@@ -17,7 +17,7 @@ GraphModelOptions GraphOptions(const spec::ModelOptions& model, const Sizes& s) 
 NodeModelOptions NodeOptions(const spec::ModelOptions& model, const Sizes& s, const EncoderInput& edge = {}) {
   return {.model = model, .in_channels = s.in, .num_outputs = s.out, .edge = edge};
 }
-// Returns what models of nodes may read of edges.
+// Returns the edge inputs that node-level models with this use of edges may read.
 std::vector<EncoderInput> EdgesOf(spec::EdgeUse use) {
   std::vector<EncoderInput> edges;
   if (use != spec::EdgeUse::kNeeded) edges.emplace_back();
@@ -28,7 +28,7 @@ StepRows Rows(int64_t layers) {
   return {.nodes = std::vector<double>(static_cast<size_t>(layers) + 1, 1000), .edges = 5000, .graphs = 10};
 }
 
-// Every combination of the parts that add parameters.
+// Returns every combination of the parts that add parameters.
 std::vector<spec::ModelOptions> AllOptions(const spec::ModelTraits& traits, spec::ModelLevel level, const Sizes& s) {
   std::vector<spec::ModelOptions> all;
   for (const auto& [norm, norm_name] : spec::kNormNames.rows) {

@@ -1,4 +1,4 @@
-// Random blocks whose real part depends on the seed alone, padded as data/batching/block_batch.h pads them.
+// Random blocks, padded as data/batching/block_batch.h pads them. Their real part depends on the seed alone.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,15 +17,15 @@ inline constexpr int64_t kBlockClasses = 3;
 
 struct Plan {
   std::vector<int64_t> real, padded;  // rows of each segment
-  int64_t padded_edges = 0;           // at least this many
-  bool whole = false;                 // one segment, all of whose rows have in-edges
+  int64_t padded_edges = 0;           // the least number of padded edges
+  bool whole = false;                 // one segment, in which every row has in-edges
   int64_t width = 6;
   bool sparse = false, weighted = false, self_loops = true;
-  // Columns of edges, of so many categories each; 0: of floats.
+  // Number of columns of edge features, and the categories of each column. With 0 categories the columns are floats.
   int64_t edge_columns = 0, edge_categories = 0;
 };
 
-// [edges, columns] that follow from each edge's place.
+// Returns [edges, columns] features that depend on each edge's position alone.
 inline at::Tensor MakeEdgeFeatures(const Plan& plan, int64_t edges, int64_t real_edges) {
   const int64_t columns = plan.edge_columns;
   if (columns == 0) return {};
@@ -40,7 +40,7 @@ inline NodeBlock MakeBlock(const Plan& plan, int64_t layers, uint64_t seed, at::
   std::mt19937_64 random(seed);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
   const auto uniform = [&] { return static_cast<float>(below(2001) - 1000) / 1000; };
-  std::vector<int64_t> place, real_ends, padded_ends;  // of each real row
+  std::vector<int64_t> place, real_ends, padded_ends;  // one entry per real row
   int64_t all_rows = 0;
   for (size_t s = 0; s < plan.real.size(); ++s) {
     for (int64_t i = 0; i < plan.real[s]; ++i) place.push_back(all_rows + i);
@@ -50,7 +50,7 @@ inline NodeBlock MakeBlock(const Plan& plan, int64_t layers, uint64_t seed, at::
   }
   const auto rows = static_cast<size_t>(all_rows);
   const size_t with_edges = plan.whole ? 0 : plan.real.size() - 2;
-  // Drawn by real row, so that padding changes nothing.
+  // Everything is drawn per real row, so that padding does not change the draws.
   std::vector<std::vector<int64_t>> in(rows), columns(rows);
   std::vector<std::vector<float>> weights(rows), values(rows);
   std::vector<float> labels(rows, kMissing), dense(rows * static_cast<size_t>(plan.width), 0.0F);
@@ -74,7 +74,7 @@ inline NodeBlock MakeBlock(const Plan& plan, int64_t layers, uint64_t seed, at::
       const int64_t source = below(reach);
       const auto weight = static_cast<float>(1 + below(4)) / 2;
       if (source == static_cast<int64_t>(r) && !plan.self_loops) continue;
-      // PyG keeps one of several self-loops.
+      // PyG keeps one of several self-loops of a node, so the block has at most one.
       if (source == static_cast<int64_t>(r) && std::ranges::count(in[at], place[r]) > 0) continue;
       in[at].push_back(place[static_cast<size_t>(source)]);
       weights[at].push_back(weight);

@@ -1,4 +1,4 @@
-// Node-level models as their formulas, written out over dense matrices: every layer over every row.
+// The formulas of node-level models, written out over dense matrices. Every layer runs over every row.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,7 +9,7 @@
 
 #include "nn/models/model.h"
 
-// Nothing of it has a name that a test may have.
+// The nested namespace keeps these names apart from those of the tests.
 namespace permafrost::nn::formula {
 
 using at::Tensor;
@@ -22,7 +22,7 @@ inline Tensor Parameter(NodeModel& model, const std::string& name) {
   return {};
 }
 
-// [N, width] float64.
+// Returns the features as [N, width] float64.
 inline Tensor DenseFeatures(const NodeBlock& block, int64_t width) {
   if (block.features.defined()) return block.features.to(at::kDouble);
   const int64_t rows = block.feature_offsets.size(0) - 1;
@@ -35,7 +35,8 @@ inline Tensor DenseFeatures(const NodeBlock& block, int64_t width) {
   return out;
 }
 
-// A[i][j]: weights of edges j to i; and how many they are.
+// Returns two [rows, rows] matrices. Element [i][j] is the total weight of the edges from j to i in the first, and
+// their number in the second.
 inline std::pair<Tensor, Tensor> Adjacency(const NodeBlock& block) {
   const int64_t rows = block.row_ends.back();
   Tensor weights = at::zeros({rows, rows}, at::kDouble), counts = at::zeros({rows, rows}, at::kDouble);
@@ -49,8 +50,8 @@ inline std::pair<Tensor, Tensor> Adjacency(const NodeBlock& block) {
   return {weights, counts};
 }
 
-// GATv2 over all pairs of rows: an edge that is there twice counts twice, a loop that is there not beside the one of
-// each row. parameter(".att") and the like.
+// GATv2 over all pairs of rows. Parallel edges count once each. Every row has exactly one self-loop, which replaces
+// the self-loops of the block. `parameter(suffix)` returns the layer's parameter of that name, such as ".att".
 template <class Parameter>
 Tensor Attended(int64_t heads, bool joins, const Tensor& counts, const Tensor& h, const Parameter& parameter) {
   const int64_t rows = h.size(0);
@@ -67,7 +68,7 @@ Tensor Attended(int64_t heads, bool joins, const Tensor& counts, const Tensor& h
   return (joins ? out.reshape({rows, -1}) : out.mean(1)) + parameter(".bias");
 }
 
-// The edges of a block one by one: where they end and begin, and what they bring, encoded.
+// The edges of a block one by one: their targets, their sources, and their encoded features.
 struct EdgeList {
   Tensor targets, sources, rows;
 };
@@ -98,7 +99,7 @@ Tensor GineOf(const EdgeList& edges, const Tensor& h, const Parameter& parameter
   return inner.mm(parameter(".nn.lins.1.weight").t()) + parameter(".nn.lins.1.bias");
 }
 
-// GATv2 whose edges have rows: a self-loop has the mean of those of its row's other edges.
+// GATv2 with edge features. Each self-loop has the mean of the mapped features of the other edges into its node.
 template <class Parameter>
 Tensor AttendedEdges(int64_t heads, bool joins, const EdgeList& edges, const Tensor& h, const Parameter& parameter) {
   const int64_t rows = h.size(0);
@@ -121,7 +122,7 @@ Tensor AttendedEdges(int64_t heads, bool joins, const EdgeList& edges, const Ten
   return (joins ? out.reshape({rows, -1}) : out.mean(1)) + parameter(".bias");
 }
 
-// Every layer over every row, in evaluation.
+// Returns the model's output in evaluation mode, with every layer over every row.
 inline Tensor Reference(NodeModel& model, const NodeModelOptions& options, const NodeBlock& block) {
   const auto [weights, counts] = Adjacency(block);
   Tensor h = DenseFeatures(block, options.in_channels);
@@ -143,7 +144,7 @@ inline Tensor Reference(NodeModel& model, const NodeModelOptions& options, const
     } else if (options.model.architecture == spec::Architecture::kGatv2) {
       h = Attended(options.model.heads, l + 1 < options.model.num_layers, counts, h, parameter);
     } else {
-      // add_remaining_self_loops, then D^-1/2 A D^-1/2.
+      // PyG's add_remaining_self_loops, then D^-1/2 A D^-1/2.
       const Tensor loops = at::where(counts.diag().gt(0), weights.diag(), at::ones({}, at::kDouble));
       const Tensor with_loops = weights - weights.diag().diag() + loops.diag();
       const Tensor factor = with_loops.sum(1).rsqrt().diag();

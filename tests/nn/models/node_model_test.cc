@@ -1,5 +1,5 @@
-// Models against the formulas written out over dense matrices, as PyG runs them on a sampled subgraph: every layer over
-// every row. And padding must not change training.
+// Compares models with their formulas written out over dense matrices. As in PyG on a sampled subgraph, the formulas
+// run every layer over every row. Padding must not change training, either.
 #include "nn/models/model.h"
 
 #include <ATen/ATen.h>
@@ -25,7 +25,7 @@ namespace {
 
 using at::Tensor;
 
-// An architecture, and what it reads of edges.
+// An architecture, and the edge features that it reads.
 struct Kind {
   Kind(spec::Architecture of, EncoderInput of_edges = {})  // NOLINT(google-explicit-constructor)
       : architecture(of), edge(std::move(of_edges)) {}
@@ -72,7 +72,7 @@ const Kind kAll[] = {spec::Architecture::kSage,
                      {spec::Architecture::kGatv2, {.categories = {5, 5}}},
                      {spec::Architecture::kGine, {.float_columns = 3}},
                      {spec::Architecture::kGine, {.categories = {5, 5}}},
-                     // More combinations than one table holds.
+                     // These have more combinations of categories than one table holds.
                      {spec::Architecture::kGine, {.categories = {5, 5, 5}}}};
 
 struct Shape {
@@ -120,7 +120,7 @@ TEST(NodeModel, ForwardIsTheFormula) {
   }
 }
 
-// As a batcher makes the first layer's means (data/batching/block_batch.h).
+// A batcher may compute the means of the first layer beforehand (data/batching/block_batch.h).
 TEST(NodeModel, SumsThatAreMadeBeforehandChangeNothing) {
   for (const int64_t layers : {2, 3}) {
     const NodeModelOptions options = Options(spec::Architecture::kSage, 6, 8, layers);
@@ -270,7 +270,7 @@ TEST(NodeModel, OnePaddedStepAgreesWithTheExactOne) {
       for (const NamedTensor& p : parameters[0]) largest = std::max(largest, p.value.grad().abs().max().item<double>());
       for (size_t p = 0; p < parameters[0].size(); ++p) {
         const Tensor padded = parameters[1][p].value.grad(), exact = parameters[0][p].value.grad();
-        // A value that batch norm takes away again has a gradient of nothing but rounding.
+        // The gradient of a value that batch norm cancels is rounding alone.
         const double apart =
             std::min(RelativeDifference(padded, exact), (padded - exact).abs().max().item<double>() / largest);
         EXPECT_LT(apart, 1e-5) << architecture.name() << ", " << c.why << ": gradient of " << parameters[0][p].name;

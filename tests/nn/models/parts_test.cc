@@ -28,7 +28,7 @@ TEST(LinkDecoder, MlpIsTwoLayersOfTheProduct) {
   const at::Tensor product = at::stack({x[0] * x[1], x[2] * x[3]});
   const at::Tensor hidden = at::relu(at::linear(product, p[0].value, p[1].value));
   EXPECT_TRUE(at::allclose(scores, at::linear(hidden, p[2].value, p[3].value), 1e-6, 1e-6));
-  // Other weights than those of a model with the same seed.
+  // The predictor's weights differ from those of a model with the same seed.
   TensorSet of_model;
   const Linear first = WeightMaker(1, at::kCPU, of_model).MakeLinear("lin", 3, 3);
   EXPECT_FALSE(at::equal(first.weight, p[0].value));

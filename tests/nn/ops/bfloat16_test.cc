@@ -1,4 +1,4 @@
-// Products of factors rounded to bfloat16, against sums in float64 of the rounded factors.
+// Compares products of factors rounded to bfloat16 with float64 sums over the rounded factors.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -25,9 +25,9 @@ class Bfloat16Test : public testing::Test {
   }
 };
 
-// Returns what a factor becomes, in float64.
+// Returns a factor after rounding, in float64.
 Tensor Rounded(const Tensor& t) { return t.detach().to(at::kBFloat16).to(at::kDouble); }
-// And what a result in float32 becomes before it is rounded.
+// Returns a result in float32, as it is before it is rounded.
 Tensor Single(const Tensor& t) { return t.to(at::kFloat); }
 
 struct ProductShape {
@@ -77,8 +77,8 @@ OpOutcome ExpectedMlp(const ProductShape& shape) {
           {"b2", l.grad.sum(0)}};
 }
 
-// A hidden value whose float32 sum is of another order may be rounded to its other neighbour, 2^-8 of it away: hence
-// the tolerance. Factors that were not rounded, or were cut, differ by more.
+// Another order of the float32 sum may round a hidden value to its other neighbour, 2^-8 of the value away. The
+// tolerance allows for that. Factors that were not rounded, or truncated, would differ by more.
 TEST_F(Bfloat16Test, MlpsAreOfRoundedFactorsForwardAndBackward) {
   for (const ProductShape& shape : kProductShapes) {
     ExpectClose(RunRoundedMlp(shape), ExpectedMlp(shape), 5e-4, shape.why);
@@ -107,7 +107,7 @@ TEST_F(Bfloat16Test, LinearMapsAreOfRoundedFactors) {
                                   {"x", Single(Rounded(g).mm(Rounded(l.w1)))},
                                   {"w1", Single(Rounded(g).t().mm(Rounded(l.x)))}};
       ExpectClose(RunRoundedLinear(shape, spec::Lowering::kAuto, bias), expected, 1e-6, shape.why);
-      // PyTorch's own rounds its results too.
+      // PyTorch's own operator rounds its results, too.
       ExpectClose(RunRoundedLinear(shape, spec::Lowering::kPlain, bias), expected, 8e-3,
                   std::string(shape.why) + ", plain");
     }

@@ -1,4 +1,4 @@
-// Regions that use other threads than libtorch's operators.
+// ParallelFor with threads of its own, apart from those of libtorch's operators.
 #include "nn/ops/chunks.h"
 
 #include <ATen/Parallel.h>
@@ -18,7 +18,7 @@ class ParallelForTest : public testing::Test {
     SetOperatorThreads(0);
     at::set_num_threads(threads_);
   }
-  // Returns into how many parts a region splits; each thread has one.
+  // Returns the number of parts that ParallelFor splits a range into. Each thread runs one part.
   static int Parts() {
     std::atomic<int> parts = 0;
     ParallelFor(0, 64, 1, [&](int64_t, int64_t) { ++parts; });

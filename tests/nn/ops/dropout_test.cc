@@ -16,7 +16,7 @@ namespace {
 using at::Tensor;
 
 Tensor Step(int64_t step) { return at::full({1}, step, at::kLong); }
-// Returns where values are kept.
+// Returns which values dropout keeps.
 Tensor Mask(int64_t rows, int64_t columns, int64_t step, const DropoutKey& key, double p) {
   return Dropout(at::ones({rows, columns}), Step(step), key, p).ne(0);
 }
@@ -45,7 +45,7 @@ TEST(Dropout, EveryPartOfTheKeyChangesTheMask) {
       {"row", Mask(201, 64, 5, {.seed = 7, .layer = 1}, 0.5).narrow(0, 1, 200)},
       {"column", Mask(200, 65, 5, {.seed = 7, .layer = 1}, 0.5).narrow(1, 1, 64)},
   };
-  // Independent masks of one half agree in half of 12,800 places; 5 standard deviations are 0.022.
+  // Two independent masks with p = 0.5 agree in about half of the 12,800 places. Five standard deviations are 0.022.
   for (const auto& other : kOthers) {
     EXPECT_NEAR(base.eq(other.mask).to(at::kDouble).mean().item<double>(), 0.5, 0.022) << other.why;
   }
@@ -88,7 +88,7 @@ void ExpectCompositeMasks(const Tensor& x, const std::string& why) {
   }
 }
 
-// Devices without a kernel of their own run the composite.
+// Devices without a dropout kernel run the composite operator.
 TEST(Dropout, TheCompositeDrawsTheSameMasksAsEveryInstructionSet) {
   ForEveryInstructionSet([](const std::string& instructions) {
     ExpectCompositeMasks(at::randn({300, 33}), instructions);
@@ -107,7 +107,7 @@ TEST(Uniform, FillsTheUnitIntervalEvenly) {
   EXPECT_GE(y.min().item<float>(), 0);
   EXPECT_LT(y.max().item<float>(), 1);
   const Tensor counts = at::histc(y, 20, 0, 1);
-  // Five standard deviations of 10,000.
+  // The tolerance is five standard deviations of a count of 10,000.
   EXPECT_LT(counts.sub(10'000).abs().max().item<float>(), 500);
   EXPECT_FALSE(y.equal(Uniform(y, Step(4), {.seed = 1, .layer = 2})));
   EXPECT_TRUE(y.narrow(0, 0, 10).equal(Uniform(at::empty({10, 200}), Step(3), {.seed = 1, .layer = 2})));

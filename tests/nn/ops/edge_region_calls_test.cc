@@ -1,4 +1,4 @@
-// Calls of permafrost::edge_region through the dispatcher: what is differentiated, and what is refused.
+// Calls of permafrost::edge_region through the dispatcher: which inputs get gradients, and which calls are refused.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -15,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-// The arguments of a call, as an interpreter has them.
+// The arguments of a call, in the form an interpreter holds them.
 struct BoxedCall {
   c10::List<Tensor> inputs, indices;
   Tensor offsets, places;

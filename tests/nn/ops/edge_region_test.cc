@@ -28,7 +28,8 @@ EdgeRegion MeanRegion(int32_t width) {
   return b.Build({b.Op(RegionOp::kDiv, sum, b.OpX(RegionOp::kClampMin, b.Count(), 1))});
 }
 
-// Mean and standard deviation of what comes in, by two moments, added to the target's own row.
+// Computes the mean and standard deviation of the incoming rows from two moments, and adds the mean to the target's
+// own row.
 EdgeRegion MomentsRegion(int32_t width) {
   RegionBuilder b;
   const int32_t rows = b.Gather(width, 0), own = b.Target(width);
@@ -40,7 +41,7 @@ EdgeRegion MomentsRegion(int32_t width) {
   return b.Build({b.OpX(RegionOp::kSqrt, variance), b.Op(RegionOp::kAdd, own, mean)});
 }
 
-// Gated by the sign of a shared row's product; the mask itself is an output too.
+// Selects values by the sign of a product with a shared row. The mask is an output, too.
 EdgeRegion WhereRegion(int32_t width) {
   RegionBuilder b;
   const int32_t rows = b.Gather(width, 0), edge = b.Edge(width);
@@ -49,7 +50,8 @@ EdgeRegion WhereRegion(int32_t width) {
   return b.Build({b.Sum(chosen), mask, chosen});
 }
 
-// Rows that are read twice and more, steps whose operands are one step, and outputs that are inputs, or one step twice.
+// Rows that several steps read, steps with the same step as both operands, and outputs that are inputs or that occur
+// twice.
 EdgeRegion RepeatedRegion(int32_t width) {
   RegionBuilder b;
   const int32_t first = b.Gather(width, 0), target = b.Target(width), edge = b.Edge(width);
@@ -63,7 +65,7 @@ EdgeRegion RepeatedRegion(int32_t width) {
   return b.Build({total, total, edge, target, both, b.Detach(both), b.Op(RegionOp::kMul, total, target), again});
 }
 
-// What is shared is computed on, and reaches edges and targets, whole, by groups and as one number.
+// Computes on shared inputs. The results reach edges and targets as a full row, by groups, and as one number.
 EdgeRegion SharedRegion(int32_t width, int32_t groups) {
   RegionBuilder b;
   const int32_t one = b.Shared(1), row = b.Shared(width), few = b.Shared(groups);
@@ -185,7 +187,7 @@ TEST(EdgeRegion, GradientsAreThoseOfDifferences) {
     const RegionGraph graph = MakeGraph(5, 11, region.num_indices);
     const std::vector<Tensor> inputs = MakeInputs(region, graph, at::kDouble);
     const OpOutcome outcome = OutcomeOf(RegionSide::kFused, region, graph, inputs);
-    if (name == "repeated") continue;  // what is detached has no gradient, and a difference
+    if (name == "repeated") continue;  // finite differences see a detached step, but its gradient is 0
     const auto loss = [&, &of = region] {
       const at::NoGradGuard none;
       double total = 0;

@@ -1,4 +1,4 @@
-// Each op of a region that works value by value, at each level and with operands of each width.
+// Tests each op of a region that works value by value, at each level and with operands of each width.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -22,7 +22,8 @@ std::vector<RegionOp> OpsByValue() {
   return ops;
 }
 
-// The x of a step: one at which the op does something, or the exponents that PyTorch computes in their own way.
+// Returns values of a step's x. Most ops get one at which they have an effect. Powers get the exponents that PyTorch
+// computes in special ways.
 std::vector<double> NumbersOf(RegionOp op) {
   switch (op) {
     case RegionOp::kPower:
@@ -53,7 +54,7 @@ int32_t InputOf(RegionBuilder& b, RegionLevel level, int32_t width) {
   }
 }
 
-// An operand of a step.
+// The level and width of an operand.
 struct OperandKind {
   const char* name;
   RegionLevel level;
@@ -63,17 +64,17 @@ struct OperandKind {
 EdgeRegion RegionOf(RegionOp op, double x, RegionLevel level, int32_t width, const OperandKind& other) {
   RegionBuilder b;
   const int operands = TraitsOf(op).operands;
-  // The first operand is of the other kind where there is one alone.
+  // The only operand of a unary op is of the kind `other`.
   int32_t a = operands == 1 ? InputOf(b, other.level, other.width) : InputOf(b, level, width);
   if (IsOfPositive(op, x)) a = b.OpX(RegionOp::kScale, b.OpX(RegionOp::kAbs, a), 1, 0.3);
   int32_t second = operands > 1 ? InputOf(b, other.level, other.width) : -1;
-  // Away from 0, near which quotients differ by more than sums.
+  // Keeps divisors away from 0, where quotients differ by more than sums do.
   if (op == RegionOp::kDiv) second = b.OpX(RegionOp::kScale, b.OpX(RegionOp::kAbs, second), 1, 0.3);
   int32_t third = -1;
   if (operands > 2) third = b.OpX(RegionOp::kGreater, InputOf(b, other.level, other.width), 0.2);
   RegionStep step{.op = op, .a = a, .b = second, .c = third, .width = width, .x = x, .y = 0.25, .level = level};
   const int32_t made = b.Add(step);
-  // With another use of what it is made of, so that adjoints add up.
+  // Uses the operand a second time, so that its gradients add up.
   const int32_t target = b.Target(width);
   if (level == RegionLevel::kEdge) return b.Build({made, b.Sum(b.Op(RegionOp::kMul, made, a))});
   return b.Build({b.Op(RegionOp::kMul, target, made), b.Op(RegionOp::kAdd, b.Op(RegionOp::kMul, target, a), made)});
@@ -114,7 +115,7 @@ TEST(EdgeRegionValues, EveryInstructionSet) {
   });
 }
 
-// NaN where the other is NaN, and the same infinity.
+// Expects NaN at the same places, and the same infinities.
 void ExpectSameWithNan(const OpOutcome& a, const OpOutcome& b, double tolerance, const std::string& why) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -130,7 +131,7 @@ TEST(EdgeRegionValues, NanInfAndLargeNumbersAsInPyTorch) {
   const std::vector<double> special{kNan, kInf, -kInf, 0.0,  -0.0, 0.5, -0.5, 1,   -1,   20,   -20,   21,
                                     88,   89,   -88,   -104, 700,  710, -745, 1e4, -1e4, 1e30, -1e30, 1e-30};
   const auto count = static_cast<int64_t>(special.size());
-  // Each value with each one.
+  // Combines each value with each value.
   const Tensor values = at::tensor(special, at::kDouble);
   const Tensor first = values.repeat_interleave(count).unsqueeze(1), second = values.repeat({count}).unsqueeze(1);
   RegionGraph graph = MakeGraph(count * count, count * count, 0);

@@ -19,8 +19,8 @@ using at::Tensor;
 
 struct EdgeSumCase {
   int64_t nodes = 0, targets = 0, width = 0, most = 0, padding = 0;
-  int64_t codes = 0;       // 0: a row for each edge
-  int64_t transposed = 0;  // rows of the transpose beyond the targets
+  int64_t codes = 0;       // 0: each edge has a row of its own
+  int64_t transposed = 0;  // number of rows of the transpose beyond the targets
   at::ScalarType type = at::kDouble;
 };
 
@@ -79,7 +79,7 @@ TEST(EdgeSum, AgreesWithTheOperatorsOfPyTorch) {
   }
 }
 
-// As a chunk of a layer-wise evaluation: rows from one on, whose edges come from all.
+// Layer-wise evaluation sums chunks of rows that begin anywhere. Their edges come from all rows.
 TEST(EdgeSum, RowsMayBeginAnywhere) {
   const Tensor x = at::sin(at::arange(30, at::kDouble)).view({10, 3});
   const Tensor rows = at::cos(at::arange(12, at::kDouble)).view({4, 3});

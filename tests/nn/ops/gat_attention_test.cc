@@ -1,4 +1,4 @@
-// The fused attention against the same of PyTorch's operators, over graphs of every odd form.
+// Compares the fused attention with the same formula of PyTorch's operators, on graphs of all sizes and shapes.
 #include "nn/ops/gat_attention.h"
 
 #include <ATen/ATen.h>
@@ -58,7 +58,7 @@ GatInputTensors MakeGat(const GatCase& c, at::ScalarType type, double scale = 1)
   in.out_grad = at::randn({c.targets, width}, floats);
   const Tensor target = at::randint(0, std::max<int64_t>(1, c.targets), {c.edges}, longs);
   in.edges.offsets = at::cat({at::zeros({1}, longs), at::bincount(target, {}, c.targets).cumsum(0)});
-  // Entries beyond the last offset name any row. Some edges are loops.
+  // Sources beyond the last offset are padding and name arbitrary rows. Some edges are self-loops.
   in.edges.sources = at::randint(0, c.rows, {c.edges + 7}, longs);
   in.edges.transpose = TransposeCsr(in.edges.offsets, in.edges.sources, c.rows);
   if (c.with_edges) {
@@ -93,7 +93,7 @@ OpOutcome RunGat(GatInputTensors in, bool fused) {
 
 TEST(GatAttention, AgreesWithThePlainAttention) {
   for (const GatCase& c : kGatCases) {
-    if (c.targets == 0) continue;  // the plain one has no row to look for
+    if (c.targets == 0) continue;  // the plain attention cannot run without rows
     const GatInputTensors doubles = MakeGat(c, at::kDouble), floats = MakeGat(c, at::kFloat);
     ExpectClose(RunGat(doubles, true), RunGat(doubles, false), 1e-11, c.why);
     ExpectClose(RunGat(floats, true), RunGat(floats, false), 1e-4, c.why);
@@ -117,7 +117,7 @@ TEST(GatAttention, TheNumberOfThreadsChangesNoBit) {
   }
 }
 
-// Without any reference's derivative.
+// Checks the gradients against finite differences, without a reference's derivative.
 TEST(GatAttention, GradientsAreThoseOfDifferences) {
   for (const bool with_edges : {false, true}) {
     const GatCase c{"small", 12, 8, 26, 2, 3, with_edges, 0.3};
@@ -136,7 +136,7 @@ TEST(GatAttention, GradientsAreThoseOfDifferences) {
   }
 }
 
-// Scores of thousands: an exponent of one by itself is infinite.
+// The scores reach thousands, and the exponential of such a score overflows.
 TEST(GatAttention, LargeScoresStayFinite) {
   const GatCase c{"large", 50, 40, 200, 2, 16};
   const GatInputTensors in = MakeGat(c, at::kFloat, /*scale=*/300);
@@ -144,7 +144,7 @@ TEST(GatAttention, LargeScoresStayFinite) {
   EXPECT_TRUE(at::allclose(RunGat(in, true)[0].second, RunGat(in, false)[0].second, 1e-3, 1e-1));
 }
 
-// A part of a graph's rows, as evaluation layer by layer takes them.
+// Layer-wise evaluation takes the rows of a graph in such chunks.
 TEST(GatAttention, ChunksOfRowsAgreeWithAllAtOnce) {
   const GatCase c{"chunks", 60, 60, 300, 2, 8};
   const GatInputTensors in = MakeGat(c, at::kFloat);

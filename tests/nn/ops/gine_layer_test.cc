@@ -1,4 +1,4 @@
-// The fused layer against the same layer of PyTorch's operators, over graphs of every odd form.
+// Compares the fused layer with the same layer of PyTorch's operators, on graphs of all sizes and shapes.
 #include "nn/ops/gine_layer.h"
 
 #include <ATen/ATen.h>
@@ -25,7 +25,7 @@ using at::Tensor;
 struct LayerCase {
   const char* why;
   int64_t nodes, edges, in, hidden, out;
-  int64_t codes = 4;  // 0: each edge has a row of its own; -1: GIN, no edge has one
+  int64_t codes = 4;  // 0: each edge has a row of its own; -1: GIN, without edge rows
   double p = 0;
 };
 
@@ -46,7 +46,7 @@ const LayerCase kLayerCases[] = {
     {"GIN, no edges", 30, 0, 8, 8, 8, -1},
 };
 
-// A layer's inputs; the real part depends on the case alone, whatever the padding.
+// The inputs of a layer. Their real part depends on the case alone, and not on the padding.
 struct LayerInputs {
   GineEdges edges;
   GineWeights weights;
@@ -100,7 +100,7 @@ struct LayerOutcome {
   std::vector<std::pair<std::string, Tensor>> values;
 };
 
-// Output, every gradient and the running statistics, the real part of each.
+// Returns the real part of the output, of every gradient and of the running statistics.
 LayerOutcome RunLayer(const LayerCase& c, LayerInputs in, bool fused) {
   GineWeights w = in.weights;
   w.running_mean = w.running_mean.clone();
@@ -118,7 +118,7 @@ LayerOutcome RunLayer(const LayerCase& c, LayerInputs in, bool fused) {
     EXPECT_TRUE(x.grad().narrow(0, c.nodes, y.size(0) - c.nodes).eq(0).all().item<bool>())
         << c.why << ": gradient of padding rows";
   }
-  // GIN has nothing to compare.
+  // GIN has no edge rows to compare.
   const Tensor of_edges =
       in.edges.rows.defined() ? in.edges.rows.grad().narrow(0, 0, real_edges) : at::zeros({0}, x.options());
   return {{{"output", y.narrow(0, 0, c.nodes).detach()},
@@ -168,7 +168,7 @@ TEST(GineLayer, AgreesWithThePlainLayerInFloat32) {
   }
 }
 
-// The gradient by differences along the gradient itself, without any reference's derivative.
+// Checks the gradient against finite differences along it, without a reference's derivative.
 TEST(GineLayer, GradientsAreThoseOfDifferences) {
   const LayerCase c{"small", 14, 30, 6, 7, 5, 3, 0.3};
   const LayerInputs in = MakeLayer(c, 2, 3, at::kDouble);
@@ -254,7 +254,7 @@ TEST(GineLayer, OneRealRowIsNormalizedByTheRunningStatisticsWhichStay) {
   }
 }
 
-// Gradients take the running statistics for constants.
+// With one real row, the gradients treat the running statistics as constants.
 TEST(GineLayer, GradientsOfOneRealRowAreThoseOfDifferences) {
   const LayerCase c{"one node", 1, 3, 6, 7, 5, 3};
   const LayerInputs in = MakeLayer(c, 2, 3, at::kDouble);
@@ -290,7 +290,7 @@ TEST(GineLayer, AnEdgeThatEndsInPaddingPassesNoGradient) {
   LayerInputs in = MakeLayer(c, 1, 4, at::kFloat);
   LayerInputs other = in;
   other.edges.source = in.edges.source.clone();
-  other.edges.source.narrow(0, c.edges, 4).fill_(3);  // from a real row to the padding row
+  other.edges.source.narrow(0, c.edges, 4).fill_(3);  // edges from a real row to the padding row
   other.edges.index = IndexEdges(other.edges.source, other.edges.target, in.x.size(0));
   const LayerOutcome plain = RunLayer(c, in, true);
   for (int i = 0; i < 3; ++i) ExpectEqualBits(RunLayer(c, other, true), plain, c.why);

@@ -1,4 +1,4 @@
-// The fused convolution against the same of PyTorch's operators, over blocks of every odd form.
+// Compares the fused convolution with the same formula of PyTorch's operators, on blocks of all sizes and shapes.
 #include "nn/ops/graph_conv.h"
 
 #include <ATen/ATen.h>
@@ -26,7 +26,7 @@ struct ConvCase {
   const char* why;
   int64_t rows, targets, edges, in, out;
   enum Form { kOwn, kSumAlone, kNoWeight, kNoWeightAddend, kSumsMade } form;
-  bool normed = false;  // weights, self and scale, in place of the mean
+  bool normed = false;  // true: weights, self and scale instead of the mean
   bool relu = true;
   double p = 0;
 };
@@ -72,7 +72,7 @@ ConvInputs MakeConv(const ConvCase& c, at::ScalarType type) {
   if (c.form != ConvCase::kSumsMade) {
     const Tensor target = at::randint(0, std::max<int64_t>(1, c.targets), {c.edges}, longs);
     in.edges.offsets = at::cat({at::zeros({1}, longs), at::bincount(target, {}, c.targets).cumsum(0)});
-    // Entries beyond the last offset name any row.
+    // Sources beyond the last offset are padding and name arbitrary rows.
     in.edges.sources = at::randint(0, c.rows, {c.edges + 7}, longs);
     in.edges.transpose = TransposeCsr(in.edges.offsets, in.edges.sources, c.rows);
     if (c.normed) {
@@ -126,7 +126,7 @@ TEST(GraphConv, TheNumberOfThreadsChangesNoBit) {
   }
 }
 
-// Without any reference's derivative.
+// Checks the gradients against finite differences, without a reference's derivative.
 TEST(GraphConv, GradientsAreThoseOfDifferences) {
   for (const ConvCase::Form form : {ConvCase::kOwn, ConvCase::kSumAlone, ConvCase::kNoWeightAddend}) {
     const ConvCase c{"small", 14, 9, 30, 6, form == ConvCase::kNoWeightAddend ? 6 : 5, form, true, true, 0.3};
@@ -140,12 +140,12 @@ TEST(GraphConv, GradientsAreThoseOfDifferences) {
   }
 }
 
-// A model's layers share one transpose, and each has fewer rows than the one before.
 TEST(GraphConv, ScratchHoldsOnePanelHoweverWideTheInput) {
   EXPECT_EQ(ProductScratch<float>(300, Products::kFull), PackedSize<float>(300, 1, Products::kFull));
   EXPECT_EQ(ProductScratch<double>(100, Products::kFull), PackedSize<double>(100, 1, Products::kFull));
 }
 
+// The layers of a model share one transpose, and each layer has fewer rows than the one before.
 TEST(GraphConv, ATransposeOfMoreRowsServes) {
   const ConvCase c{"more rows", 300, 80, 500, 16, 24, ConvCase::kOwn};
   const ConvInputs in = MakeConv(c, at::kFloat);
@@ -198,7 +198,7 @@ TEST(GraphConv, InputsThatDoNotMatchAreNamed) {
 }
 
 TEST(TransposeCsr, NamesTheRowsOfEachSource) {
-  // Rows 0..2 gather {2, 0}, {}, {2, 2}; what follows is padding.
+  // Rows 0..2 gather {2, 0}, {} and {2, 2}. The remaining sources are padding.
   const Tensor offsets = at::tensor({0, 2, 2, 4}, at::kLong), sources = at::tensor({2, 0, 2, 2, 3, 3}, at::kLong);
   const CsrTranspose transpose = TransposeCsr(offsets, sources, 4);
   EXPECT_TRUE(at::equal(transpose.offsets, at::tensor({0, 1, 1, 4, 4}, at::kInt)));

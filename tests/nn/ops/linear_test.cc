@@ -27,9 +27,9 @@ struct LinearCase {
   const char* why;
   std::vector<int64_t> x;  // sizes
   int64_t out;
-  bool strided = false;  // x, weight and the output's gradient are not contiguous
+  bool strided = false;  // x, the weight and the output's gradient are not contiguous
   bool bias = true;
-  const char* frozen = "";  // which of "x", "weight" and "bias" takes no gradient
+  const char* frozen = "";  // which of "x", "weight" and "bias" get no gradient
 };
 const LinearCase kLinearCases[] = {
     {"no rows", {0, 5}, 4},
@@ -55,7 +55,7 @@ const LinearCase kLinearCases[] = {
     {"x alone, without a bias", {300, 21}, 34, false, false, "weight"},
 };
 
-// Numbers whose first dimension is the innermost where `strided`.
+// Returns random values. If `strided`, their first dimension is the innermost.
 Tensor Numbers(std::vector<int64_t> sizes, at::ScalarType type, bool strided) {
   if (!strided) return at::randn(sizes, type);
   std::ranges::reverse(sizes);
@@ -70,7 +70,7 @@ Tensor MapRows(const Tensor& x, const Tensor& weight, const Tensor& bias, bool r
   return relu ? y.relu() : y;
 }
 
-// The output, and the gradients of all that take one; no other has any.
+// Returns the output and the gradient of every input that requires one. Expects the other inputs to have none.
 OpOutcome RunLinear(const LinearCase& c, at::ScalarType type, bool relu, bool fused) {
   at::manual_seed(c.out + std::ssize(c.x));
   const auto leaf = [&](const std::string& name, const std::vector<int64_t>& sizes, bool strided) {
@@ -120,7 +120,7 @@ TEST(RowLinear, HasTheGradientsOfDifferences) {
   }
 }
 
-// NaN and infinity are where PyTorch's are, in each of x, weight, bias and the output's gradient.
+// Expects NaN and infinity at the same places as in PyTorch, for each of x, weight, bias and the output's gradient.
 TEST(RowLinear, NanPassesAsInPyTorch) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
@@ -151,7 +151,7 @@ TEST(RowLinear, NanPassesAsInPyTorch) {
   }
 }
 
-// A program has products of float32 alone; a job's precision rounds their factors.
+// A program's products are float32, and the job's precision decides whether their factors are rounded.
 TEST(RowLinear, RoundsFactorsToBfloat16WhereAskedTo) {
   if (!CanRoundFactors()) GTEST_SKIP() << "this processor has no AVX512-BF16";
   const LinearCase c{"several chunks", {701, 45}, 19};
@@ -205,7 +205,7 @@ const MlpShape kMlpShapes[] = {{"a head", 33, 64, 32, 1},
                                {"several chunks, widths off the vector's", 700, 45, 71, 19},
                                {"a wide one", 300, 300, 300, 300}};
 
-// Output and gradients of x, w1, b1, w2, b2.
+// Returns the output and the gradients of x, w1, b1, w2 and b2.
 std::vector<Tensor> RunMlp(const MlpShape& shape, at::ScalarType type, bool fused) {
   at::manual_seed(shape.rows + shape.hidden);
   const auto make = [&](at::IntArrayRef sizes) { return Leaf(at::randn(sizes, at::TensorOptions().dtype(type)) / 4); };

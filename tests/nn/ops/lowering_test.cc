@@ -37,7 +37,7 @@ TEST(Lowering, TheCpuIsFusedUnlessAskedOtherwise) {
   EXPECT_TRUE(IsFused(x)) << "a scope ends";
 }
 
-// The pieces, each with all of its inputs that have a gradient.
+// The pieces of models, each with all of its inputs that have a gradient.
 struct Piece {
   std::string why;
   std::vector<Tensor> inputs;

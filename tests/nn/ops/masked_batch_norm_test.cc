@@ -38,7 +38,7 @@ Inputs MakeInputs(int64_t rows, int64_t columns, at::ScalarType type) {
           at::randn({rows, columns}, options)};
 }
 
-// The operator under test over `padded` rows, of which the first `rows` are real; padding is filled with `fill`.
+// Runs the operator under test over `padded` rows. The first rows are real, and padding is filled with `fill`.
 Outcome Masked(const Inputs& in, int64_t padded, double fill) {
   const int64_t rows = in.x.size(0);
   const Tensor x = at::full({padded, in.x.size(1)}, fill, in.x.options());
@@ -54,7 +54,7 @@ Outcome Masked(const Inputs& in, int64_t padded, double fill) {
   return {y.narrow(0, 0, rows), lx.grad().narrow(0, 0, rows), lw.grad(), lb.grad(), mean, var};
 }
 
-// PyTorch's own batch norm and ReLU over the real rows alone.
+// Runs PyTorch's own batch norm and ReLU over the real rows only.
 Outcome Reference(const Inputs& in) {
   const Tensor lx = Leaf(in.x), lw = Leaf(in.weight), lb = Leaf(in.bias);
   Tensor mean = in.mean.clone(), var = in.var.clone();
@@ -121,7 +121,7 @@ TEST(MaskedBatchNorm, NanPassesBackAsInPyTorch) {
   EXPECT_TRUE(at::allclose(run.gx, torch.gx, 1e-11, 1e-11, /*equal_nan=*/true));
 }
 
-// As PyG's BatchNorm with allow_single_element: values and gradients of evaluation.
+// Same as PyG's BatchNorm with allow_single_element: values and gradients are those of evaluation.
 TEST(MaskedBatchNorm, OneRealRowIsNormalizedByTheRunningStatisticsWhichStay) {
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
     const Inputs in = MakeInputs(1, 70, type);
@@ -137,7 +137,7 @@ TEST(MaskedBatchNorm, OneRealRowIsNormalizedByTheRunningStatisticsWhichStay) {
   }
 }
 
-// Real rows lie anywhere here, as a batch of sampled nodes has them.
+// Real rows may lie anywhere here, as in a batch of sampled nodes.
 TEST(MaskedBatchNorm, OneRealRowAmongOthersIsNormalizedByTheRunningStatistics) {
   TensorSet tensors;
   WeightMaker weights(1, at::kCPU, tensors);
@@ -177,7 +177,7 @@ TEST(MaskedBatchNorm, CountsTheBatchesThatTheRunningStatisticsFollow) {
   EXPECT_EQ(batches.item<int64_t>(), 2);
 }
 
-// A batch of graphs without nodes.
+// A batch of graphs without nodes has no real row.
 TEST(MaskedBatchNorm, WithoutARealRowNothingIsLearned) {
   const Inputs in = MakeInputs(0, 8, at::kDouble);
   const Outcome run = Masked(in, 3, 5);
@@ -196,7 +196,7 @@ TEST(MaskedBatchNorm, CountOutsideTheRowsIsRefused) {
   }
 }
 
-// The form that other devices run, called directly, against the CPU kernel.
+// Compares the form that other devices run with the CPU kernel. Both are called directly.
 TEST(MaskedBatchNorm, CompositeFormAgreesWithTheKernel) {
   const auto forward = c10::Dispatcher::singleton().findSchemaOrThrow("permafrost::masked_batch_norm_relu", "");
   const auto backward =
@@ -238,14 +238,14 @@ TEST(MaskedBatchNorm, EvaluationUsesTheRunningStatistics) {
   EXPECT_TRUE(at::allclose(BatchNormReluEval(in.x, in.weight, in.bias, in.mean, in.var), want, 1e-12, 1e-12));
 }
 
-// With as many rows as a whole set has, one running sum in float32 would be a hundredth off.
+// With as many rows as a whole set has, a running float32 sum would be off by a hundredth.
 TEST(MaskedBatchNormRelu, SumsOfManyRowsStayExact) {
   const Inputs in = MakeInputs(250'000, 3, at::kFloat);
   Inputs exact = in;
   for (Tensor* t : {&exact.x, &exact.weight, &exact.bias, &exact.mean, &exact.var, &exact.out_grad}) {
     *t = t->to(at::kDouble);
   }
-  // A mean gradient far from 0, whose sum is large.
+  // The mean gradient is far from 0, so its sum is large.
   for (const Inputs* i : {&in, static_cast<const Inputs*>(&exact)}) Tensor(i->out_grad).add_(2);
   const Outcome got = Masked(in, 250'001, 0), want = Masked(exact, 250'001, 0);
   const auto apart = [](const Tensor& a, const Tensor& b) {

@@ -54,7 +54,7 @@ OpOutcome RunRowNorm(const RowNormInputs& in, bool relu, bool fused) {
           {"bias", bias.grad()}, {"running mean", mean}, {"running variance", var}};
 }
 
-// Values beside ReLU's edge get no gradient: rounding may put them on its other side.
+// Removes the gradient of values near ReLU's kink, which rounding may move to its other side.
 RowNormInputs WithoutEdge(RowNormInputs in) {
   const Tensor y = Normalized(in.x, in.weight, in.bias, in.mean.clone(), in.var.clone(), /*relu=*/false, false);
   in.grad.masked_fill_(y.abs() < 1e-4, 0);
@@ -116,7 +116,7 @@ TEST(RowNormOperator, GivesGradientsToThoseThatTakeThem) {
   }
 }
 
-// NaN is where PyTorch's is, in each of x, weight, bias and the output's gradient.
+// Expects NaN at the same places as in PyTorch, for each of x, weight, bias and the output's gradient.
 TEST(RowNormOperator, NanPassesAsInPyTorch) {
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
     for (size_t place = 0; place < 4; ++place) {
@@ -135,10 +135,10 @@ TEST(RowNormOperator, NanPassesAsInPyTorch) {
   }
 }
 
-// With as many rows as a whole set has, one running sum in float32 would be a hundredth off.
+// With as many rows as a whole set has, a running float32 sum would be off by a hundredth.
 TEST(RowNormOperator, SumsOfManyRowsStayAccurate) {
   RowNormInputs in(300'000, 3, at::kFloat);
-  in.grad.add_(2);  // a mean gradient far from 0, whose sum is large
+  in.grad.add_(2);  // the mean gradient is far from 0, so its sum is large
   in = WithoutEdge(std::move(in));
   RowNormInputs exact = in;
   for (Tensor* t : {&exact.x, &exact.weight, &exact.bias, &exact.mean, &exact.var, &exact.grad}) {
@@ -156,7 +156,7 @@ TEST(RowNormOperator, SumsOfManyRowsStayAccurate) {
   }
 }
 
-// A column whose values are equal has no variance, and one far from 0 little beside its mean.
+// One column has equal values, and so no variance. Another varies little compared with its mean, which is far from 0.
 TEST(RowNormOperator, ColumnsThatHardlyVaryAreThoseOfPyTorch) {
   RowNormInputs in(300, 4, at::kDouble);
   in.x.select(1, 0).fill_(7);

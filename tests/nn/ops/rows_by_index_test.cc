@@ -55,7 +55,7 @@ TEST(CombinedCategories, AreTheSumsOfTheirTables) {
 }
 
 TEST(PoolRows, AgreesWithIndexAdd) {
-  const Tensor graph = at::tensor({0, 0, 0, 2, 3, 3}, at::kLong);  // graphs 1 and 4 have no row
+  const Tensor graph = at::tensor({0, 0, 0, 2, 3, 3}, at::kLong);  // graphs 1 and 4 have no rows
   const Tensor grad = at::randn({5, 7}, at::kDouble), sizes = at::tensor({3, 1, 1, 2, 1}, at::kDouble).unsqueeze(1);
   for (const spec::Pooling pooling : {spec::Pooling::kSum, spec::Pooling::kMean}) {
     const Tensor x = Leaf(at::randn({6, 7}, at::kDouble)), z = Leaf(x);
@@ -73,7 +73,7 @@ TEST(PoolRows, AGraphOutOfRangeIsAnError) {
   EXPECT_THROW(PoolRows(at::ones({2, 3}), at::tensor({0, 5}, at::kLong), 5, spec::Pooling::kSum), c10::Error);
 }
 
-// Rows that stand in many pairs, twice in one, and in none.
+// Makes rows that occur in many pairs, twice in one pair, or in no pair.
 struct PairCase {
   int64_t rows = 0, width = 0, pairs = 0;
   at::ScalarType type = at::kDouble;

@@ -1,4 +1,4 @@
-// Each operator against the dense matrix that it stands for.
+// Compares each operator with the dense matrix that it stands for.
 #include "nn/ops/segment_ops.h"
 
 #include <ATen/ATen.h>
@@ -25,11 +25,11 @@ using at::Tensor;
 Tensor Longs(const std::vector<int64_t>& values) { return at::tensor(values, at::kLong); }
 
 struct Csr {
-  Tensor offsets, sources, weights;  // weights: float64, or undefined
+  Tensor offsets, sources, weights;  // `weights` is float64 or undefined
   int64_t rows() const { return offsets.size(0) - 1; }
 };
 
-// [R, N] float64 of sums, or of means.
+// Returns the [R, N] float64 matrix of the sums or means.
 Tensor Matrix(const Csr& csr, int64_t columns, bool mean) {
   Tensor out = at::zeros({csr.rows(), columns}, at::kDouble);
   for (int64_t r = 0; r < csr.rows(); ++r) {
@@ -118,13 +118,13 @@ TEST(SegmentOps, RowsMayLieApart) {
   const Tensor wide = at::randn({15, 12}), part = wide.narrow(1, 3, 6);
   EXPECT_TRUE(
       SegmentMean(part, csr.offsets, csr.sources).equal(SegmentMean(part.contiguous(), csr.offsets, csr.sources)));
-  // As the gradient of a transposed product comes.
+  // The gradient of a transposed product has this layout.
   EXPECT_TRUE(SegmentMean(wide.t(), Longs({0, 2}), Longs({1, 5}))
                   .equal(SegmentMean(wide.t().contiguous(), Longs({0, 2}), Longs({1, 5}))));
 }
 
 TEST(SegmentOps, ResultsDoNotDependOnTheThreads) {
-  // Large enough for several parts, and one row that holds half of the entries.
+  // The work is large enough for several parts, and one row holds half of the entries.
   const Csr random = Random(20000, 30000, 60000, true);
   const int64_t half = 60000;
   const Csr csr{at::cat({Longs({0}), random.offsets + half}), at::cat({random.sources, random.sources}),
@@ -152,7 +152,7 @@ TEST(SegmentOps, EntriesKnowTheirSegment) {
   EXPECT_TRUE(SegmentOfEntry(Longs({0, 0}), 0).equal(Longs({})));
 }
 
-// Devices without a kernel of their own run the composite.
+// Devices without a kernel of their own run the composite operator.
 TEST(SegmentOps, TheCompositeEqualsTheKernel) {
   const auto call = [](const char* name, c10::DispatchKey key, torch::jit::Stack stack) {
     c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxedForDispatchKey(key, stack);
@@ -177,7 +177,7 @@ TEST(SegmentOps, TheCompositeEqualsTheKernel) {
   }
 }
 
-// A deeper layer of a block has fewer rows than the entries of its outer hops name.
+// In a deeper layer, a block has fewer rows than the entries of its outer hops refer to.
 TEST(SegmentOps, TheCompositeReadsNoRowThatIsNotThere) {
   const Tensor x = at::randn({3, 4}, at::kDouble), grad = at::randn({2, 4}, at::kDouble);
   const Tensor offsets = Longs({0, 2, 3}), sources = Longs({0, 2, 1, 7, 9});
@@ -207,7 +207,7 @@ struct MaxCase {
   at::ScalarType type = at::kDouble;
 };
 
-// Segments of 0..most entries, some of them equal; values of a few levels, so that many are equally large.
+// Makes segments of 0 to `most` entries, some of which repeat. The values take few levels, so that many are equal.
 OpOutcome RunMax(const MaxCase& c) {
   std::mt19937 random(5);
   std::vector<int64_t> offsets{0}, sources;
@@ -218,7 +218,7 @@ OpOutcome RunMax(const MaxCase& c) {
     }
     offsets.push_back(std::ssize(sources));
   }
-  // As a layer's block has edges of the layers below, whose rows are beyond its own.
+  // A layer's block also has the edges of the layers below. Their sources lie beyond the layer's own rows.
   sources.resize(sources.size() + static_cast<size_t>(c.padding), c.nodes + 3);
   std::vector<double> levels;
   for (int64_t i = 0; i < c.nodes * c.width; ++i) levels.push_back(static_cast<double>(random() % 4) - 2);
@@ -251,7 +251,7 @@ TEST(SegmentMax, OfNegativeValuesAndOfNone) {
   EXPECT_TRUE(gradient.equal(at::tensor({0.0, 1.0, 1.0}, at::kDouble).unsqueeze(1))) << "an edge that is there twice";
 }
 
-// A model gives the transpose of the whole block, of whose rows a layer takes the first.
+// A model passes the transpose of the whole block, and a layer uses only its first rows.
 TEST(SegmentMax, TheTransposeMayBeOfMoreRows) {
   const Tensor offsets = at::tensor({0, 2, 3, 5}, at::kLong), sources = at::tensor({0, 1, 2, 2, 0}, at::kLong);
   const CsrTranspose all = TransposeCsr(offsets, sources, 3);
@@ -275,7 +275,7 @@ TEST(SegmentMax, RefusesIndicesOfOtherKinds) {
 
 TEST(DenseOfSparse, IsTheProductWithTheIdentity) {
   const Tensor offsets = at::tensor({0, 3, 3, 5, 6}, at::kLong);
-  // A column that stands twice in a row, an empty row, and two entries of padding.
+  // A column occurs twice in a row, one row is empty, and the last two entries are padding.
   const Tensor columns = at::tensor({4, 0, 4, 2, 1, 3, 0, 0}, at::kLong);
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     for (const bool given : {true, false}) {

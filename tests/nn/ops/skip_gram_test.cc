@@ -37,14 +37,14 @@ std::string NameOf(const WalkCase& c) {
          (c.type == at::kFloat ? "float" : "double");
 }
 
-// Scores are small, but of wide tables, some of whose are far beyond where a sigmoid has another value than 0 or 1.
+// Scores are small, except in wide tables. Some scores of these are so large that their sigmoid is 0 or 1.
 Tensor TableOf(const WalkCase& c) {
   const Tensor values = at::sin(at::arange(c.nodes * c.width, c.type) * 3).reshape({c.nodes, c.width});
   if (c.width <= 100) return values * 0.2;
   return values * (at::arange(c.nodes, c.type) * 0.15 + 0.05).view({c.nodes, 1});
 }
 
-// Walks of `real` seeds in the room of c.seeds; those of padding are of node 0.
+// Makes walks of `real` seeds, padded to c.seeds seeds. The padding walks consist of node 0.
 Tensor WalksOf(const WalkCase& c, int64_t real) {
   const auto part = [&](int64_t each, int64_t factor) {
     const Tensor walks =
@@ -54,7 +54,8 @@ Tensor WalksOf(const WalkCase& c, int64_t real) {
   return at::cat({part(c.layout.per_seed, 7), part(c.layout.per_seed * c.layout.negatives, 13)});
 }
 
-// As torch_geometric.nn.Node2Vec has them: windows of walks, the first node of each beside the rest.
+// Same as in torch_geometric.nn.Node2Vec: cuts the walks into windows, and pairs the first node of each window with
+// its other nodes.
 Tensor LossOfWindows(const Tensor& table, const Tensor& walks, int64_t context, bool negative) {
   std::vector<Tensor> windows;
   for (int64_t j = 0; j + context <= walks.size(1); ++j) windows.push_back(walks.narrow(1, j, context));
@@ -78,7 +79,7 @@ WalkReference WalkReferenceOf(const WalkCase& c, int64_t real) {
   return {loss.detach(), torch::autograd::grad({loss}, {table}).front()};
 }
 
-// Places of each node among the entries of real walks, by sorting.
+// Finds the places of each node among the entries of real walks, as a sort would.
 RowGradient GradientOf(const WalkCase& c, const Tensor& walks, int64_t real, const Tensor& parts) {
   const int64_t positives = c.seeds * c.layout.per_seed;
   const Tensor number = at::arange(walks.numel(), at::kLong), walk = number.floor_divide(c.length);
@@ -139,7 +140,7 @@ TEST(SkipGram, AgreesWithTheOperatorsOfPyTorchAndGivesEqualBitsForAnyThreads) {
     const OpOutcome fused = run();
     for (const spec::Lowering lowering : {spec::Lowering::kPlain, spec::Lowering::kShapeFree}) {
       const LoweringScope scope(lowering);
-      // Losses are float32 at least in one.
+      // In at least one lowering, losses are float32.
       nn::ExpectClose(fused, run(), c.type == at::kFloat ? 2e-5 : 1e-6, NameOf(c));
     }
     ExpectEqualByThreads(run, NameOf(c));
@@ -187,7 +188,7 @@ TEST(SkipGram, RefusesWhatIsNoBatchOfWalks) {
   EXPECT_THROW(SkipGram(table, walks, seeds, {.context = 7, .per_seed = 2, .negatives = 1}), c10::Error);
 }
 
-// torch.optim.SparseAdam, as its source has it, on the rows of a dense gradient.
+// torch.optim.SparseAdam, written out from its source, on the rows of a dense gradient.
 void ReferenceSparseAdam(const Tensor& table, const Tensor& m, const Tensor& v, const Tensor& gradient,
                          const std::vector<int64_t>& rows, int step, double rate) {
   const double c1 = 1 - std::pow(0.9, step), c2 = 1 - std::pow(0.999, step);
@@ -209,7 +210,7 @@ TEST(SparseAdam, FollowsPyTorchsAndLeavesOtherRowsAlone) {
     Optimizer optimizer({.algorithm = spec::OptimizerAlgorithm::kSparseAdam, .learning_rate = 0.05},
                         tensors.parameters());
     for (int t = 1; t <= 4; ++t) {
-      // Other walks in each step: rows rest, and go on.
+      // Each step has other walks, so that rows pause and resume.
       const Tensor walks = (WalksOf(c, 2) * t) % 23;
       const SkipGramStep step = SkipGram(table, walks, at::tensor({2}, at::kLong), c.layout);
       const RowGradient gradient = GradientOf(c, walks, 2, step.parts);
