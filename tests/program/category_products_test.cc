@@ -1,4 +1,5 @@
-// Products with the matrix of an edge's category: equal up to rounding, without a matrix for each edge.
+// Products of each edge's row with the matrix of the edge's category. The rewritten program is equal up to rounding,
+// and gathers no matrix per edge.
 #include "program/rewritings.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,8 @@
 namespace permafrost::program {
 namespace {
 
-// The rows of h at an end of each edge, times matrices [E, 16, 5] of 80 columns that `gathered` has.
+// Multiplies one row per edge with that edge's matrix. The matrices, [E, 16, 5], are a view of the 80 columns of
+// `gathered`.
 ValueIndex ProductOf(TypedWriter& w, ValueIndex rows, ValueIndex gathered, const std::string& op) {
   const std::vector<Size> sizes = {TypedWriter::Edges(), TypedWriter::Of(16), TypedWriter::Of(5)};
   const ValueIndex matrices = w.Shape("view.default", gathered, sizes, {{"size", IntsOf({-1, 16, 5})}});

@@ -1,4 +1,4 @@
-// Programs that the Python package writes (permafrost.export) compute what PyTorch computes, to the last bit.
+// Programs that the Python package writes (permafrost.export) give PyTorch's results to the last bit.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// How the JSON of a form is read: what is refused in which words, and what ranges become.
+// How the JSON of a form is decoded: the wording of refusals, and how size ranges are read.
 #include "program/decode.h"
 
 #include <c10/util/Exception.h>
@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-// y = relu(x), beside a parameter and a buffer that nothing uses.
+// Returns the form of y = relu(x) with a parameter and a buffer that nothing uses.
 json Small() {
   const auto tensor = [](const char* name) { return json{{"as_tensor", {{"name", name}}}}; };
   const json type = {{"dtype", 7},
@@ -62,7 +62,7 @@ TEST(Decode, RangesFromTwoBeginAtNothing) {
   ASSERT_EQ(program->ranges.size(), 2u);
   EXPECT_EQ(program->ranges[0].min, 0);
   EXPECT_EQ(program->ranges[0].max, 9);
-  EXPECT_EQ(program->ranges[1].min, 3);  // The module's own, such as SortAggregation's.
+  EXPECT_EQ(program->ranges[1].min, 3);  // A bound that the module states itself, as SortAggregation does.
   EXPECT_EQ(program->ranges[1].max, INT64_MAX);
 }
 
@@ -136,7 +136,7 @@ TEST(Decode, MessagesAreOneLineWhateverNamesHold) {
   }
 }
 
-// A file may leave out an argument in the middle, and give the next by its name.
+// A file may omit an argument in the middle and name the next one.
 TEST(Decode, ArgumentsOfAssertionsGoByTheirNames) {
   const auto program = [](const char* name) {
     auto made = std::make_shared<Program>();

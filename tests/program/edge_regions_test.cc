@@ -1,5 +1,5 @@
-// Fused message passing: what exported modules compute with it, by itself and with the linear maps and batch norms of
-// nn, and what is fused of synthetic programs.
+// Fused message passing. Exported modules must give the same results with it, with and without the linear maps and
+// batch norms of nn. Synthetic programs show what is fused.
 #include "program/rewritings.h"
 
 #include <ATen/ATen.h>
@@ -30,7 +30,7 @@ namespace {
 using at::Tensor;
 using testing::HasSubstr;
 
-// The program in float64: its values, state and constants.
+// Returns the form in float64: its values, state and constants.
 Form InDouble(const Form& form) {
   Program program = *form.program;
   const auto widen = [](DType& dtype) {
@@ -43,7 +43,7 @@ Form InDouble(const Form& form) {
   for (Node& node : program.graph.nodes)
     for (NamedArgument& input : node.inputs)
       if (auto* dtype = std::get_if<DType>(&input.value)) widen(*dtype);
-  std::map<const c10::TensorImpl*, Tensor> own;  // tied tensors stay tied
+  std::map<const c10::TensorImpl*, Tensor> own;  // keeps tied tensors tied
   std::vector<Tensor> state;
   for (const Tensor& tensor : form.state) {
     Tensor& copy = own[tensor.unsafeGetTensorImpl()];
@@ -67,7 +67,7 @@ struct Outcome {
   Tensor output;
   std::vector<Tensor> gradients, state;
 };
-// Numbers that programs draw come from libtorch's generator, in one order for fused programs and others.
+// Random numbers come from libtorch's generator, in the same order in fused and unfused programs.
 Outcome RunForm(const Form& form, const Tensors& tensors, bool trains) {
   const Form own = InDouble(form);
   Interpreter interpreter = MakeInterpreter(own);
@@ -105,7 +105,7 @@ void ExpectEqual(const Outcome& plain, const Outcome& fused) {
   }
 }
 
-// What modules are exported, and how many regions their training form has at least.
+// Maps exported modules to the least number of regions in their training form.
 const std::map<std::string, size_t> kRegions = {
     {"appnp", 7}, {"cg", 3},    {"cheb", 5},       {"deeper_gcn", 3}, {"edgeconv", 3},    {"film", 3},
     {"gat", 5},   {"gatv2", 5}, {"gcn", 3},        {"gen", 3},        {"gen_softmax", 3}, {"general", 3},
@@ -133,7 +133,7 @@ TEST_F(EdgeRegions, AgreeWithTheProgram) {
       auto fused = WithEdgeRegions(*InDouble(plain).program, trains);
       if (!fused) continue;
       if (trains) regions = fused->regions.size();
-      // The program's own types are those of float64 now; its state is made anew.
+      // The program's types are float64 already, and RunForm converts the state.
       Form other = plain;
       other.program = std::make_shared<const Program>(std::move(fused->program));
       for (const std::string suffix : {"", ".5-7-1", ".6-1-3"}) {
@@ -156,7 +156,7 @@ int64_t CountOf(const Program& program, const std::string& op) {
 TEST_F(EdgeRegions, AgreeWithTheProgramBesideRowLayers) {
   int64_t linears = 0, norms = 0;
   for (const std::string& name : Names()) {
-    if (name == "tied") continue;  // its region of autocast leaves float64 alone, and the program asserts bfloat16
+    if (name == "tied") continue;  // its autocast region leaves float64 alone, but the program asserts bfloat16
     SCOPED_TRACE(name);
     const LoadedProgram loaded = Load(name);
     for (const bool trains : {true, false}) {
@@ -215,7 +215,7 @@ TEST_F(EdgeRegions, PrintsWhatAModuleGathers) {
   EXPECT_THAT(fused->regions[0].sources, testing::Not(testing::IsEmpty()));
 }
 
-// GINE's (1 + eps) * x_i.
+// Regions take over GINE's (1 + eps) * x_i, which only they read.
 TEST_F(EdgeRegions, TakeOverWhatTheyAloneRead) {
   const LoadedProgram loaded = Load("gine");
   Program program = *loaded.train().program;
@@ -224,7 +224,7 @@ TEST_F(EdgeRegions, TakeOverWhatTheyAloneRead) {
   ASSERT_TRUE(taken);
   EXPECT_EQ(CountOf(taken->program, "aten::mul"), 0);
 
-  // A node with another reader stays.
+  // A node that another node reads stays.
   const auto factor =
       std::ranges::find_if(program.graph.nodes, [](const Node& node) { return OperatorOf(node) == "aten::mul"; });
   program.graph.outputs.push_back(ResultOf(*factor));
@@ -233,7 +233,7 @@ TEST_F(EdgeRegions, TakeOverWhatTheyAloneRead) {
   EXPECT_EQ(CountOf(left->program, "aten::mul"), 1);
 }
 
-// sigmoid(h * 0.5 + r) * tanh(h) - r, where r is made of h by a linear map and its transpose.
+// Computes sigmoid(h * 0.5 + r) * tanh(h) - r, where r is h after a linear map and its transpose.
 std::shared_ptr<const Program> GateProgram(bool returns_middle) {
   TypedWriter w;
   const ValueIndex low = w.Linear(w.h, w.weight, kNoValue);
@@ -258,7 +258,7 @@ TEST(RowRegions, FuseWhatWorksOnEachRow) {
   }
 }
 
-// Operators before and after a product are in different regions.
+// Operators before and after a product belong to different regions.
 TEST(RowRegions, EndAtProducts) {
   TypedWriter w;
   const auto chain = [&](ValueIndex x) {
@@ -278,7 +278,7 @@ TEST(RowRegions, LeaveFewSteps) {
   EXPECT_FALSE(WithEdgeRegions(*w.Return({w.Relu(w.Sum(w.h, w.h))}), /*differentiated=*/true));
 }
 
-// A region with a mask that is read outside is not made; others of its depth are.
+// If a mask is read outside its region, that region is not fused. Other regions of the same depth are.
 TEST(RowRegions, AreLookedForOneByOne) {
   TypedWriter w;
   const ValueIndex gate = w.Unary("sigmoid.default", w.h);
@@ -292,7 +292,7 @@ TEST(RowRegions, AreLookedForOneByOne) {
   EXPECT_EQ(fused->regions.size(), 1u);
 }
 
-// Slices of wider rows, such as the gates of a cell.
+// Regions read slices of wider rows, such as the gates of a cell.
 TEST(RowRegions, ReadRowsThatLieApart) {
   TypedWriter w;
   const auto half = [&](int64_t from) {
@@ -308,7 +308,7 @@ TEST(RowRegions, ReadRowsThatLieApart) {
   ExpectSameResults(program, std::make_shared<const Program>(fused->program), {{7, 19}, {1, 1}});
 }
 
-// A file may claim any type for what lies between its nodes. Its program then fails, and nothing else does.
+// A file may claim any type for values between its nodes. Then only that program fails.
 TEST_F(EdgeRegions, TypesThatAreNotTrueAreErrors) {
   for (const std::string name : {"gine", "gatv2", "pna", "gen_softmax"}) {
     SCOPED_TRACE(name);
@@ -338,7 +338,7 @@ TEST_F(EdgeRegions, TypesThatAreNotTrueAreErrors) {
   }
 }
 
-// A file may pass numbers, or nothing, where operators take tensors.
+// A file may pass numbers, or no argument, where operators take tensors.
 TEST(RewritingsOfFiles, SkipNodesWithoutTensors) {
   const auto run = [](const std::shared_ptr<const Program>& program) {
     EXPECT_FALSE(WithEdgeRegions(*program, /*differentiated=*/true));
@@ -361,7 +361,7 @@ TEST(RewritingsOfFiles, SkipNodesWithoutTensors) {
   run(builder.Return(builder.Call("cat.default", {{"tensors", Refs{{kNoValue}}}, {"dim", int64_t{0}}})));
 }
 
-// The search for regions is bounded, whatever a file holds.
+// The search for regions takes bounded time, whatever a file contains.
 TEST(RewritingsOfFiles, AreQuickForLongChains) {
   Program program;
   const auto value = [&](std::vector<Size> sizes, DType dtype = DType::kFloat32) {
@@ -396,7 +396,7 @@ TEST(RewritingsOfFiles, AreQuickForLongChains) {
   EXPECT_FALSE(WithEdgeRegions(program, /*differentiated=*/true));
 }
 
-// Each of these masks keeps a region from being made, after all nodes were looked at.
+// Each of these masks prevents a region, but only after all nodes were examined.
 TEST(RewritingsOfFiles, AreQuickForManyMasks) {
   TypedWriter w;
   ValueIndex x = w.h;

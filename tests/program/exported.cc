@@ -38,7 +38,7 @@ void ExpectEqualState(const Form& form, const Tensors& expected) {
     if (state.kind != StateKind::kParameter || !tensor.grad().defined()) continue;
     gradients.insert("grad." + state.name);
     const auto found = expected.find("grad." + state.name);
-    // PyTorch lists a tied parameter by its first name.
+    // PyTorch lists a tied parameter under its first name only.
     if (found != expected.end()) {
       EXPECT_TRUE(EqualBits(tensor.grad(), found->second)) << state.name;
     }
@@ -86,7 +86,7 @@ Records ReadRecords(const std::filesystem::path& archive) {
   caffe2::serialize::PyTorchStreamReader reader(archive.string());
   Records records;
   for (const std::string& name : reader.getAllRecords()) {
-    if (name.rfind(".data/", 0) == 0) continue;  // The writer's own.
+    if (name.rfind(".data/", 0) == 0) continue;  // The archive's writer adds these itself.
     const auto [data, size] = reader.getRecord(name);
     records.emplace(name, std::string(static_cast<const char*>(data.get()), size));
   }

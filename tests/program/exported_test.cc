@@ -1,4 +1,4 @@
-// Programs compute what PyTorch computes with the module that they were exported from, to the last bit.
+// Programs give bit for bit the results of the PyTorch module that they were exported from.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST_F(Exported, EqualPyTorchInOutputsGradientsAndBuffers) {
   }
 }
 
-// torch.export says that every size is 2 or more.
+// torch.export assumes that every size is at least 2, but a batch may have smaller ones.
 TEST_F(Exported, EqualPyTorchOnBatchesOfOneGraphOneNodeOrOneEdge) {
   int refused = 0;
   for (const std::string& name : Names()) {
@@ -94,11 +94,11 @@ TEST_F(Exported, ListsNodesThatDrawAndLetsOthersDrawForThem) {
   InterpreterOptions options;
   options.draw = [&places](const Node& /*node*/, int64_t place, torch::jit::Stack& stack) {
     places.push_back(place);
-    stack.resize(1);  // Drops nothing.
+    stack.resize(1);  // Drops no value.
   };
   const Tensors expected = Expected("tied");
   Interpreter train = MakeInterpreter(loaded.train(), options), eval = MakeInterpreter(loaded.eval());
-  // Before the train form counts its calls in a buffer that both share.
+  // The eval form must run first, because the train form counts its calls in a buffer that both share.
   const at::Tensor evaluated = eval.Run(InputsOf(eval.program(), expected))[0].toTensor();
   EXPECT_TRUE(EqualBits(train.Run(InputsOf(train.program(), expected))[0].toTensor(), evaluated));
   EXPECT_EQ(places, std::vector<int64_t>{0});
@@ -142,7 +142,7 @@ TEST_F(Exported, NamesTheNodeAndItsLineWhereAnOperatorFails) {
   const LoadedProgram loaded = Load("tied");
   Interpreter train = MakeInterpreter(loaded.train());
   Tensors tensors = Expected("tied");
-  tensors["in.x"] = tensors["in.x"].add(28);  // Beyond the embedding's rows.
+  tensors["in.x"] = tensors["in.x"].add(28);  // Exceeds the embedding's rows.
   try {
     train.Run(InputsOf(train.program(), tensors));
     FAIL() << "an index out of range was taken";

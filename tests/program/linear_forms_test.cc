@@ -1,4 +1,4 @@
-// Programs whose products with matrices and recurrent cells are written as linear maps: equal up to rounding.
+// Programs whose matrix products and recurrent cells are rewritten as linear maps. Results are equal up to rounding.
 #include "program/rewritings.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,8 @@ namespace {
 
 void ExpectUnchanged(const std::shared_ptr<const Program>& program) { EXPECT_FALSE(WithLinearForms(*program)); }
 
-// h [N, 16] times table_ [16, 5], by an operator whose matrices have these names.
+// Multiplies h [N, 16] by a table [16, 5] with the operator `op`. `first` and `second` are the names of its matrix
+// arguments.
 ValueIndex Product(TypedWriter& w, const std::string& op, const std::string& first, const std::string& second,
                    std::vector<NamedArgument> more = {}) {
   more.push_back({second, Ref{w.Table(16, 5)}});
@@ -60,23 +61,23 @@ TEST(WithLinearForms, TakesTheBiasOfAddmm) {
 
 TEST(WithLinearForms, LeavesOtherProducts) {
   {
-    TypedWriter w;  // a factor before the bias
+    TypedWriter w;  // scales the bias by a factor
     ExpectUnchanged(
         w.Return({Product(w, "addmm.default", "mat1", "mat2", {{"self", Ref{w.bias}}, {"beta", int64_t{2}}})}));
   }
   {
-    TypedWriter w;  // a bias of one number
+    TypedWriter w;  // has a bias of a single number
     ExpectUnchanged(w.Return({Product(w, "addmm.default", "mat1", "mat2", {{"self", Ref{w.Vector(1)}}})}));
   }
   {
-    TypedWriter w;  // as many columns as there are nodes
+    TypedWriter w;  // has as many columns as nodes
     const ValueIndex turned = w.Shape("t.default", w.h, {TypedWriter::Of(16), TypedWriter::Nodes()}, {});
     ExpectUnchanged(w.Return(
         {w.Shape("matmul.default", w.h, {TypedWriter::Nodes(), TypedWriter::Nodes()}, {{"other", Ref{turned}}})}));
   }
 }
 
-// The weights of a cell of `gates` gates for rows of 16 and a state of 5.
+// Returns the weights of a cell with `gates` gates, for rows of width 16 and a state of width 5.
 std::vector<NamedArgument> CellWeights(TypedWriter& w, int64_t gates, bool bias) {
   std::vector<NamedArgument> weights = {{"w_ih", Ref{w.Table(gates * 5, 16)}}, {"w_hh", Ref{w.Table(gates * 5, 5)}}};
   for (const char* name : {"b_ih", "b_hh"}) {
@@ -100,7 +101,7 @@ TEST(WithLinearForms, WritesGruCells) {
   }
 }
 
-// Gives operator `op` `count` outputs, of which the program returns those of `read`.
+// Gives the operator `op` `count` outputs. The program returns the outputs listed in `read`.
 std::shared_ptr<const Program> Reading(Program program, const std::string& op, size_t count,
                                        const std::vector<size_t>& read) {
   Node& node = *std::ranges::find(program.graph.nodes, op, &OperatorOf);
@@ -147,7 +148,7 @@ TEST(WithLinearForms, WritesPlainCells) {
   }
 }
 
-// Layers of a recurrent operator over the rows of h as sequences of 4 steps of 4 values.
+// The layers of a recurrent operator. It reads each row of h as a sequence of 4 steps of 4 values.
 struct LayersCase {
   std::string op;
   int64_t gates = 1, layers = 1;
@@ -212,7 +213,7 @@ TEST(WithLinearForms, WritesRecurrentLayers) {
 TEST(WithLinearForms, LeavesLayersThatDropOrAreMany) {
   ExpectUnchanged(LayersOf({.op = "gru", .gates = 3, .layers = 2, .dropout = 0.5}, {0}));
   ExpectUnchanged(LayersOf({.op = "gru", .gates = 3, .layers = 17}, {0}));
-  // A program may have 256 cells: four of these layers.
+  // A program may have 256 cells. Each of these operators has 64, so four operators are rewritten.
   Program many = *LayersOf({.op = "gru", .gates = 3, .layers = 16}, {0});
   const auto gru = std::ranges::find(many.graph.nodes, "aten::gru", &OperatorOf);
   many.graph.nodes.insert(many.graph.nodes.end(), 5, Node(*gru));

@@ -1,4 +1,5 @@
-// Programs that multiply rows before they gather them: equal up to rounding, with fewer rows multiplied.
+// Programs rewritten to multiply rows before gathering them. Results are equal up to rounding, and fewer rows are
+// multiplied.
 #include "program/rewritings.h"
 
 #include <ATen/ATen.h>
@@ -25,7 +26,7 @@ namespace {
 
 using at::Tensor;
 
-// Linear maps of as many rows as there are edges.
+// Counts the linear maps with one row per edge.
 int64_t LinearsOfEdges(const Program& program) {
   return std::ranges::count_if(program.graph.nodes, [&](const Node& node) {
     if (node.target != "torch.ops.aten.linear.default") return false;
@@ -243,7 +244,7 @@ TEST(WithNodeLinears, LeavesWhatIsWrittenToAlone) {
 
 struct ExportedCase {
   const char* name;
-  int64_t before, after;  // linear maps of edges
+  int64_t before, after;  // number of linear maps with one row per edge
 };
 constexpr ExportedCase kExported[] = {{"edgeconv", 4, 2}, {"resgated", 6, 0}, {"pna", 4, 0}, {"own", 4, 2},
                                       {"gatv2", 2, 0},    {"gat", 2, 0},      {"cg", 4, 0},  {"transformer", 2, 0},
@@ -258,7 +259,7 @@ class ExportedNodeLinears : public WithExports {
   }
 };
 
-// The form's output, its gradients and its state after a step, in doubles.
+// Returns the form's output, its gradients and its state after a step, all in float64.
 std::optional<std::vector<Tensor>> StepInDoubles(const Form& form, std::shared_ptr<const Program> program,
                                                  const std::vector<c10::IValue>& inputs) {
   std::vector<Tensor> state;
@@ -278,7 +279,7 @@ std::optional<std::vector<Tensor>> StepInDoubles(const Form& form, std::shared_p
     }
     return results;
   } catch (const c10::Error&) {
-    return std::nullopt;  // Batch statistics of one row.
+    return std::nullopt;  // Batch statistics of one row are refused.
   }
 }
 

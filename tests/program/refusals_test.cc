@@ -1,4 +1,4 @@
-// Archives that are refused, in one line that names what is wrong, whatever their bytes are.
+// Archives that must be refused, whatever their bytes are. One line names what is wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class Refusals : public WithExports {
   static std::string MessageOf(const Records& records, const Limits& limits = {}) {
     return std::string(LoadProgramFromBytes(Pack(records), limits).status().message());
   }
-  // Returns what is said after `change` of one record's JSON.
+  // Returns the loader's message after `change` of one record's JSON.
   static std::string After(const std::string& record, const std::function<void(json&)>& change) {
     Records records = Good();
     json value = json::parse(records.at(record));
@@ -52,7 +52,7 @@ constexpr char kWeights[] = "data/weights/train_weights_config.json";
 
 TEST_F(Refusals, TakeTheArchiveAsItIs) {
   EXPECT_EQ(MessageOf(Good()), "");
-  // A form alone, as torch.export.save names it.
+  // A single form, named as torch.export.save names it.
   Records one;
   for (const auto& [name, content] : Good()) {
     std::string renamed = name;
@@ -157,7 +157,7 @@ TEST_F(Refusals, TensorsWhoseBytesDoNotFit) {
   EXPECT_THAT(after([](json& tensor) { tensor["tensor_meta"]["storage_offset"]["as_int"] = -1; }),
               HasSubstr("storage_offset: -1 is negative"));
   EXPECT_THAT(after([](json& tensor) { tensor["path_name"] = "nothing"; }), HasSubstr("no such record"));
-  // A tensor of any size over the 64 bytes that there are.
+  // With stride 0, a tensor of any size could lie in the 64 bytes that exist.
   const auto set_size = [](json& place) { place["sizes"][0]["as_int"] = int64_t{1} << 40; };
   Records records = Good();
   for (const std::string form : {"train", "eval"}) {
@@ -180,7 +180,7 @@ TEST_F(Refusals, FormsThatDiffer) {
   const json table = json::parse(records.at("data/weights/eval_weights_config.json"));
   std::string& bytes = records.at("data/weights/" + table["config"]["frozen"]["path_name"].get<std::string>());
   bytes[0] = static_cast<char>(bytes[0] ^ 1);
-  // The reader takes the forms in the order of their names.
+  // The reader loads the forms in the order of their names.
   EXPECT_THAT(MessageOf(records), HasSubstr("parameter frozen: differs between the forms"));
 }
 
@@ -223,7 +223,7 @@ TEST_F(Refusals, WhatIsBeyondTheLimits) {
 }
 
 TEST_F(Refusals, ListsWithinEachOtherToAnyDepth) {
-  constexpr size_t kDepth = 5'000'000;  // The stack would not do for a call each.
+  constexpr size_t kDepth = 5'000'000;  // One call per level would overflow the stack.
   Records records = Good();
   std::string& form = records.at(kTrain);
   const size_t at = form.find("\"major\":");
@@ -235,7 +235,8 @@ TEST_F(Refusals, ListsWithinEachOtherToAnyDepth) {
 TEST_F(Refusals, RecordsThatClaimMoreBytesThanTheArchiveHas) {
   const std::string record = "models/train.json";
   std::string bytes = Pack(Good());
-  // The last of the record's names is that of its entry in the directory: a deflated record may have any size.
+  // The last occurrence of the record's name is its entry in the directory. Marked as deflated, a record may claim
+  // any size.
   const size_t name = bytes.rfind(record), entry = bytes.rfind("PK\1\2", name);
   ASSERT_NE(entry, bytes.npos);
   bytes[entry + 10] = 8;
@@ -244,7 +245,7 @@ TEST_F(Refusals, RecordsThatClaimMoreBytesThanTheArchiveHas) {
               HasSubstr("models/train.json: its 16777215 bytes are more than the archive's"));
 }
 
-// Changes one value of a JSON record, or bytes of the packed archive, as a seed says.
+// Changes values of a JSON record, or bytes of the packed archive, depending on a seed.
 class Mutator {
  public:
   explicit Mutator(uint32_t seed) : draw_(seed) {}
@@ -254,7 +255,7 @@ class Mutator {
     std::vector<std::string> names;
     for (const auto& [name, content] : records)
       if (name.ends_with(".json")) names.push_back(name);
-    // Mostly a program: it has the most to get wrong.
+    // Programs are chosen most often, because they have the most that can be wrong.
     const std::string name =
         Below(4) != 0 ? (Below(2) != 0 ? "models/train.json" : "models/eval.json") : names[Below(names.size())];
     json value = json::parse(records.at(name));
@@ -288,7 +289,7 @@ class Mutator {
     return bytes;
   }
 
-  // A value anywhere in the tree.
+  // Returns a value anywhere in the tree.
   json& Pick(json& root) {
     json* at = &root;
     while (at->is_structured() && !at->empty() && Below(12) != 0)
@@ -347,7 +348,7 @@ class Mutator {
   std::mt19937 draw_;
 };
 
-// Runs what was loaded; an operator may refuse what it is given.
+// Runs the loaded forms. Operators may refuse the inputs.
 void RunOnce(const LoadedProgram& loaded, const Tensors& tensors) {
   for (const Form& form : loaded.forms) {
     auto interpreter = Interpreter::Make(form.program, form.state);
@@ -360,7 +361,7 @@ void RunOnce(const LoadedProgram& loaded, const Tensors& tensors) {
     }
     try {
       interpreter->Run(inputs);
-    } catch (const c10::Error& error) {  // The step fails, and the process lives.
+    } catch (const c10::Error& error) {  // The step may fail, but the process must not.
       EXPECT_STRNE(error.what_without_backtrace(), "");
     }
   }

@@ -1,4 +1,4 @@
-// Compares what a program of TypedWriter computes with what its rewriting computes.
+// Compares the results of a program of TypedWriter with those of its rewritten form.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,14 +17,14 @@
 
 namespace permafrost::program {
 
-// True up to the rounding of sums of doubles.
+// Returns success if both tensors are equal up to the rounding of sums of doubles.
 inline testing::AssertionResult IsClose(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return testing::AssertionFailure() << "other sizes";
   if (!at::isFloatingType(a.scalar_type()) || a.numel() == 0) {
     return a.equal(b) ? testing::AssertionSuccess() : testing::AssertionFailure() << "not equal";
   }
   const double difference = (a - b).abs().max().item<double>(), scale = b.abs().max().item<double>();
-  // Batch norms of few rows divide by small deviations.
+  // Batch norms of few rows divide by small deviations, so rounding errors grow.
   if (difference <= 1e-12 * std::max(1.0, scale)) return testing::AssertionSuccess();
   return testing::AssertionFailure() << "differs by " << difference << " of " << scale;
 }
@@ -34,7 +34,7 @@ inline int64_t Count(const Program& program, const std::string& op) {
                                [&](const Node& node) { return node.target == "torch.ops.aten." + op; });
 }
 
-// Outputs, and the gradients of the inputs that are floats.
+// Returns the outputs, and the gradients of the float inputs.
 inline std::vector<at::Tensor> RunWriter(const std::shared_ptr<const Program>& program, int64_t nodes, int64_t edges) {
   auto interpreter = Interpreter::Make(program, {});
   EXPECT_TRUE(interpreter.ok()) << interpreter.status();
@@ -50,7 +50,7 @@ inline std::vector<at::Tensor> RunWriter(const std::shared_ptr<const Program>& p
   return results;
 }
 
-// Compares what two programs compute for batches of so many nodes and edges.
+// Compares the results of two programs on batches of (nodes, edges).
 inline void ExpectSameResults(const std::shared_ptr<const Program>& program,
                               const std::shared_ptr<const Program>& other,
                               const std::vector<std::pair<int64_t, int64_t>>& batches) {
@@ -66,7 +66,7 @@ inline void ExpectSameResults(const std::shared_ptr<const Program>& program,
   }
 }
 
-// Rewrites the program and compares what both compute.
+// Rewrites the program and compares the results of both versions.
 inline Program ExpectRewritten(std::optional<Program> (*rewrite)(const Program&),
                                const std::shared_ptr<const Program>& program) {
   auto rewritten = rewrite(*program);

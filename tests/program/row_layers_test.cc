@@ -1,5 +1,5 @@
-// Programs whose linear maps and batch norms run as operators of nn: equal up to rounding, with ReLU merged where it
-// alone uses them.
+// Programs whose linear maps and batch norms run as operators of nn. Results are equal up to rounding. A ReLU is
+// merged into an operator if it alone reads the operator's output.
 #include "program/rewritings.h"
 
 #include <ATen/ATen.h>
@@ -29,7 +29,7 @@ using testing::HasSubstr;
 // The linker leaves out operators that nothing calls.
 [[maybe_unused]] const auto kRowLinear = &nn::RowLinear;
 
-// The calls of nn's operators in order: "linear", "linear relu", "norm" and "norm relu".
+// Returns the calls of nn's operators in order, as "linear", "linear relu", "norm" or "norm relu".
 std::vector<std::string> RowLayersOf(const Program& program) {
   std::vector<std::string> found;
   for (const Node& node : program.graph.nodes) {
@@ -42,10 +42,10 @@ std::vector<std::string> RowLayersOf(const Program& program) {
   return found;
 }
 
-// The arguments of batch norm beside its input.
+// The arguments of batch norm except its input.
 struct NormArguments {
   explicit NormArguments(TypedWriter& w) {
-    // Programs may not write to what a step passes.
+    // Programs may not write to the inputs of a step, so the statistics are copies.
     const auto own = [&] { return w.Unary("clone.default", w.Unary("detach.default", w.Vector(5))); };
     inputs = {{"weight", Ref{w.Vector(5)}},
               {"bias", Ref{w.Vector(5)}},
@@ -56,7 +56,7 @@ struct NormArguments {
               {"eps", 1e-3},
               {"cudnn_enabled", false}};
   }
-  // Returns where the argument is.
+  // Returns the argument of this name.
   Argument& at(const std::string& name) { return std::ranges::find(inputs, name, &NamedArgument::name)->value; }
   ValueIndex mean() { return std::get<Ref>(at("running_mean")).value; }
   ValueIndex var() { return std::get<Ref>(at("running_var")).value; }
@@ -66,7 +66,7 @@ ValueIndex Norm(TypedWriter& w, ValueIndex rows, const NormArguments& arguments)
   return w.Shape("batch_norm.default", rows, w.SizesOf(rows), arguments.inputs, "input");
 }
 
-// Rewrites the program, compares results and gradients, and returns it.
+// Rewrites the program, compares results and gradients with the original's, and returns the rewritten program.
 Program ExpectRowLayers(const std::shared_ptr<const Program>& program, const std::vector<std::string>& layers) {
   const auto made = WithRowLayers(*program, {});
   if (!made) {
@@ -186,7 +186,7 @@ TEST(WithRowLayers, KeepsAReluThatIsNotTheOnlyUse) {
   }
 }
 
-// `relu_` writes to what another node reads afterwards.
+// `relu_` overwrites a value that another node reads afterwards.
 TEST(WithRowLayers, KeepsAReluInPlaceWhoseInputIsUsedAfterwards) {
   TypedWriter w;
   const ValueIndex y = w.Linear(w.h, w.weight, w.bias);
@@ -281,7 +281,7 @@ TEST(WithRowLayers, KeepsOtherNorms) {
   }
 }
 
-// In padded batches norms see the real rows alone, and linear maps need no such care.
+// In padded batches, norms must see the real rows only. Linear maps need no such care.
 TEST(WithRowLayers, RewritesLinearMapsWithoutNorms) {
   TypedWriter w;
   const auto program = w.Return({w.Relu(Norm(w, w.Linear(w.h, w.weight, w.bias), NormArguments(w)))});
@@ -314,7 +314,7 @@ TEST(WithRowLayers, RefusesOneRowAsPyTorchsPython) {
   }
 }
 
-// A file may describe a product that no machine has the memory for: it is refused before it is allocated.
+// A file may describe a product that no machine has memory for. It must be refused before anything is allocated.
 TEST(WithRowLayers, KeepsTheBoundOnATensorsBytes) {
   TypedWriter w;
   const auto program = w.Return({w.Linear(w.Table(1 << 22, 1), w.Table(1 << 22, 1), kNoValue)});

@@ -1,4 +1,4 @@
-// Arguments and sizes that must neither end the process nor keep it busy, whatever a file holds.
+// Arguments and sizes in a file that must neither end the process nor keep it busy.
 #include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using Inputs = std::vector<c10::IValue>;
 
-// Returns what Run says, or "" where it returns.
+// Returns the error of Make or Run, or "" if both succeed.
 std::string Said(const std::shared_ptr<const Program>& program, const Inputs& inputs,
                  const InterpreterOptions& options = {}) {
   auto made = Interpreter::Make(program, {}, options);
@@ -35,7 +35,7 @@ std::string Said(const std::shared_ptr<const Program>& program, const Inputs& in
 
 at::Tensor Longs(const std::vector<int64_t>& numbers) { return at::tensor(numbers, at::kLong); }
 
-// A program of one operator that takes the inputs "a" and "b", where `arguments` has their names.
+// Same as Said, for a program of one operator. Its first arguments are the program's inputs "a" and "b".
 std::string SaidOf(const std::string& target, std::vector<NamedArgument> arguments,
                    const std::vector<at::Tensor>& inputs, const InterpreterOptions& options = {}) {
   Builder builder;
@@ -152,7 +152,7 @@ TEST(Safety, TensorsHaveNoMoreBytesThanTheirLimit) {
   EXPECT_EQ(SaidOf("repeat.default", {{"self", {}}, {"repeats", IntsOf({10})}}, {row}, options), "");
   EXPECT_EQ(SaidOf("one_hot.default", {{"self", {}}}, {labels}, options), "");
 
-  // Rows by columns: each fits, and what they make does not.
+  // Rows and columns fit by themselves, but their sum does not.
   Builder builder;
   const ValueIndex a = builder.Input("a");
   const ValueIndex column = builder.Call("unsqueeze.default", {{"self", Ref{a}}, {"dim", int64_t{1}}});
@@ -180,7 +180,7 @@ TEST(Safety, BatchStatisticsOfOneRowAreRefusedAsPythonRefusesThem) {
   EXPECT_EQ(Said(program(true), {at::ones({4})}), "");
 }
 
-// Operators that return their argument hide no write.
+// Some operators return their argument itself. Writes to their output must be seen as writes to the argument.
 TEST(Safety, WritesAreSeenThroughOperatorsThatReturnTheirArgument) {
   const struct {
     const char* target;
@@ -234,10 +234,10 @@ TEST(Safety, BuffersOverTheSameBytesAreWrittenTogether) {
   EXPECT_EQ(made->mutated(), (std::vector<size_t>{0, 1}));
 }
 
-// Each region's output may be a view of its own buffer and of all those before. The values that are written to are
-// found by a walk over the nodes, where a list for each of them would take hours and all memory.
+// The output of each region may be a view of its own buffer and of all buffers before. The interpreter walks the
+// nodes once to find the values that are written to. One list per value would take hours and exhaust memory.
 TEST(Safety, TheLargestProgramIsBoundInSeconds) {
-  constexpr size_t kRegions = 50'000;  // of one node each
+  constexpr size_t kRegions = 50'000;  // regions with one node each
   auto region = std::make_shared<Graph>();
   region->values = {{"a", ValueKind::kTensor}, {"b", ValueKind::kTensor}, {"c", ValueKind::kTensor}};
   region->inputs = {0, 1};
@@ -275,7 +275,7 @@ TEST(Interpreter, TellsTheLineOfEachNodeAndThenAnEmptyOne) {
   EXPECT_EQ(lines, (std::vector<std::string>{"net.py:1", "", ""}));
 }
 
-// Kernels of recurrent layers read weights and states as large as the other arguments say.
+// The kernels of recurrent layers trust the other arguments about the sizes of weights and states.
 TEST(Safety, WeightsOfRecurrentLayersMustFit) {
   const auto said = [](int64_t gates, const at::Tensor& input, const at::Tensor& state, int64_t layers,
                        int64_t width = 3) -> std::string {

@@ -1,4 +1,5 @@
-// Programs for graphs without self-loops: what PyG's layers leave of the edges, and of what lies along them.
+// Programs rewritten for graphs without self-loops. PyG's layers mask self-loops out of the edges and of values along
+// them, and the rewriting drops these masks.
 #include "program/rewritings.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +21,7 @@ namespace {
 
 using at::Tensor;
 
-// A program of edge_index [2, E] and weight [E], written node by node.
+// Builds a program with the inputs edge_index [2, E] and weight [E], node by node.
 class Writer {
  public:
   Writer() {
@@ -42,13 +43,13 @@ class Writer {
   ValueIndex Compare(const std::string& op, ValueIndex a, ValueIndex b) {
     return Node(op, {{"self", Ref{a}}, {"other", Ref{b}}});
   }
-  // True at the edges that are no self-loops.
+  // Returns the mask of the edges that are not self-loops.
   ValueIndex Others(ValueIndex of) { return Compare("ne.Tensor", Row(of, 0), Row(of, 1)); }
   ValueIndex Not(ValueIndex mask) { return Node("bitwise_not.default", {{"self", Ref{mask}}}); }
   ValueIndex Take(ValueIndex self, std::vector<ValueIndex> indices) {
     return Node("index.Tensor", {{"self", Ref{self}}, {"indices", Refs{std::move(indices)}}});
   }
-  // `of`, and a self-loop of each of five nodes behind it.
+  // Returns the edges `of`, followed by a self-loop for each of five nodes.
   ValueIndex WithLoops(ValueIndex of) {
     const ValueIndex numbers = Node("arange.default", {{"end", int64_t{5}}});
     const ValueIndex row = Node("view.default", {{"self", Ref{numbers}}, {"size", Ints{{int64_t{1}, int64_t{-1}}}}});
@@ -98,7 +99,7 @@ bool ReadsOrWritesAMask(const Program& program) {
   return false;
 }
 
-// Rewrites it, with no mask left, and compares the outputs.
+// Rewrites the program, checks that no mask is left, and compares the outputs.
 void ExpectEqualWithoutMasks(const std::shared_ptr<const Program>& program) {
   auto rewritten = WithoutSelfLoops(*program);
   ASSERT_TRUE(rewritten);
@@ -199,7 +200,7 @@ class ExportedWithoutSelfLoops : public WithExports {
   static void SetUpTestSuite() { Export(kExportModules, "gcn gat gatv2 cheb pdn sg appnp"); }
 };
 
-// True if rows are read or written by what a comparison returned.
+// Returns whether the result of a comparison is used as an index.
 bool IndexesByComparison(const Program& program) {
   std::set<ValueIndex> masks;
   for (const Node& node : program.graph.nodes) {
@@ -215,7 +216,7 @@ bool IndexesByComparison(const Program& program) {
   return false;
 }
 
-// Outputs and gradients of a form at these inputs, by the parameters' order.
+// Returns the output of a form at these inputs, and its gradients in the order of the parameters.
 std::vector<Tensor> Step(const Form& form, const std::vector<c10::IValue>& inputs) {
   Interpreter interpreter = MakeInterpreter(form);
   std::vector<Tensor> results = {interpreter.Run(inputs)[0].toTensor()};
@@ -225,7 +226,7 @@ std::vector<Tensor> Step(const Form& form, const std::vector<c10::IValue>& input
   return results;
 }
 
-// exported_test.cc compares the program with PyTorch; here it is compared with its own rewriting.
+// Compares the program with its own rewriting. exported_test.cc compares it with PyTorch.
 TEST_F(ExportedWithoutSelfLoops, EqualsTheProgramInOutputsAndGradients) {
   for (const std::string& name : Names()) {
     SCOPED_TRACE(name);

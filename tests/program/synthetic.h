@@ -1,4 +1,4 @@
-// Programs that tests write themselves: no Python, and nodes that torch.export would not write.
+// Programs that tests build without Python, with nodes that torch.export would not write.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace permafrost::program {
 
 class Builder {
  public:
-  // A float tensor of one dimension of any size that a step passes.
+  // Adds a one-dimensional input, of floats by default, of any size.
   ValueIndex Input(const std::string& name, DType dtype = DType::kFloat32) {
     const ValueIndex value = Value(name);
     program_.graph.inputs.push_back(value);
@@ -30,7 +30,7 @@ class Builder {
     program_.graph.values.push_back({name, ValueKind::kTensor});
     return static_cast<ValueIndex>(program_.graph.values.size()) - 1;
   }
-  // torch.ops.aten.TARGET; returns its one output.
+  // Calls torch.ops.aten.TARGET and returns its one output.
   ValueIndex Call(const std::string& target, std::vector<NamedArgument> inputs) {
     const ValueIndex value = Value(target + std::to_string(program_.graph.nodes.size()));
     Node node{.name = "node", .target = target, .inputs = std::move(inputs), .outputs = {{.values = {value}}}};
@@ -38,7 +38,7 @@ class Builder {
     program_.graph.nodes.push_back(std::move(node));
     return value;
   }
-  // Makes the last node's outputs a list of two.
+  // Makes the last node return a list of two values.
   void ReturnTwo() {
     Output& output = program_.graph.nodes.back().outputs[0];
     output.is_list = true;

@@ -1,4 +1,4 @@
-// Programs of nodes and edges that tests write themselves, with the types that an export claims.
+// Programs over nodes and edges that tests build themselves, with the tensor types that an export would declare.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,8 +13,8 @@
 
 namespace permafrost::program {
 
-// Inputs are h [N, 16], pos [N, 3], e [E, 3], table [4, 16], large [2000, 16], weight [5, 16] and bias [5], of doubles,
-// and the indices sources, targets and kinds [E], and others [N].
+// The float64 inputs are h [N, 16], pos [N, 3], e [E, 3], table [4, 16], large [2000, 16], weight [5, 16] and bias
+// [5]. The index inputs are sources, targets and kinds [E], and others [N].
 class TypedWriter {
  public:
   static Size Nodes() { return {.number = 0, .expression = "N"}; }
@@ -36,7 +36,8 @@ class TypedWriter {
     others = Input("others", {Nodes()}, DType::kInt64);
   }
 
-  // Values for the program's inputs, the same for the same program, whose floats take gradients.
+  // Returns values for the program's inputs. They depend on the program and the sizes alone, and the floats require
+  // gradients.
   static std::vector<at::Tensor> Batch(const Program& program, int64_t nodes, int64_t edges) {
     at::manual_seed(3);
     std::vector<at::Tensor> tensors;
@@ -55,15 +56,15 @@ class TypedWriter {
     return tensors;
   }
 
-  // A new input [5, columns].
+  // Adds an input [5, columns].
   ValueIndex Weight(int64_t columns) {
     return Input("weight_" + std::to_string(program_.inputs.size()), {Of(5), Of(columns)});
   }
-  // A new input [rows, columns].
+  // Adds an input [rows, columns].
   ValueIndex Table(int64_t rows, int64_t columns) {
     return Input("table_" + std::to_string(program_.inputs.size()), {Of(rows), Of(columns)});
   }
-  // A new input [size].
+  // Adds an input [size].
   ValueIndex Vector(int64_t size) { return Input("vector_" + std::to_string(program_.inputs.size()), {Of(size)}); }
   ValueIndex Select(ValueIndex self, ValueIndex index, int64_t dim = 0, Size rows = Edges()) {
     std::vector<Size> sizes = SizesOf(self);
@@ -85,19 +86,19 @@ class TypedWriter {
     sizes.back() = Of(5);
     return Node("linear.default", std::move(inputs), sizes);
   }
-  // Columns beside each other.
+  // Concatenates along the last dimension.
   ValueIndex Cat(std::vector<ValueIndex> parts) {
     std::vector<Size> sizes = SizesOf(parts[0]);
     sizes.back().number = 0;
     for (const ValueIndex part : parts) sizes.back().number += SizesOf(part).back().number;
     return Node("cat.default", {{"tensors", Refs{std::move(parts)}}, {"dim", int64_t{-1}}}, sizes);
   }
-  // Rows of edges and then of nodes.
+  // Concatenates rows of edges and then rows of nodes into [N + E, columns].
   ValueIndex Stacked(std::vector<ValueIndex> parts) {
     const Size rows{.number = 0, .expression = "N + E"}, columns = SizesOf(parts[0])[1];
     return Node("cat.default", {{"tensors", Refs{std::move(parts)}}}, {rows, columns});
   }
-  // [parts, ...]
+  // Stacks into [parts, ...].
   ValueIndex Stack(const std::vector<ValueIndex>& parts) {
     std::vector<Size> sizes = SizesOf(parts[0]);
     sizes.insert(sizes.begin(), Of(static_cast<int64_t>(parts.size())));
