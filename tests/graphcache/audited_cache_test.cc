@@ -1,4 +1,4 @@
-// Audited replays of a graph cache.
+// Audits of replays by a graph cache.
 #include <string>
 #include <vector>
 
@@ -129,7 +129,7 @@ TEST_F(AuditedCacheTest, ADifferenceWithdrawsTheExecutableAndNoOther) {
   EXPECT_THAT(Train(9, 5), ElementsAre("pad 9", "eager train 9"));
   EXPECT_EQ(Stats().misses_by_cause.of(Cause::kAudit), 1);
   EXPECT_THAT(Train(7, 6), ElementsAre("pad 7", "replay train 7"));
-  // A resume does not bring it back, and a clear does.
+  // The executable stays withdrawn after a resume, and a clear brings it back.
   const Snapshot snapshot = cache_->snapshot();
   const std::vector<EntryInfo> entries = cache_->entries();
   Make(Every(4));

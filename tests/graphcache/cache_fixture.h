@@ -1,4 +1,4 @@
-// A graph cache over the fakes. Batches are told by their nodes; edges and graphs follow from them.
+// A graph cache over the fakes. Tests name a batch by its number of nodes, from which its edges and graphs follow.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 
 namespace permafrost::graphcache {
 
-// The least padded shape of a batch of `nodes` - 1 real nodes.
+// Returns the least padded shape of a batch of `nodes` - 1 real nodes.
 constexpr BatchShape Padded(int64_t nodes) { return {nodes, 2 * nodes, 5}; }
 
 class CacheFixture : public testing::Test {
@@ -25,7 +25,7 @@ class CacheFixture : public testing::Test {
     GraphCacheSetup setup;
     setup.options = options;
     if (options.shapes == spec::Shapes::kAuto) setup.options.shapes = auto_shapes_;
-    // Audits that a test does not ask for would stand among its steps.
+    // Audits that a test did not ask for would appear among its events.
     if (options.audit_every == spec::PolicyOptions{}.audit_every) setup.options.audit_every = 0;
     setup.batch_size = 32;
     setup.sizes = sizes_;
@@ -36,7 +36,7 @@ class CacheFixture : public testing::Test {
     setup.elapsed = [this] { return compiler_.elapsed; };
     setup.log = [this](std::string_view line, bool warning) { (warning ? warnings_ : infos_).emplace_back(line); };
     setup.log_error = [this](std::string_view line) { errors_.emplace_back(line); };
-    // Drops of the one before are none of this one's.
+    // Drops by the previous cache must not appear among the events of the new one.
     compiler_.recording_drops = false;
     cache_ = std::make_unique<GraphCache>(std::move(setup), compiler_);
     compiler_.recording_drops = true;
@@ -47,7 +47,7 @@ class CacheFixture : public testing::Test {
     FakeBatch batch(compiler_, {padded.nodes - 1, padded.edges, padded.graphs - 1});
     return cache_->Run(mode, batch, step);
   }
-  // Returns what the step did.
+  // Returns the events of the step.
   Events Train(int64_t nodes, int64_t step = 0) {
     EXPECT_EQ(TryRun(Mode::kTrain, nodes, step).status(), absl::OkStatus());
     return compiler_.Take();
@@ -61,7 +61,7 @@ class CacheFixture : public testing::Test {
     return compiler_.Take();
   }
   ModeStats Stats(Mode mode = Mode::kTrain) const { return cache_->snapshot().of(mode); }
-  // "train 5", in order.
+  // Returns the captured shapes, such as "train 5", in the cache's order.
   std::vector<std::string> Held() const {
     std::vector<std::string> held;
     for (const EntryInfo& info : cache_->entries()) held.push_back(EventOf("", info.mode, info.shape).substr(1));
@@ -69,7 +69,7 @@ class CacheFixture : public testing::Test {
   }
 
   FakeCompiler compiler_;
-  spec::Shapes auto_shapes_ = spec::Shapes::kExact;  // what Make takes kAuto for
+  spec::Shapes auto_shapes_ = spec::Shapes::kExact;  // what Make uses for kAuto
   bool of_seeds_ = false;
   bool pads_ = true;
   GraphSizes sizes_{.graphs = 100, .std_nodes = 4.485530148154132, .std_edges = 10.53428923848216};

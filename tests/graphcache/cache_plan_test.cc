@@ -1,4 +1,4 @@
-// A cache does under a policy what the plan says of it.
+// A cache does under each policy what its plan predicts.
 #include "graphcache/cache_plan.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace permafrost::graphcache {
 namespace {
 
-// Real sizes of a run's batches: few enough that some come again.
+// Returns real sizes of a run's batches. They take so few values that some shapes recur.
 std::vector<BatchShape> RandomBatches(uint32_t seed, int count) {
   std::mt19937 random(seed);
   const auto pick = [&](int64_t low, int64_t high) {
@@ -47,7 +47,7 @@ PlannedSchedule ScheduleOf(const std::vector<BatchShape>& batches) {
 class CachePlanTest : public CacheFixture {
  protected:
   CachePlanTest() { auto_shapes_ = spec::Shapes::kAuto; }
-  // Runs the batches through a cache, and compares.
+  // Runs the batches through a cache and compares its statistics with the plan.
   void ExpectAsPlanned(const spec::PolicyOptions& options, const std::vector<BatchShape>& batches) {
     const PlannedSchedule schedule = ScheduleOf(batches);
     ShapeCounter counter;
@@ -110,7 +110,7 @@ TEST_F(CachePlanTest, ACacheDoesWhatItsPlanSays) {
           {.freeze_at = 20, .on_miss = spec::OnMiss::kEager, .shapes = spec::Shapes::kExact, .max_executables = limit},
           batches);
     }
-    // The fakes have none: a ladder.
+    // The fakes have no dynamic executables, so kAuto means a ladder.
     ExpectAsPlanned({.shapes = spec::Shapes::kAuto}, batches);
     compiler_.no_dynamic_reason.clear();
     ExpectAsPlanned({.shapes = spec::Shapes::kDynamic}, batches);
@@ -215,7 +215,8 @@ CachePlan PlanOf(const std::string& no_dynamic_reason) {
   return plan;
 }
 
-// As for a whole graph: #10689's cache holds it with one executable less, and captures each evaluation anew.
+// A whole graph has one shape. Under #10689's policy the cache then holds one executable less, but captures each
+// evaluation anew.
 TEST(CachePlanRecommendationTest, IsNoCacheThatDropsWhatItCaptures) {
   CachePlan plan = PlanOf("there is one shape");
   PlannedSchedule& schedule = plan.schedules.front();
@@ -227,7 +228,7 @@ TEST(CachePlanRecommendationTest, IsNoCacheThatDropsWhatItCaptures) {
   ASSERT_TRUE(std::ranges::any_of(plan.rows, drops));
   EXPECT_FALSE(drops(plan.rows[static_cast<size_t>(plan.recommended)])) << plan.reason;
 
-  // There are several rows of the policy: the reason says which of them is faster.
+  // The policy has several rows, so the reason says which of them is faster.
   for (PlanRow& row : plan.rows) row.train_seconds = drops(row) ? 1 : 2;
   Recommend(plan);
   EXPECT_THAT(plan.reason,
@@ -255,7 +256,7 @@ TEST(CachePlanRecommendationTest, IsTheFewestRungsThatAddFewRowsElsewhere) {
 TEST(CachePlanRecommendationTest, OfEquallyFastOnesWithEquallyManyExecutablesItAddsTheFewestRows) {
   CachePlan plan = PlanOf("");
   plan.options = {.shapes = spec::Shapes::kLadder, .rungs = 2};
-  // On a noisy machine padding rows may seem to cost nothing.
+  // Measured on a noisy machine, padding rows may seem to cost nothing.
   plan.costs = StepCosts{.replay = {.fixed = 1}, .eager = {.fixed = 2}};
   FillRows(plan);
   EXPECT_THAT(plan.reason, testing::StartsWith("freeze with one executable for every shape")) << "not a ladder of one";
@@ -263,7 +264,7 @@ TEST(CachePlanRecommendationTest, OfEquallyFastOnesWithEquallyManyExecutablesItA
 
 TEST(CachePlanRecommendationTest, IsTheFastestSealedOneWhereCostsWereMeasured) {
   CachePlan plan = PlanOf("the device records no steps");
-  // A padding row costs nothing and a capture much: one rung is best.
+  // Padding rows cost nothing and a capture costs much, so one rung is best.
   plan.costs = StepCosts{.replay = {.fixed = 1}, .eager = {.fixed = 0.1}, .capture = 100};
   FillRows(plan);
   const PlanRow& best = plan.rows[static_cast<size_t>(plan.recommended)];
@@ -272,7 +273,7 @@ TEST(CachePlanRecommendationTest, IsTheFastestSealedOneWhereCostsWereMeasured) {
       << "eager is faster here, and keeps nothing";
 }
 
-// A step that knows its sizes by the shape has no rows of padding in its plan.
+// A step that reads its sizes from the shape allows no padding, so its plan has no padding rows.
 TEST_F(CachePlanTest, WithoutPaddingNoLadderIsPlannedAndNoMissIsPadded) {
   for (const char* no_dynamic_reason : {"", "this device has none"}) {
     CachePlan plan{.options = {.shapes = spec::Shapes::kLadder},

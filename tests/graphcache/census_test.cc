@@ -44,7 +44,8 @@ TEST(MpsRules, EntriesOfACall) {
   }
 }
 
-// The calls of batches of (nodes, edges): one product of all nodes, one of all edges, twice, and one of neither.
+// The calls for a batch of (nodes, edges): a product over the nodes, the same product twice over the edges, a product
+// of a fixed size, and two operators without a product.
 std::vector<OpCall> StreamAt(int64_t nodes, int64_t edges) {
   return {Call("aten::mm", {{nodes, 4}, {4, 4}}),
           Call("aten::add", {{nodes, 4}, {4}}),
@@ -84,7 +85,7 @@ TEST(Census, OneShapeNeedsOneStream) {
 TEST(Census, RefusesWhatDoesNotFollow) {
   const struct {
     const char* why;
-    std::function<void(std::vector<OpCall>&)> change;  // of the last stream
+    std::function<void(std::vector<OpCall>&)> change;  // changes the last stream
     const char* message;
   } kCases[] = {
       {"one call more", [](auto& s) { s.push_back(s[0]); }, "calls 6 operators, and 7"},
@@ -138,7 +139,7 @@ TEST(Census, CountsAPolicy) {
   EXPECT_EQ(emptied.compiled, 4 * 8) << "every step compiles all of it";
 }
 
-// Nodes, edges, graphs at three shapes.
+// The nodes, edges and graphs of three shapes.
 const std::vector<std::vector<int64_t>> kShapes{{60, 200, 9}, {31, 77, 4}, {37, 90, 7}};
 
 TEST(FindSum, FindsThePlainestSum) {

@@ -15,7 +15,7 @@ TEST(CommandTest, AnUpdateChangesOnlyWhatItHolds) {
   EXPECT_EQ(Updated(before, {}), before);
   EXPECT_EQ(Updated(before, {.policy = spec::Policy::kFreeze}),
             (spec::PolicyOptions{.policy = spec::Policy::kFreeze, .freeze_at = 7, .on_miss = spec::OnMiss::kEager}));
-  // 0 is a value: derive it again.
+  // 0 is a value of its own: derive the freeze point again.
   EXPECT_EQ(Updated(before, {.freeze_at = 0, .on_miss = spec::OnMiss::kPad}),
             (spec::PolicyOptions{.policy = spec::Policy::kAlways, .freeze_at = 0, .on_miss = spec::OnMiss::kPad}));
   const spec::PolicyOptions watched = Updated(before, {.audit_every = 0, .strict = true, .max_executables = 5});
@@ -73,7 +73,7 @@ TEST(CommandTest, SurvivesJson) {
       .step = 0,
   };
   EXPECT_EQ(CommandFromJson(ToJson(full)).value(), full);
-  // An absent field stays absent: a step of 0 is not the same as none.
+  // An absent field stays absent, because a step of 0 differs from no step.
   const Command bare{.sequence = 4, .kind = CommandKind::kThaw};
   EXPECT_EQ(CommandFromJson(ToJson(bare)).value(), bare);
   EXPECT_TRUE(absl::IsDataLoss(CommandFromJson(R"({"kind": "melt"})").status()));

@@ -1,4 +1,4 @@
-// A device that compiles when a step first runs, and that forgets what it compiled when its caches are emptied.
+// A device that compiles each step at its first run, and forgets the compiled steps when its caches are emptied.
 #include "graphcache/cache_fixture.h"
 
 namespace permafrost::graphcache {
@@ -21,7 +21,7 @@ class DeviceEmptiedTest : public CacheFixture {
     while (!cache_->ready()) ASSERT_EQ(cache_->CaptureNext(0), absl::OkStatus());
     compiler_.Take();
   }
-  // Without the executables that are replaced.
+  // Returns the events since the last call, without the drops of replaced executables.
   Events TakeCaptures() {
     Events events = compiler_.Take();
     std::erase_if(events, [](const std::string& e) { return e.starts_with("drop"); });

@@ -1,4 +1,4 @@
-// A cache that serves every shape of a mode by one executable.
+// A cache that serves every shape of a mode with one executable.
 #include "graphcache/cache_fixture.h"
 
 namespace permafrost::graphcache {
@@ -15,7 +15,7 @@ class DynamicCacheTest : public CacheFixture {
     compiler_.no_dynamic_reason.clear();
     auto_shapes_ = spec::Shapes::kAuto;
   }
-  // "every train 90"
+  // Returns the entries, such as "every train 90".
   std::vector<std::string> Entries() const {
     std::vector<std::string> out;
     for (const EntryInfo& info : cache_->entries()) {
@@ -139,7 +139,7 @@ TEST_F(DynamicCacheTest, AStepThatResistsHasALadder) {
   EXPECT_FALSE(Stats().broken);
   EXPECT_FALSE(Stats().dynamic);
   EXPECT_EQ(cache_->snapshot().graph_breaks.at(0).op, "aten::zeros");
-  // Evaluation has one all the same.
+  // Evaluation has a dynamic executable all the same.
   EXPECT_THAT(Entries(), ElementsAre("one train 90", "every eval 40"));
   EXPECT_THAT(Train(52, 2), ElementsAre("pad 90", "replay train 90"));
   EXPECT_THAT(Eval(7, 2), ElementsAre("pad 7", "replay every eval 7"));
@@ -185,7 +185,7 @@ TEST_F(DynamicCacheTest, WhereThereIsNoneThereIsALadder) {
   EXPECT_EQ(Stats().rungs, 1);
 }
 
-// ---- Commands.
+// ---- Commands
 
 TEST_F(DynamicCacheTest, AThawKeepsTheExecutablesAndAFreezeHasThem) {
   Make({});
@@ -230,7 +230,7 @@ TEST_F(DynamicCacheTest, APolicyThatCountsShapesDropsThem) {
   EXPECT_THAT(Train(51, 3), ElementsAre("capture train 51", "pad 51", "replay train 51"));
 }
 
-// ---- Resumes.
+// ---- Resumes
 
 TEST_F(DynamicCacheTest, AResumeCapturesAgainBeforeItsFirstStep) {
   Make({});
@@ -248,7 +248,7 @@ TEST_F(DynamicCacheTest, AResumeCapturesAgainBeforeItsFirstStep) {
   EXPECT_THAT(Eval(33, 2), ElementsAre("pad 33", "replay every eval 33"));
 }
 
-// A job goes on with other replicas, whose share of a batch is larger.
+// The job resumes with other replicas, so its share of a batch is larger.
 TEST_F(DynamicCacheTest, AResumeHasRoomForTheBatchesThatComeNow) {
   Make({});
   Train(50);
@@ -275,7 +275,7 @@ TEST_F(DynamicCacheTest, WhatCannotBeCapturedAgainRunsEagerAtTheSameShapes) {
   EXPECT_THAT(Train(71, 2), ElementsAre("pad 71", "eager train 71"));
 }
 
-// Its batches were padded to the shapes of its executables, and must be further.
+// The checkpoint's batches were padded to the shapes of executables. Later batches must be padded in the same way.
 TEST_F(DynamicCacheTest, ACheckpointOfAVersionWithoutThemGoesOnExactly) {
   compiler_.no_dynamic_reason = "none";
   Make({.freeze_at = 1, .shapes = spec::Shapes::kExact});

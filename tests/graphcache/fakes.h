@@ -1,4 +1,4 @@
-// A compiler and batches that record what the cache asks of them.
+// A compiler and batches that record the calls of the cache.
 #pragma once
 
 #include <map>
@@ -16,14 +16,14 @@
 
 namespace permafrost::graphcache {
 
-// The part of a batch that device/ knows; here, the shape that it was padded to.
+// The part of a batch that device/ knows. Here it is the shape that the batch was padded to.
 class StepInputs {
  public:
   BatchShape shape;
   int64_t step = 0;
 };
 
-// The result of a step: the event that it was, and the step that its batch was told.
+// The result of a step: its event, and the step number that its batch was given.
 class StepOutputs {
  public:
   StepOutputs(std::string by, int64_t of) : event(std::move(by)), step(of) {}
@@ -31,8 +31,8 @@ class StepOutputs {
   int64_t step;
 };
 
-// The events, in order: "capture train 5", "replay train 5", "pad 5", "drop train 5", "eager eval 5"; a shape is told
-// by its nodes.
+// The events in order, such as "capture train 5", "replay train 5", "pad 5", "drop train 5" or "eager eval 5". The
+// number is the shape's nodes.
 using Events = std::vector<std::string>;
 
 inline std::string EventOf(const char* what, Mode mode, const BatchShape& shape) {
@@ -79,21 +79,21 @@ class FakeCompiler : public Compiler {
   }
   int64_t shared_bytes() const override { return 1000; }
 
-  // The events since the last call.
+  // Returns the events since the last call.
   Events Take() { return std::exchange(events, {}); }
 
   Events events;
-  bool warms = false;  // warm-ups are told among the events
+  bool warms = false;  // whether events include warm-ups
   absl::Status warm_up_status;
   std::map<Mode, std::string> breaks;  // the op that cannot be captured
-  std::set<Mode> resisting;            // those that no executable serves at every shape
-  std::set<Mode> fail_captures;        // for another reason
-  bool records = true;                 // replays can be audited
+  std::set<Mode> resisting;            // modes that no executable serves at every shape
+  std::set<Mode> fail_captures;        // modes whose captures run out of memory
+  bool records = true;                 // whether replays can be audited
   std::map<Mode, Difference> faults;   // what audits of a mode find
   std::string no_dynamic_reason = "the test has none";
   absl::Time now = absl::FromUnixSeconds(1000);
   absl::Duration elapsed;
-  absl::Duration wall_clock_step = absl::Seconds(2);  // what the wall clock makes of a capture
+  absl::Duration wall_clock_step = absl::Seconds(2);  // how far a capture moves the wall clock
   absl::Duration replay_time;
   bool recording_drops = true;
 
@@ -134,7 +134,7 @@ class FakeCompiler : public Compiler {
    private:
     FakeCompiler& compiler_;
     const Mode mode_;
-    const BatchShape shape_;  // none: every
+    const BatchShape shape_;  // unset: every shape
   };
 };
 

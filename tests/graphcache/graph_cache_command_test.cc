@@ -1,4 +1,4 @@
-// Commands and resumes; steps are in graph_cache_test.cc.
+// Commands and resumes. graph_cache_test.cc tests steps.
 #include "graphcache/cache_fixture.h"
 
 namespace permafrost::graphcache {
@@ -149,7 +149,7 @@ TEST_F(GraphCacheCommandTest, ARestoredCacheGoesOnWhereTheOtherStopped) {
   const std::vector<EntryInfo> entries = cache_->entries();
   ASSERT_TRUE(before.frozen);
 
-  // The policy of the checkpoint holds, not the one that the job began with.
+  // The policy of the checkpoint applies, not the one that the job began with.
   Make({.freeze_at = 3});
   cache_->Restore(before, entries);
   EXPECT_THAT(compiler_.Take(), IsEmpty()) << "nothing is captured before it is used";
@@ -171,7 +171,7 @@ TEST_F(GraphCacheCommandTest, ARestoredCacheGoesOnWhereTheOtherStopped) {
   EXPECT_EQ(after.capture_seconds, before.of(Mode::kTrain).capture_seconds + 2);
 }
 
-// Which executable a batch is padded to must not depend on which have been captured again.
+// A batch must be padded to the same executable, whichever executables have been captured again.
 TEST_F(GraphCacheCommandTest, ARestoredCachePadsIntoTheEntriesThatItDidBefore) {
   Make({.freeze_at = 3});
   for (const int64_t nodes : {30, 10, 20}) Train(nodes);
@@ -187,7 +187,7 @@ TEST_F(GraphCacheCommandTest, ARestoredCachePadsIntoTheEntriesThatItDidBefore) {
   EXPECT_EQ(Stats().awaiting_recapture, 0);
 }
 
-// An entry from before a break keeps serving those that fit into it.
+// An executable captured before a graph break still serves the batches that fit into it.
 TEST_F(GraphCacheCommandTest, EntriesOutliveABreakInAResumedRun) {
   Make({.freeze_at = 3});
   Train(5);
@@ -239,7 +239,7 @@ TEST_F(GraphCacheCommandTest, ARecaptureThatFailsFailsTheStepAndMayBeTriedAgain)
   EXPECT_THAT(Train(5), ElementsAre("capture train 5", "pad 5", "replay train 5"));
 }
 
-// A step that is never tried again in an undisturbed run must not be tried in a resumed one.
+// An undisturbed run never tries a broken step again, so a resumed run must not either.
 TEST_F(GraphCacheCommandTest, ABrokenStepStaysBrokenInAResumedRun) {
   Make({.freeze_at = 3});
   compiler_.breaks[Mode::kTrain] = "aten::item";
@@ -281,7 +281,7 @@ TEST_F(GraphCacheCommandTest, AFrozenCacheThatIsToPadCapturesWhatItPadsTo) {
   EXPECT_EQ(Stats().padded_hits, 1);
 }
 
-// A client that waits for a command must not take a failed one for done.
+// A client that waits for a command must not take a failed command for a completed one.
 TEST_F(GraphCacheCommandTest, ACommandThatFailsIsNotSaidToHaveTakenEffect) {
   Make({.freeze_at = 3});
   Train(5);

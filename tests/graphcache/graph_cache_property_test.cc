@@ -1,4 +1,4 @@
-// Properties that hold for any steps and commands.
+// Properties that hold for any sequence of steps and commands.
 #include <random>
 
 #include "graphcache/cache_fixture.h"
@@ -10,7 +10,7 @@ class GraphCachePropertyTest : public CacheFixture {
  protected:
   static constexpr Mode kModes[] = {Mode::kTrain, Mode::kEval};
 
-  // A random batch. Few enough shapes that some come again; some are above the ceiling.
+  // Returns the sizes of a random batch. They take so few values that some shapes recur, and some exceed the ceiling.
   BatchShape RandomReal(std::mt19937& random) {
     const auto pick = [&](int64_t low, int64_t high) {
       return std::uniform_int_distribution<int64_t>(low, high)(random);
@@ -46,7 +46,7 @@ class GraphCachePropertyTest : public CacheFixture {
     }
   }
 
-  // A cache that takes over what a checkpoint of this one holds.
+  // Checks a cache that is restored from a checkpoint of this one.
   void ExpectAResumePlansTheSame() {
     const Snapshot snapshot = cache_->snapshot();
     std::unique_ptr<GraphCache> undisturbed = std::move(cache_);

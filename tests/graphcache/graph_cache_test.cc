@@ -13,7 +13,7 @@ class GraphCacheTest : public CacheFixture {};
 
 TEST_F(GraphCacheTest, AlwaysKeepsEachNewShape) {
   Make({.policy = spec::Policy::kAlways});
-  // The capture comes before the batch is padded, and its replay is that same step.
+  // The capture comes before the batch is padded, and the replay serves the same step.
   EXPECT_THAT(Train(5), ElementsAre("capture train 5", "pad 5", "replay train 5"));
   EXPECT_THAT(Train(5), ElementsAre("pad 5", "replay train 5"));
   EXPECT_THAT(Train(4), ElementsAre("capture train 4", "pad 4", "replay train 4"));
@@ -72,7 +72,7 @@ TEST_F(GraphCacheTest, TheStepThatReachesTheFreezePointEndsWithTheFreeze) {
   EXPECT_EQ(s.of(Mode::kTrain).entries, 3);
   EXPECT_EQ(s.of(Mode::kTrain).capacity, 3);
   EXPECT_EQ(s.of(Mode::kEval).capacity, 2);
-  // The ceilings are captures, and no step's.
+  // The ceilings count as captures. They are not misses, because no step asked for them.
   EXPECT_EQ(s.of(Mode::kTrain).captures, 3);
   EXPECT_EQ(s.of(Mode::kTrain).misses, 2);
   EXPECT_EQ(s.of(Mode::kTrain).frozen_captures, 0);
@@ -96,7 +96,7 @@ TEST_F(GraphCacheTest, TheFreezePointIsDerivedFromTheSizes) {
   EXPECT_EQ(Stats().capacity, 98);
 }
 
-// Graphs of equal nodes, as grids or images of superpixels are, have no spread that the formula could use.
+// If all graphs have equally many nodes, as grids or superpixel images do, the formula has no spread to work with.
 TEST_F(GraphCacheTest, WithoutASpreadItFreezesWhenEveryPlannedShapeIsHeld) {
   sizes_ = {.graphs = 100, .std_nodes = 0, .std_edges = 3};
   plan_.train_shapes = plan_.known_train_shapes = 3;
@@ -174,7 +174,7 @@ TEST_F(GraphCacheTest, AFrozenCacheWhoseRungsAreOthersNowFreezesAgainWithThose) 
   EXPECT_TRUE(cache_->snapshot().frozen);
   EXPECT_EQ(Stats().entries, 3);
   EXPECT_THAT(Train(70), ElementsAre("pad 70", "replay train 70"));
-  // With the same rungs it stays as it was.
+  // With the same rungs the cache stays frozen.
   plan_.train_rungs = {Padded(30), Padded(60), plan_.train_ceiling};
   Make({});
   cache_->Restore(snapshot, entries);
@@ -197,7 +197,7 @@ TEST_F(GraphCacheTest, EvaluationIsPaddedToItsRungsFromTheStart) {
   EXPECT_THAT(Eval(12), ElementsAre("pad 20", "replay eval 20"));
   EXPECT_THAT(Eval(20), ElementsAre("pad 20", "replay eval 20"));
   EXPECT_THAT(Eval(21), ElementsAre("capture eval 40", "pad 40", "replay eval 40"));
-  // Beyond every rung: a miss like any other.
+  // A batch beyond every rung is an ordinary miss.
   EXPECT_THAT(Eval(41), ElementsAre("capture eval 41", "pad 41", "replay eval 41"));
   const ModeStats s = Stats(Mode::kEval);
   EXPECT_EQ(s.padded_hits, 1);
@@ -249,7 +249,7 @@ TEST_F(GraphCacheTest, FrozenPadsIntoTheCheapestThatHoldsTheBatch) {
   EXPECT_EQ(entries[0].padded_hits, 0);
 }
 
-// However a step is served, the caller gets what that step returned, of a batch that was told the step.
+// However a step is served, the caller gets that step's outputs, from a batch that knew the step's number.
 TEST_F(GraphCacheTest, AStepReturnsItsOwnOutputs) {
   Make({.freeze_at = 2, .on_miss = spec::OnMiss::kTransient});
   const auto run = [&](Mode mode, int64_t nodes, int64_t step) {
@@ -322,7 +322,7 @@ TEST_F(GraphCacheTest, FrozenTransientCapturesAndDrops) {
   EXPECT_THAT(Eval(4), ElementsAre("capture eval 4", "pad 4", "replay eval 4", "drop eval 4")) << "at no rung";
 }
 
-// As #10689 has it: what came before the freeze is held, and nothing else.
+// As in #10689, the cache holds exactly the shapes that came before the freeze.
 TEST_F(GraphCacheTest, WhereMissesAreNotPaddedEvaluationHoldsTheShapesThatCame) {
   for (const spec::OnMiss on_miss : {spec::OnMiss::kTransient, spec::OnMiss::kEager}) {
     Make({.freeze_at = 2, .on_miss = on_miss});
@@ -422,8 +422,8 @@ TEST_F(GraphCacheTest, OtherErrorsOfTheCompilerFailTheStep) {
 
 TEST_F(GraphCacheTest, RowsAreCountedRealAndPadded) {
   Make({.freeze_at = 1});
-  Train(5);   // itself: one node and one graph of padding
-  Train(80);  // in 90: 79 nodes, 160 edges and 4 graphs are real
+  Train(5);   // its own shape, with one padding node and one padding graph
+  Train(80);  // padded to 90, with 79 real nodes, 160 real edges and 4 real graphs
   const ModeStats s = Stats();
   EXPECT_EQ(s.graphs, 4 + 4);
   EXPECT_EQ(s.nodes, 4 + 79);

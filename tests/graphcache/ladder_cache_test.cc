@@ -1,4 +1,4 @@
-// A cache that rounds batches up to a few planned shapes, and what it captures before a step.
+// A cache that rounds batches up to a few planned shapes, and its captures before the first step.
 #include "graphcache/cache_fixture.h"
 
 namespace permafrost::graphcache {
@@ -17,7 +17,7 @@ class LadderCacheTest : public CacheFixture {
     for (const int64_t nodes : {10, 30, 31, 60, 88, 90}) plan_.train_schedule.push_back({Padded(nodes), 10});
     plan_.eval_schedule = {{Padded(19), 4}, {Padded(20), 4}, {Padded(40), 4}};
   }
-  // The nodes of the executables of the mode, in the order of their capture.
+  // Returns the nodes of the mode's executables, in the order of their capture.
   std::vector<int64_t> HeldNodes(Mode mode) const {
     std::vector<int64_t> nodes;
     for (const EntryInfo& info : cache_->entries())
@@ -58,7 +58,7 @@ TEST_F(LadderCacheTest, TheWarmUpKeepsWithinTheLimit) {
   EXPECT_EQ(Stats().cut_executables, 3);
   EXPECT_EQ(Stats(Mode::kEval).cut_executables, 1);
   EXPECT_EQ(warnings_.size(), 1U) << "nothing more is to come that the limit would keep out";
-  // With one executable, evaluation has none.
+  // If only one executable is allowed, evaluation gets none.
   Make({.shapes = spec::Shapes::kLadder, .max_executables = 1});
   EXPECT_THAT(Train(25), ElementsAre("capture train 90", "pad 90", "replay train 90"));
   EXPECT_THAT(Eval(19), ElementsAre("pad 19", "eager eval 19"));
@@ -71,7 +71,7 @@ TEST_F(LadderCacheTest, WhatALimitLeavesIsToldOnceItIsNear) {
   EXPECT_THAT(warnings_, ElementsAre("the graph cache holds 9 of at most 10 executables (max_executables)"));
 }
 
-// A command for another limit plans what a cache resumed under that limit plans.
+// A command that changes the limit leads to the same plan as a resume under that limit.
 TEST_F(LadderCacheTest, AnotherLimitCutsOrExtendsTheLadderAtOnce) {
   const struct {
     int64_t limit;
@@ -107,7 +107,7 @@ TEST_F(LadderCacheTest, SoDoesThatOfOneExecutableForEveryShape) {
   EXPECT_THAT(Eval(19), ElementsAre("pad 19", "eager eval 19"));
   EXPECT_EQ(cache_->entries().size(), 1U);
   EXPECT_TRUE(cache_->snapshot().frozen);
-  // A step that resists has a ladder, which has no more room.
+  // Steps without a dynamic executable get ladders, and both ladders share the limit.
   compiler_.resisting = {Mode::kTrain, Mode::kEval};
   Make({.max_executables = 4});
   Train(25);
@@ -115,7 +115,7 @@ TEST_F(LadderCacheTest, SoDoesThatOfOneExecutableForEveryShape) {
   EXPECT_EQ(Stats(Mode::kEval).entries, 2);
 }
 
-// Whatever a miss means: nothing that the job asked for was missed.
+// The mode runs eager whatever on_miss says, because the limit leaves it without executables.
 TEST_F(LadderCacheTest, AModeThatTheLimitLeavesNothingRunsEager) {
   for (const spec::OnMiss on_miss :
        {spec::OnMiss::kReject, spec::OnMiss::kTransient, spec::OnMiss::kEager, spec::OnMiss::kPad}) {
@@ -154,7 +154,7 @@ TEST_F(LadderCacheTest, RungsThatArePlannedNoMoreAreNotTakenOver) {
   Train(25);
   const Snapshot snapshot = cache_->snapshot();
   std::vector<EntryInfo> entries = cache_->entries();
-  entries[1].shape = Padded(57);  // as a version with other rungs had it
+  entries[1].shape = Padded(57);  // a version with other rungs had this shape
   Make(kLadder);
   cache_->Restore(snapshot, entries);
   EXPECT_THAT(HeldNodes(Mode::kTrain), ElementsAre(90, 30));
@@ -271,7 +271,7 @@ TEST_F(LadderCacheTest, ReplaysAreTimedEntryByEntry) {
   EXPECT_DOUBLE_EQ(costs[90].second, 0.003);
 }
 
-// ---- Commands.
+// ---- Commands
 
 TEST_F(LadderCacheTest, AnotherNumberOfRungsIsAnotherLadder) {
   Make({.shapes = spec::Shapes::kLadder, .rungs = 1});
@@ -316,7 +316,7 @@ TEST_F(LadderCacheTest, AThawedCacheCapturesAsItGoes) {
   EXPECT_FALSE(cache_->snapshot().frozen);
 }
 
-// ---- Resumes.
+// ---- Resumes
 
 TEST_F(LadderCacheTest, AResumePadsAsBeforeAndCapturesFirst) {
   Make({.shapes = spec::Shapes::kLadder, .rungs = 2});
@@ -335,7 +335,7 @@ TEST_F(LadderCacheTest, AResumePadsAsBeforeAndCapturesFirst) {
   EXPECT_EQ(Stats().frozen_captures, 0);
 }
 
-// A run that is stopped between two captures goes on with the others.
+// A run that was stopped between two captures makes the remaining ones.
 TEST_F(LadderCacheTest, AResumeInTheMiddleOfAWarmUpEndsIt) {
   Make({.shapes = spec::Shapes::kLadder, .rungs = 2});
   ASSERT_TRUE(cache_->CaptureNext(0).ok());

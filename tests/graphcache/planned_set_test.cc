@@ -9,7 +9,7 @@
 namespace permafrost::graphcache {
 namespace {
 
-// Twenty training shapes and five of evaluation.
+// Plans twenty training shapes and five evaluation shapes.
 ShapeSchedule Plan() {
   ShapeSchedule plan{.train_ceiling = {20, 20, 5}, .train_shapes = 20, .known_train_shapes = 20};
   for (int64_t n = 1; n <= 20; ++n) plan.train_schedule.push_back({{n, n, 5}, 1});
@@ -91,7 +91,8 @@ TEST(PlanExecutables, OfExactShapesOnlyACacheThatPadsOrRejectsSealsWithMoreThanC
   }
 }
 
-// The sizes of ZINC 12k's train split, computed from its files with Python: directed edges are twice the stored ones.
+// The sizes of ZINC 12k's train split, computed from its files in Python. There are twice as many directed edges as
+// stored ones.
 constexpr GraphSizes kZinc{.graphs = 10'000, .std_nodes = 4.485530148154132, .std_edges = 10.53428923848216};
 
 TEST(FreezePointTest, FollowsTheFormulaOnZinc) {

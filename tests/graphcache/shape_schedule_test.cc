@@ -24,7 +24,8 @@ std::vector<ShapeCount> RandomShapes(std::mt19937& random, size_t distinct, int6
   return counter.Counts();
 }
 
-// Rows of all batches, each in the cheapest rung that holds it; -1 where one fits nowhere.
+// Returns the rows of all batches, each padded to the cheapest rung that holds it. Returns -1 if a batch fits no
+// rung.
 int64_t RowsServed(const std::vector<ShapeCount>& shapes, const std::vector<BatchShape>& rungs) {
   int64_t rows = 0;
   for (const ShapeCount& s : shapes) {
@@ -38,8 +39,8 @@ int64_t RowsServed(const std::vector<ShapeCount>& shapes, const std::vector<Batc
   return rows;
 }
 
-// The fewest rows over every way to cut the shapes, ordered by rows, into at most `groups` runs of neighbours, the last
-// of which is padded to the ceiling of all.
+// Returns the fewest rows by trying every ladder. The shapes, ordered by rows, are cut into at most `groups` runs,
+// and the last run is padded to the ceiling of all shapes.
 int64_t BestByTryingAll(std::vector<ShapeCount> shapes, int64_t groups) {
   std::ranges::sort(shapes, [](const ShapeCount& a, const ShapeCount& b) {
     return std::pair(Rows(a.shape), a.shape) < std::pair(Rows(b.shape), b.shape);
@@ -80,7 +81,7 @@ TEST(CeilingTest, HoldsAllInEachDimension) {
 TEST(LadderTest, OfNothingIsEmpty) { EXPECT_THAT(Ladder({}, 4), IsEmpty()); }
 
 TEST(LadderTest, FewShapesAreTheirOwnRungs) {
-  // By rows: 27, 30 and 31; the last does not hold the second, and need not.
+  // The shapes have 27, 30 and 31 rows and are ordered by them. The last one does not hold the second, and need not.
   EXPECT_THAT(Ladder({{{9, 22, 3}, 1}, {{20, 10, 3}, 1}, {{7, 20, 3}, 1}}, 3),
               ElementsAre(BatchShape{7, 20, 3}, BatchShape{20, 10, 3}, BatchShape{9, 22, 3}));
 }
@@ -91,7 +92,7 @@ TEST(LadderTest, OneRungIsTheCeiling) {
 }
 
 TEST(LadderTest, FrequentShapesGetTheRungs) {
-  // 100 batches of (11, 20) would pay for the room that one of (12, 20) leaves.
+  // Without a rung of its own, (11, 20) would be padded to (12, 20) in 100 batches.
   EXPECT_THAT(Ladder({{{10, 20, 3}, 1}, {{11, 20, 3}, 100}, {{12, 20, 3}, 1}}, 2),
               ElementsAre(BatchShape{11, 20, 3}, BatchShape{12, 20, 3}));
   EXPECT_THAT(Ladder({{{10, 20, 3}, 100}, {{11, 20, 3}, 1}, {{12, 20, 3}, 1}}, 2),
@@ -110,13 +111,13 @@ TEST(LadderTest, NoCutPadsLess) {
     EXPECT_EQ(ladder.back(), Ceiling(shapes)) << "round " << round;
     const int64_t served = RowsServed(shapes, ladder);
     ASSERT_GE(served, 0) << "a shape fits no rung, round " << round;
-    // A batch may find a cheaper rung than its group's, never needs a dearer one.
+    // A batch may find a cheaper rung than its group's rung, and never needs a more expensive one.
     EXPECT_LE(served, BestByTryingAll(shapes, rungs)) << "round " << round;
   }
 }
 
 TEST(LadderTest, IsTheBestCutWhereShapesAreNested) {
-  // Each shape holds those before it, so that a batch's cheapest rung is its group's.
+  // Each shape holds all shapes before it, so a batch's cheapest rung is its group's rung.
   std::mt19937 random(2);
   std::uniform_int_distribution<int64_t> growth(1, 9), count(1, 20);
   for (int round = 0; round < 60; ++round) {
@@ -157,7 +158,7 @@ TEST(LadderTest, OfMergedShapesItHoldsThemAll) {
   EXPECT_EQ(Ladder(MergeNeighbours(few), 8), Ladder(few, 8)) << "few shapes stay as they are";
 }
 
-// A schedule that was not walked to its end is planned with the bound.
+// If a schedule was not read to its end, it is planned with its bound, a shape that occurs in no batch.
 TEST(LadderTest, ABoundThatNoBatchWasSeenAtIsARungOfItsOwn) {
   std::mt19937 random(6);
   auto shapes = RandomShapes(random, 100, 50);
@@ -198,8 +199,8 @@ TEST(LadderTest, TheLargestIsPlannedQuickly) {
   const auto shapes = RandomShapes(random, kMaxLadderShapes, 2000);
   const std::clock_t begin = std::clock();
   EXPECT_EQ(Ladder(shapes, kMaxEvalRungs).size(), static_cast<size_t>(kMaxEvalRungs));
-  // It takes 0.1 s, under ThreadSanitizer 5 s, of processor time, as the machine may have other work; the bound is far
-  // below what a naive one would take.
+  // The call takes 0.1 s of processor time, or 5 s under ThreadSanitizer. Processor time counts because the machine
+  // may have other work. The bound is far below the time of a naive algorithm.
   EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 10);
 }
 

@@ -35,7 +35,7 @@ ModeStats FilledStats(int64_t base) {
   return s;
 }
 
-// No field at its default.
+// Returns a snapshot in which no field has its default.
 Snapshot Filled() {
   Snapshot s;
   s.options = {.policy = spec::Policy::kClearPerStep,

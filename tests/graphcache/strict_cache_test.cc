@@ -1,4 +1,4 @@
-// Causes, the limit, and strict caches.
+// Causes of captures and misses, the limit of executables, and strict caches.
 #include <string>
 #include <vector>
 
@@ -16,7 +16,7 @@ using testing::Not;
 
 class StrictCacheTest : public CacheFixture {
  protected:
-  // Strict, frozen after two training shapes.
+  // Makes a cache that is frozen after two training shapes, strict by default.
   void MakeSealed(spec::OnMiss on_miss, bool strict = true) {
     Make({.freeze_at = 2, .on_miss = on_miss, .shapes = spec::Shapes::kExact, .strict = strict});
     Train(5, 0);
@@ -110,7 +110,7 @@ class CauseCacheTest : public CacheFixture {
  protected:
   CauseCounts Captures(Mode mode = Mode::kTrain) const { return Stats(mode).captures_by_cause; }
   CauseCounts Misses(Mode mode = Mode::kTrain) const { return Stats(mode).misses_by_cause; }
-  // A full batch of any sizes.
+  // Trains a full batch of any sizes.
   void TrainShape(const BatchShape& least_padded, int64_t step) {
     FakeBatch batch(compiler_, {least_padded.nodes - 1, least_padded.edges, 32});
     ASSERT_EQ(cache_->Run(Mode::kTrain, batch, step).status(), absl::OkStatus());

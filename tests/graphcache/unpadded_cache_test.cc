@@ -1,4 +1,4 @@
-// A cache of steps that know the sizes of a batch by its shape, so that nothing may be padded.
+// A cache of steps that read the sizes of a batch from its shape, so that nothing may be padded.
 #include "graphcache/cache_fixture.h"
 
 namespace permafrost::graphcache {
