@@ -1,4 +1,4 @@
-// The duties of every backend to its callers (device/backend.h), held against each that is present here.
+// The duties of every backend to its callers (device/backend.h), tested on each backend that is present here.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/AutogradState.h>
@@ -22,7 +22,7 @@ using graphcache::StepInputs;
 using testing::HasSubstr;
 using Tensors = std::vector<Tensor>;
 
-// A line fitted by gradient descent to the real rows of a padded batch.
+// Fits a line to the real rows of a padded batch by gradient descent.
 class Fit {
  public:
   explicit Fit(c10::Device device) {
@@ -45,7 +45,7 @@ class Fit {
   }
 
  private:
-  // inputs: x [rows, 4], y [rows, 1], count of real rows [1].
+  // The inputs are x [rows, 4], y [rows, 1] and the number of real rows [1].
   Tensors Step(const StepInputs& in) {
     const Tensor &x = in.tensors[0], &y = in.tensors[1], &real = in.tensors[2];
     const Tensor prediction = x.mm(weight_) + bias_;
@@ -66,7 +66,7 @@ class Fit {
   std::vector<int> phases_;
 };
 
-// `real` rows that depend on the seed alone, and padding up to `rows`, where anything stands.
+// Makes `real` rows that depend on the seed alone, and padding up to `rows` with arbitrary values.
 StepInputs Batch(int64_t real, int64_t rows, int seed, c10::Device device) {
   at::manual_seed(static_cast<uint64_t>(seed));
   const Tensor x = at::randn({real, 4}), y = at::randn({real, 1});
@@ -87,7 +87,7 @@ class BackendConformance : public testing::TestWithParam<DeviceKind> {
     backend_ = *std::move(opened);
     ASSERT_EQ(backend_->CheckCapture(), absl::OkStatus());
     ASSERT_EQ(backend_->Enter(), absl::OkStatus());
-    // A backward is this thread's, as it is a step's (train/loop/step_engine.cc).
+    // The backward pass runs on this thread, as in a step (train/loop/step_engine.cc).
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     capturer_ = backend_->MakeCapturer();
   }
@@ -103,7 +103,7 @@ class BackendConformance : public testing::TestWithParam<DeviceKind> {
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? (*result)->tensors : Tensors();
   }
-  // To the bit where the backend replays a recording.
+  // Expects equal bits if the backend replays a recording, and close values otherwise.
   void ExpectAsEager(const Tensors& got, const Tensors& want) const {
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < got.size(); ++i) {
@@ -136,7 +136,7 @@ TEST_P(BackendConformance, AReplayIsTheEagerStep) {
   EXPECT_GT(executable->bytes(), 0);
 }
 
-// As the batches of jobs come.
+// The batches of jobs are on the host.
 TEST_P(BackendConformance, ABatchOnTheHostIsReplayedAndRunAsOneOnTheDevice) {
   Fit eager(backend_->device()), replayed(backend_->device()), run(backend_->device());
   const auto on_host = [](int seed) { return Batch(8, 9, seed, at::kCPU); };
@@ -244,7 +244,7 @@ TEST_P(BackendConformance, StorageIsCounted) {
   const auto allocate = [&] {
     return at::empty({kBytes / 4}, at::TensorOptions().dtype(at::kFloat).device(backend_->device()));
   };
-  { const Tensor first = allocate(); }  // what the device keeps after a first use
+  { const Tensor first = allocate(); }  // the device keeps some memory after a first use
   backend_->RestartStoragePeak();
   const StorageUse before = backend_->storage();
   {

@@ -72,8 +72,8 @@ TEST(DeviceFaultTest, OtherErrorsAreOfTheWork) {
 
 TEST(DeviceFaultTest, TooLittleMemoryIsToldAsThatWhoeverFindsIt) {
   const char* const texts[] = {
-      "CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the documentation",  // of libtorch's allocator
-      "CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'",       // of the driver, for a graph
+      "CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the documentation",  // from libtorch's allocator
+      "CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'",       // from the driver, for a graph
       "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
       "MPS backend out of memory (MPS allocated: 8.00 GB)",
       "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",

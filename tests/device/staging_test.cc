@@ -1,5 +1,5 @@
-// Tests a batch's way to a device on the tensors of the stand-in for MPS, with streams and events that write down what
-// is asked of them.
+// The way of a batch to a device. Tensors are those of the stand-in for MPS, and fake streams and events note the
+// calls made to them.
 #include "device/staging.h"
 
 #include <ATen/ATen.h>
@@ -26,7 +26,7 @@ using testing::IsEmpty;
 
 const c10::Device kDevice{c10::kMPS, 0};
 
-// Streams 0, the one that steps are given to, and 1, and their events, for MPS while one lives.
+// Replaces the streams and events of MPS while an object lives. Steps go to stream 0, and stream 1 is the other one.
 class NotedStreams final : public c10::impl::NoOpDeviceGuardImpl<c10::kMPS> {
  public:
   NotedStreams() : before_(Registered().exchange(this)) {}
@@ -57,7 +57,7 @@ class NotedStreams final : public c10::impl::NoOpDeviceGuardImpl<c10::kMPS> {
   }
   bool queryEvent(void* /*event*/) const override { return !behind_; }
   void synchronizeEvent(void* event) const override { Note("the host awaits event " + Number(event)); }
-  // True: no event has come yet when it is asked for.
+  // If `behind` is true, every event that is queried is still pending.
   void SetBehind(bool behind) { behind_ = behind; }
 
  private:
@@ -69,11 +69,11 @@ class NotedStreams final : public c10::impl::NoOpDeviceGuardImpl<c10::kMPS> {
   const c10::impl::DeviceGuardImplInterface* const before_;
   mutable c10::Stream current_{c10::Stream::DEFAULT, kDevice};
   mutable std::vector<std::string> notes_;
-  mutable std::vector<std::unique_ptr<int>> numbers_;  // what events point to
+  mutable std::vector<std::unique_ptr<int>> numbers_;  // the targets of event pointers
   bool behind_ = false;
 };
 
-// Three types; two tensors share a storage, one is undefined, one empty.
+// Makes a batch of three types. Two of its tensors share a storage, one is undefined and one is empty.
 StepInputs Batch(int64_t rows, int64_t first) {
   const Tensor keys = at::arange(first, first + rows, at::kLong);
   return {.tensors = {at::arange(3 * rows, at::kFloat).reshape({rows, 3}).add(first), Tensor(), keys.narrow(0, 0, 2),
@@ -99,7 +99,7 @@ class StagingTest : public testing::Test {
     within_ = std::make_unique<MpsStandIn>();
     streams_ = std::make_unique<NotedStreams>();
   }
-  // Returns what `work` asks of the device, in order.
+  // Returns the calls that `work` makes to the device, in order.
   std::vector<std::string> Asked(const std::function<void()>& work) {
     streams_->Taken();
     Tape::Listen(
@@ -131,7 +131,7 @@ TEST_F(StagingTest, TensorsLieApartAndAlignedAndAStorageOnce) {
   for (const Tensor& t : batch.tensors) {
     if (t.defined()) begins.push_back(t.storage_offset() * t.element_size());
   }
-  // The features, the keys twice, the flags, the keys, nothing, the number.
+  // The offsets are those of the features, a part of the keys, the flags, the keys, the empty tensor and the number.
   EXPECT_THAT(begins, ElementsAre(0, 256, 512, 256, 768, 1024));
   EXPECT_EQ(InputLayout(Batch(4, 1)).bytes(), 1280);
 }
@@ -161,7 +161,8 @@ TEST_F(StagingTest, OnTheCpuNothingIsCopied) {
   EXPECT_TRUE(CopyToDevice(batch, at::kCPU).tensors[0].is_same(batch.tensors[0]));
 }
 
-// The host's buffer of a batch is written again only when it was copied. The host waits for that only if it must.
+// The host's buffer of a batch is written again only after it was copied. The host waits for the copy only if it
+// must.
 TEST_F(StagingTest, InTheOrderOfTheStepsABatchIsOneCopy) {
   auto staging = std::make_unique<Staging>(kDevice);
   const auto upload = [&] { staging->Upload(Batch(4, 1)); };
@@ -176,14 +177,14 @@ TEST_F(StagingTest, InTheOrderOfTheStepsABatchIsOneCopy) {
               ElementsAre("the host awaits event 1", "the host awaits event 2", "the host awaits event 3"));
 }
 
-// Stream 1 copies while stream 0 computes; each batch of three on their way has memory of its own on the device, which
-// is written again only when the step that reads it has ended.
+// Stream 1 copies while stream 0 computes. Each of three batches in flight has device memory of its own, which is
+// written again only after the step that reads it has ended.
 TEST_F(StagingTest, OnAStreamOfItsOwnABatchIsCopiedBesideTheSteps) {
   Staging staging(kDevice, {.host_memory = at::getCPUAllocator(), .own_stream = true});
   std::vector<const void*> places;
   const auto upload = [&] { places.push_back(staging.Upload(Batch(4, 1)).tensors[0].const_data_ptr()); };
   const std::string copy = "1280 bytes from cpu to mps:0, stream 1";
-  // Event 1: from then on the first memory on the device may be written; event 2: it is.
+  // Event 1 means that the first device memory may be written. Event 2 means that it has been written.
   EXPECT_THAT(Asked(upload), ElementsAre("event 1 follows stream 0", "stream 1 awaits event 1", copy,
                                          "event 2 follows stream 1", "stream 0 awaits event 2"));
   EXPECT_THAT(Asked(upload),

@@ -1,4 +1,4 @@
-// Threads of a job's operators.
+// The threads of a job's operators.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ TEST_F(UseThreadsTest, LibtorchsOperatorsMayUseOneWherePermafrostsUseAll) {
   EXPECT_EQ(UseThreads(2, TorchThreads::kOne), 2);
   EXPECT_EQ(at::get_num_threads(), 1);
   EXPECT_EQ(OperatorThreads(), 2);
-  // The next job on this thread.
+  // This is the next job on the same thread.
   EXPECT_EQ(UseThreads(2), 2);
   EXPECT_EQ(at::get_num_threads(), 2);
   EXPECT_EQ(OperatorThreads(), 0) << "as many as libtorch's";

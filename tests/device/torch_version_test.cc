@@ -20,7 +20,7 @@ TEST(TorchVersion, OtherLibrariesAndUntestedOnesAreRefusedInOneLine) {
   const struct {
     const char* why;
     const char *headers, *library;
-    const char* says;  // nullptr: fine
+    const char* says;  // nullptr stands for an accepted library
   } kCases[] = {
       {"tested", "2.13.0", "2.13.0", nullptr},
       {"a build suffix says nothing of the version", "2.13.0+cpu", "2.13.0", nullptr},

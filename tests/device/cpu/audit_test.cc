@@ -1,4 +1,4 @@
-// Audited replays: they leave what the step leaves, and name the operator that goes wrong.
+// Audited replays. They leave the state that the step leaves, and name the operator that went wrong.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
@@ -24,13 +24,14 @@ using graphcache::StepInputs;
 using testing::HasSubstr;
 using AuditTensors = std::vector<Tensor>;
 
-// y = x w^T for sums of rows, squared error, gradient step, and a count that an operator of the test's own raises.
+// A network with y = relu(x w^T) for sums of rows, the squared error, a gradient step, and a count that an operator
+// of this test raises.
 struct AuditedNetwork {
   AuditedNetwork() {
     at::manual_seed(5);
     weight = at::randn({4, 4}).mul_(0.1).requires_grad_(true);
   }
-  // inputs: x [rows, 4], y [rows, 4], row of each x [rows].
+  // The inputs are x [rows, 4], y [rows, 4] and the target row of each x [rows].
   AuditTensors Step(const StepInputs& in) {
     const Tensor x = CopyOf(in.tensors[0]);
     NoteLine("net.py:1");
@@ -61,7 +62,7 @@ StepInputs RowsOf(int64_t rows, int seed) {
   return {{at::randn({rows, 4}), at::randn({rows, 4}), at::randint(rows, {rows})}};
 }
 
-class CpuAuditTest : public testing::TestWithParam<bool> {  // whether it is dynamic
+class CpuAuditTest : public testing::TestWithParam<bool> {  // the parameter is true for a dynamic executable
  protected:
   static void SetUpTestSuite() {
     InstallStorageAllocator();
@@ -159,7 +160,7 @@ TEST_P(CpuAuditTest, ItTimesTheReplayByLine) {
     sum += time.seconds();
   }
   EXPECT_THAT(lines, testing::UnorderedElementsAre("net.py:1", "net.py:2", "net.py:3"));
-  // The first line reads no weight, so that it has no gradient.
+  // The first line reads no weight, so it has no gradient.
   EXPECT_THAT(with_gradient, testing::UnorderedElementsAre("net.py:2", "net.py:3"));
   double of_operators = 0;
   for (const graphcache::OperatorTime& time : step.operators) of_operators += time.seconds;
@@ -179,7 +180,7 @@ TEST_P(CpuAuditTest, AFaultInOneOperatorOfALiveExecutableIsFoundAndNamed) {
   EXPECT_TRUE(step.result->tensors[1].equal(expected[1])) << "the eager step's";
 }
 
-// Nothing else reads what it writes, and it returns nothing.
+// Nothing else reads what this operator writes, and it returns nothing.
 TEST_P(CpuAuditTest, AFaultInAnOperatorThatOnlyWritesIsNamedToo) {
   const StepInputs batch = RowsOf(23, 7);
   struct CountsOnly {

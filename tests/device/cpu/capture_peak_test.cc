@@ -1,5 +1,4 @@
-// The memory that a capture allocates at once, beside what its step does: the high-water marks of the storage
-// allocator.
+// The peak memory that a capture allocates, compared with that of its step. The storage allocator reports the peaks.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -27,7 +26,8 @@ using Tensors = std::vector<Tensor>;
 
 const c10::Device kCpu(c10::kCPU);
 
-// A model in training. `batch` makes inputs of one shape from a seed, `forward` its prediction and labels from them.
+// A model in training. `batch` makes inputs of one shape from a seed, and `forward` returns the prediction and the
+// labels for them.
 struct Training {
   struct Output {
     Tensor prediction, labels;
@@ -52,7 +52,7 @@ struct Training {
     return bytes;
   }
 
-  // The optimizer is as before the first step of a job.
+  // Resets the optimizer to its state before the first step of a job.
   void Begin() { nn::CopyInto(at_begin, optimizer.state()); }
 
   nn::Optimizer optimizer;
@@ -62,7 +62,7 @@ struct Training {
   StepProgram program;
 };
 
-// The most bytes at once that `body` adds.
+// Returns the peak of the bytes that `body` allocates.
 int64_t PeakOf(const std::function<void()>& body) {
   RestartStoragePeak();
   const int64_t before = ReadStorageUse().bytes;
@@ -70,7 +70,7 @@ int64_t PeakOf(const std::function<void()>& body) {
   return ReadStorageUse().peak_bytes - before;
 }
 
-// The memory that a capture in a job that begins allocates at once, as a multiple of the step.
+// The most memory that a capture at the beginning of a job may allocate at once, as a multiple of the step's.
 constexpr double kMostAtBegin = 1.3;
 
 void ExpectFewAtBegin(std::string_view what, int64_t peak, int64_t step, const Training& training) {
@@ -80,11 +80,11 @@ void ExpectFewAtBegin(std::string_view what, int64_t peak, int64_t step, const T
             << "; state " << training.state_bytes() << "\n";
 }
 
-// Captures twice in a job that has trained: with an empty arena, and with one that an earlier executable has filled;
-// and once in one that begins.
+// Captures twice in a job that has trained: into an empty arena, and into one that an earlier executable has filled.
+// Then captures once as at the beginning of a job.
 void ExpectWithinBound(Training& training, const std::function<StepInputs(uint64_t seed)>& batch) {
   const StepInputs first = batch(1), second = batch(2);
-  training.program.run(first);  // what libtorch keeps after a first use
+  training.program.run(first);  // libtorch keeps some memory after a first use
   const int64_t step = PeakOf([&] { training.program.run(first); });
   const int64_t bound = CapturePeakBytes(step, training.state_bytes());
   Arena arena, arena_at_begin;
@@ -106,7 +106,7 @@ void ExpectWithinBound(Training& training, const std::function<StepInputs(uint64
   ExpectFewAtBegin("capture", PeakOf([&] { capture_into(arena_at_begin); }), step, training);
 }
 
-// The same of a capture for every shape; the first of `batches` is the largest.
+// Same as ExpectWithinBound for a dynamic capture. The first of `batches` is the largest.
 void ExpectDynamicWithinBound(Training& training, const std::vector<StepInputs>& batches) {
   training.program.run(batches[0]);
   const int64_t step = PeakOf([&] { training.program.run(batches[0]); });
@@ -126,7 +126,8 @@ void ExpectDynamicWithinBound(Training& training, const std::vector<StepInputs>&
   ExpectFewAtBegin("dynamic", PeakOf([&] { capture_into(arena_at_begin); }), step, training);
 }
 
-// The same of all captures of a ladder together, the largest rung first: of the others step and replay share the arena.
+// Same for all captures of a ladder together, with the largest rung first. The steps and replays of the smaller rungs
+// share the arena.
 void ExpectRungsWithinBound(Training& training, const std::vector<StepInputs>& rungs,
                             const std::vector<StepInputs>& small) {
   training.program.run(rungs[0]);
@@ -151,7 +152,7 @@ void ExpectRungsWithinBound(Training& training, const std::vector<StepInputs>& r
   ExpectFewAtBegin("ladder", PeakOf(capture), step, training);
 }
 
-// The last node is padding.
+// Makes a batch whose last node is padding.
 StepInputs GineBatch(uint64_t seed, int64_t graphs) {
   const int64_t nodes = 23 * graphs, edges = 50 * graphs;
   at::manual_seed(seed);

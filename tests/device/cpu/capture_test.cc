@@ -26,7 +26,8 @@ using graphcache::StepInputs;
 using testing::HasSubstr;
 using Tensors = std::vector<Tensor>;
 
-// y = relu(x w^T + b), squared error, gradient step with a rate that is a tensor, and a count of steps.
+// A regression with y = relu(x w^T + b), the squared error, a gradient step with a rate that is a tensor, and a count
+// of steps.
 struct Regression {
   Regression() {
     at::manual_seed(5);
@@ -77,7 +78,7 @@ class CaptureTest : public testing::Test {
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program, int64_t rows = 6) {
     return CaptureOnCpu(program, Batch(rows, 1), Batch(rows, 2), arena_);
   }
-  // Returns what a program that cannot be captured says. Its state must be as before.
+  // Returns the reason why `program` cannot be captured. Expects its state to be unchanged.
   ErrorReason ExpectBreak(const StepProgram& program) {
     const Tensors before = Clones(program.state);
     const auto captured = Capture(program);
@@ -96,7 +97,7 @@ TEST_F(CaptureTest, ReplaysAreBitEqualToTheStep) {
   const StepProgram program{[&](const StepInputs& in) { return replayed.Step(in); }, replayed.State(), nullptr};
   const auto executable = Capture(program);
   ASSERT_TRUE(executable.ok()) << executable.status();
-  ExpectSame(Clones(replayed.State()), Clones(eager.State()));  // the capture left no trace
+  ExpectSame(Clones(replayed.State()), Clones(eager.State()));  // the capture changed nothing
   for (int i = 0; i < 20; ++i) {
     const StepInputs batch = Batch(6, 100 + i);
     const Tensors expected = eager.Step(batch);
@@ -145,7 +146,7 @@ TEST_F(CaptureTest, ExecutablesShareTheArena) {
   const size_t of_both = arena_.bytes();
   EXPECT_GT(of_both, of_small);
   EXPECT_LT(of_both, 11 * of_small) << "the larger plan, not the sum";
-  // The arena moved: the first still works.
+  // The arena moved, but the first executable still works.
   Regression eager;
   const StepInputs batch = Batch(100, 9);
   ExpectSame(Clones(r.State()), Clones(eager.State()));
@@ -153,11 +154,11 @@ TEST_F(CaptureTest, ExecutablesShareTheArena) {
   ExpectSame(Outputs((*small)->Replay(batch)), expected);
 }
 
-#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)  // glibc's malloc, which can say what it gave
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)  // glibc's malloc reports what it allocated
 TEST_F(CaptureTest, BytesAreWhatTheAllocatorGave) {
   Regression r;
   const StepProgram program{[&](const StepInputs& in) { return r.Step(in); }, r.State(), nullptr};
-  (void)Capture(program);  // what libtorch itself keeps after a first use
+  (void)Capture(program);  // libtorch keeps some memory after a first use
   std::vector<std::unique_ptr<graphcache::Executable>> kept;
   kept.reserve(100);
   const size_t before = mallinfo2().uordblks;
@@ -177,7 +178,7 @@ TEST_F(CaptureTest, BytesAreWhatTheAllocatorGave) {
 TEST_F(CaptureTest, ViewsOfParametersAreMadeOnceAndUnreadResultsDropped) {
   Regression r;
   const StepProgram program{[&](const StepInputs& in) {
-                              (void)(in.tensors[0] * 3).exp();  // read by nobody
+                              (void)(in.tensors[0] * 3).exp();  // nothing reads this result
                               return r.Step(in);
                             },
                             r.State(), nullptr};
@@ -186,7 +187,7 @@ TEST_F(CaptureTest, ViewsOfParametersAreMadeOnceAndUnreadResultsDropped) {
   tape.Record(batch.tensors, [&] { return program.run(batch); });
   const auto executable = Capture(program);
   ASSERT_TRUE(executable.ok()) << executable.status();
-  // weight.t(), mul and exp at least.
+  // Replays skip at least weight.t(), mul and exp.
   EXPECT_LE(dynamic_cast<CpuExecutable&>(**executable).num_calls() + 3, tape.ops().size());
 }
 
@@ -214,14 +215,14 @@ TEST_F(CaptureTest, AReplayThatFailsLeavesTheExecutableUsable) {
   const auto executable = Capture(program);
   ASSERT_TRUE(executable.ok()) << executable.status();
   StepInputs bad = Batch(6, 1);
-  bad.tensors[1] = at::randn({5, 3});  // not the shape that was captured
+  bad.tensors[1] = at::randn({5, 3});  // differs from the captured shape
   EXPECT_THROW((void)(*executable)->Replay(bad), c10::Error);
   const StepInputs batch = Batch(6, 2);
   const Tensors expected = eager.Step(batch);
   ExpectSame(Outputs((*executable)->Replay(batch)), expected);
 }
 
-// A storage's address is free for another as soon as the step frees it: they are two tensors all the same.
+// When a step frees a storage, the next one may get the same address. The tape must treat them as two tensors.
 TEST_F(CaptureTest, StoragesThatFollowEachOtherAtOneAddressAreTold) {
   const std::vector<StateTensor> no_state;
   Tape tape(no_state);
@@ -253,10 +254,10 @@ TEST_F(CaptureTest, AViewThatIsAListIsReplayed) {
   ExpectSame(Outputs((*executable)->Replay(batch)), expected);
 }
 
-// ---- What cannot be captured.
+// ---- Graph breaks
 
 TEST_F(CaptureTest, AStepCountOnTheHostIsAGraphBreak) {
-  // As torch::optim::Adam does: the bias correction is a host number that changes with each step.
+  // torch::optim::Adam does this: the bias correction is a host number that changes with each step.
   Regression r;
   int64_t steps = 0;
   const StepProgram program{[&](const StepInputs& in) {
@@ -326,7 +327,7 @@ TEST_F(CaptureTest, WritingToAnInputIsAGraphBreak) {
   EXPECT_THAT(ExpectBreak(program).metadata.at("why"), HasSubstr("writes to an input"));
 }
 
-// A host loop over the data, which no dispatcher sees.
+// A loop on the host over the data, which no dispatcher sees.
 TEST_F(CaptureTest, WorkThatIsNotDispatchedIsAGraphBreak) {
   Regression r;
   const StepProgram program{[&](const StepInputs& in) {
@@ -340,7 +341,7 @@ TEST_F(CaptureTest, WorkThatIsNotDispatchedIsAGraphBreak) {
   EXPECT_THAT(broken.metadata.at("why"), HasSubstr("a replay leaves bias otherwise"));
 }
 
-// A mask selects, inside the operator, as many rows as there are: its temporaries have no fixed size.
+// The number of rows that a mask selects depends on values, so the operator's temporaries have no fixed size.
 TEST_F(CaptureTest, TemporariesThatDependOnValuesAreAGraphBreak) {
   const StepProgram program{[](const StepInputs& in) {
                               Tensor out = in.tensors[0].clone();
@@ -358,7 +359,7 @@ TEST_F(CaptureTest, TemporariesThatDependOnValuesAreAGraphBreak) {
   EXPECT_THAT(std::string(captured.status().message()), HasSubstr("depends on values"));
 }
 
-// A host flag that takes another path each time.
+// A host flag takes another path in every step.
 TEST_F(CaptureTest, AnotherOrderOfOperatorsIsAGraphBreak) {
   bool odd = false;
   const StepProgram program{[&](const StepInputs& in) {
@@ -383,7 +384,7 @@ TEST_F(CaptureTest, AnErrorOfTheStepPassesAndLeavesTheStateAlone) {
   ExpectSame(Clones(r.State()), before);
 }
 
-// Lists of optional tensors are no tensor lists to the dispatcher.
+// The dispatcher does not count lists of optional tensors among tensor lists.
 TEST_F(CaptureTest, IndexWithTensorsIsReplayed) {
   const StepProgram program{[](const StepInputs& in) {
                               const Tensor order = in.tensors[0].select(1, 0).argsort();

@@ -1,4 +1,5 @@
-// One executable for every shape: bit-equal to the step run eagerly, and refused by name where it cannot be.
+// One executable for every shape. Its results are bit-equal to the eager step, and a step that cannot have one is
+// refused by name.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
@@ -20,20 +21,20 @@ using graphcache::StepInputs;
 using testing::HasSubstr;
 using DynamicTensors = std::vector<Tensor>;
 
-// Nodes, edges and graphs of a batch.
+// The nodes, edges and graphs of a batch.
 struct Sizes {
   int64_t nodes, edges, graphs;
 };
 constexpr std::array<Sizes, kDynamicProbes> kProbes{{{60, 200, 9}, {31, 77, 4}, {37, 90, 7}, {52, 61, 5}}};
 
-// Sums over edges and graphs between two products, as a graph network has them.
+// A network with sums over edges and graphs between two products, as in a graph network.
 struct Network {
   Network() {
     at::manual_seed(5);
     weight = at::randn({4, 4}).mul_(0.1).requires_grad_(true);
     bias = at::zeros({4}).requires_grad_(true);
   }
-  // inputs: x [nodes, 4], sources [edges], targets [edges], graph of each node [nodes], y [graphs, 4].
+  // The inputs are x [nodes, 4], sources [edges], targets [edges], the graph of each node [nodes], and y [graphs, 4].
   DynamicTensors Step(const StepInputs& in) {
     const Tensor &x = in.tensors[0], &y = in.tensors[4];
     const Tensor sum = at::zeros({x.size(0), 4}).index_add(0, in.tensors[2], x.index_select(0, in.tensors[1]));
@@ -61,7 +62,7 @@ StepInputs BatchOfSizes(const Sizes& s, int seed) {
            at::randint(s.graphs, {s.nodes}), at::randn({s.graphs, 4})}};
 }
 
-// The probes of a capture, as they come one after the other.
+// Makes the probes of a capture one after the other.
 class Probes {
  public:
   explicit Probes(std::array<Sizes, kDynamicProbes> sizes = kProbes) : sizes_(sizes) {}
@@ -95,7 +96,7 @@ class DynamicCaptureTest : public testing::Test {
                                                                   const Probes& probes = Probes()) {
     return CaptureDynamicOnCpu(program, probes, arena_);
   }
-  // Returns what a step says that has no executable for every shape. Its state must be as before.
+  // Returns the reason why `program` can have no dynamic executable. Expects its state to be unchanged.
   ErrorReason ExpectRefusal(const StepProgram& program) {
     const DynamicTensors before = CopiesOf(program.state);
     const auto captured = Capture(program);
@@ -116,7 +117,7 @@ class DynamicCaptureTest : public testing::Test {
   Arena arena_;
 };
 
-// All sizes up to the first probe's, in no order.
+// Returns sizes up to the first probe's, in no particular order.
 std::vector<Sizes> ManySizes() {
   std::vector<Sizes> out;
   for (int64_t i = 0; i < 200; ++i) out.push_back({2 + i * 37 % 59, 2 + i * 61 % 199, 2 + i * 5 % 8});
@@ -127,7 +128,7 @@ TEST_F(DynamicCaptureTest, OneExecutableServesEveryShapeBitForBit) {
   Network eager, replayed;
   const auto executable = Capture(replayed.Program());
   ASSERT_TRUE(executable.ok()) << executable.status();
-  ExpectEqual(CopiesOf(replayed.State()), CopiesOf(eager.State()));  // the capture left no trace
+  ExpectEqual(CopiesOf(replayed.State()), CopiesOf(eager.State()));  // the capture changed nothing
   int seed = 100;
   for (const Sizes& sizes : ManySizes()) {
     const StepInputs batch = BatchOfSizes(sizes, ++seed);
@@ -170,7 +171,7 @@ TEST_F(DynamicCaptureTest, AShapeAboveTheLargestProbeTakesTheRestFromTheHeap) {
   EXPECT_EQ(Unplanned(**executable), 0);
 }
 
-// The outputs of a replay are held while the next one runs: it may write over them, but nothing else goes wrong.
+// The outputs of a replay are held while the next one runs. The next replay may overwrite them, but must be correct.
 TEST_F(DynamicCaptureTest, OutputsThatOutliveTheirReplayDoNoHarm) {
   Network eager, replayed;
   const auto executable = Capture(replayed.Program());
@@ -190,7 +191,7 @@ TEST_F(DynamicCaptureTest, OutputsThatOutliveTheirReplayDoNoHarm) {
 }
 
 TEST_F(DynamicCaptureTest, SizesMayEnterInSums) {
-  // nodes + 1, edges + nodes, 4 * nodes, edges - graphs.
+  // The sizes are nodes + 1, edges + nodes, 4 * nodes and edges - graphs.
   const StepProgram program{[](const StepInputs& in) {
                               const int64_t n = in.tensors[0].size(0), e = in.tensors[1].size(0),
                                             g = in.tensors[4].size(0);
@@ -214,7 +215,7 @@ TEST_F(DynamicCaptureTest, BatchesOfAnotherKindAreRefused) {
   const auto executable = Capture(network.Program());
   ASSERT_TRUE(executable.ok()) << executable.status();
   StepInputs bad = BatchOfSizes({20, 30, 3}, 1);
-  bad.tensors[2] = bad.tensors[2].narrow(0, 0, 29);  // targets that are fewer than the sources
+  bad.tensors[2] = bad.tensors[2].narrow(0, 0, 29);  // one target fewer than sources
   EXPECT_THROW((void)(*executable)->Replay(bad), c10::Error);
   bad = BatchOfSizes({20, 30, 3}, 1);
   bad.tensors[0] = at::randn({20, 5});
@@ -241,7 +242,7 @@ TEST_F(DynamicCaptureTest, ExecutablesOfBothKindsShareTheArena) {
   }
 }
 
-// ---- What has no executable for every shape.
+// ---- Steps without a dynamic executable
 
 TEST_F(DynamicCaptureTest, AnIntegerThatNoSizeGivesIsNamed) {
   const StepProgram program{[](const StepInputs& in) {
@@ -266,7 +267,7 @@ TEST_F(DynamicCaptureTest, AHostNumberThatFollowsAValueIsNamed) {
   EXPECT_THAT(refusal.metadata.at("why"), HasSubstr("a host value that changes"));
 }
 
-// A rule that holds at the first shapes, and not at the last.
+// This rule holds at the first shapes, but not at the last.
 TEST_F(DynamicCaptureTest, TheLastShapeChecksWhatTheOthersSay) {
   const StepProgram program{[](const StepInputs& in) {
                               const int64_t n = in.tensors[0].size(0);
@@ -287,7 +288,7 @@ TEST_F(DynamicCaptureTest, AnotherPathAtAnotherShapeIsNamed) {
   EXPECT_THAT(ExpectRefusal(program).metadata.at("why"), HasSubstr("aten::mean"));
 }
 
-// A loop over the rows on the host, which no dispatcher sees.
+// A loop on the host over the rows, which no dispatcher sees.
 TEST_F(DynamicCaptureTest, WorkThatIsNotDispatchedIsFound) {
   Network network;
   const StepProgram program{[&](const StepInputs& in) {
@@ -314,8 +315,8 @@ TEST_F(DynamicCaptureTest, AnErrorOfTheProbesPassesAndLeavesTheStateAlone) {
   ExpectEqual(CopiesOf(network.State()), before);
 }
 
-// A ladder's executables, made of one recording at small shapes: to the bit what the step is eagerly, the largest
-// first.
+// The executables of a ladder, made from one recording at small shapes, the largest first. Their results are
+// bit-equal to the eager step.
 TEST_F(DynamicCaptureTest, RungsOfOneRecordingAreBitEqualAndShareThePlanOfTheLargest) {
   Network eager, replayed;
   const StepProgram program = replayed.Program();
@@ -329,7 +330,7 @@ TEST_F(DynamicCaptureTest, RungsOfOneRecordingAreBitEqualAndShareThePlanOfTheLar
     executables.push_back(*std::move(made));
     EXPECT_EQ(recorded->planned.size(), recorded->sizes.count());
   }
-  ExpectEqual(CopiesOf(replayed.State()), CopiesOf(eager.State()));  // the captures left no trace
+  ExpectEqual(CopiesOf(replayed.State()), CopiesOf(eager.State()));  // the captures changed nothing
   for (int seed = 100; seed < 120; ++seed) {
     const size_t rung = static_cast<size_t>(seed) % rungs.size();
     const StepInputs batch = BatchOfSizes(rungs[rung], seed);
@@ -340,7 +341,8 @@ TEST_F(DynamicCaptureTest, RungsOfOneRecordingAreBitEqualAndShareThePlanOfTheLar
   }
 }
 
-// Operators that a step calls at one shape only are no part of the recording: the comparison at that shape finds it.
+// If a step calls an operator at one shape only, the recording lacks it. Comparing the results at that shape finds
+// it.
 TEST_F(DynamicCaptureTest, ARungWhoseStepIsAnotherThanTheRecordedOneIsRefused) {
   Network network;
   StepProgram program = network.Program();
@@ -358,7 +360,7 @@ TEST_F(DynamicCaptureTest, ARungWhoseStepIsAnotherThanTheRecordedOneIsRefused) {
   ExpectEqual(CopiesOf(program.state), before);
 }
 
-// An integer that follows from the sizes of every probe and not from the rung's.
+// This integer follows from the sizes of every probe, but not from those of the rung.
 TEST_F(DynamicCaptureTest, ARungWithAnIntegerThatIsAnotherThanTheRecordingSaysIsRefusedByName) {
   Network network;
   StepProgram program = network.Program();
@@ -378,7 +380,7 @@ TEST_F(DynamicCaptureTest, ARungWithAnIntegerThatIsAnotherThanTheRecordingSaysIs
               HasSubstr("size[0] is 61 at one more shape: what gives the recorded ones gives 60"));
 }
 
-// A batch that the recordings say nothing of: its sizes do not go together as theirs did.
+// The recordings do not apply to this batch, because its sizes do not belong together as theirs did.
 TEST_F(DynamicCaptureTest, ARungOfAnotherKindThanTheRecordedBatchesIsABreakThatNamesTheInput) {
   Network network;
   const StepProgram program = network.Program();
@@ -393,7 +395,7 @@ TEST_F(DynamicCaptureTest, ARungOfAnotherKindThanTheRecordedBatchesIsABreakThatN
     ExpectEqual(CopiesOf(program.state), before);
   };
   StepInputs bad = BatchOfSizes({20, 30, 3}, 1);
-  bad.tensors[2] = bad.tensors[2].narrow(0, 0, 29);  // targets that are fewer than the sources
+  bad.tensors[2] = bad.tensors[2].narrow(0, 0, 29);  // one target fewer than sources
   refuse(bad, "at one more shape input 2 of a captured step has 29 in dimension 0 where 30 goes with the rest");
   bad = BatchOfSizes({20, 30, 3}, 1);
   bad.tensors[3] = Tensor();

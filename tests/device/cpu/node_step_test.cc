@@ -1,4 +1,4 @@
-// Training steps of node-level models, captured: a replay is bit-equal to the step run eagerly.
+// Captured training steps of node-level models. Each replay must be bit-equal to the eager step.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -28,10 +28,10 @@ const c10::Device kCpuDevice(c10::kCPU);
 struct Case {
   const char* why;
   Architecture architecture;
-  nn::Plan plan;  // without `real`
+  nn::Plan plan;  // `real` is not set
 };
 
-// A model in training, fed with the tensors of blocks padded to one shape.
+// A model in training on blocks that are padded to one shape.
 class Trainer {
  public:
   explicit Trainer(const Case& c)
@@ -85,7 +85,7 @@ class Trainer {
   const StepProgram& program() const { return program_; }
 
  private:
-  // Sparse rows have as many entries in every batch.
+  // Sparse features are padded to this number of entries in every batch.
   static constexpr int64_t kEntries = 900;
   static Tensor Entries(const Tensor& entries) {
     return entries.defined() ? at::constant_pad_nd(entries, {0, kEntries - entries.size(0)}, 0) : entries;

@@ -25,7 +25,7 @@ TEST(StepProductsTest, AddmmHasItsFactorsAfterTheAddend) {
   EXPECT_GT(products.SecondsAlone(), 0);
 }
 
-// torch's own operator with an argument of that name, in a place of its own.
+// aten::linear is PyTorch's own operator with an argument named `weight`, which is not the last factor here.
 TEST(StepProductsTest, AWeightMakesAProductOverTheFirstTensorsRows) {
   StepProducts products;
   const c10::OperatorHandle linear = OpOf("aten::linear");

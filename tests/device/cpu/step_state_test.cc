@@ -21,10 +21,10 @@ std::vector<std::string> BytesOf(const std::vector<StateTensor>& state) {
   return bytes;
 }
 
-// No copy of zeros is kept, and they are zeros again: to the bit, which -0 is not, and in whatever order they lie.
+// Zeros are restored without a copy of them, bit for bit. A -0 does not count as zero, and strides do not matter.
 TEST(SavedStateTest, PutsBackEveryBitAlsoOfZeros) {
   const Tensor almost = at::zeros({64});
-  almost[63] = 1e-45;  // the least that is none
+  almost[63] = 1e-45;  // the smallest value that is not 0
   const std::vector<StateTensor> state{
       {"values", at::randn({3, 4})},     {"zeros", at::zeros({5})},         {"count", at::zeros({}, at::kLong)},
       {"negative", at::full({4}, -0.0)}, {"across", at::zeros({3, 4}).t()}, {"almost", almost},

@@ -16,7 +16,7 @@ class StorageTest : public testing::Test {
   static void SetUpTestSuite() { InstallStorageAllocator(); }
 };
 
-// Two temporaries of which one lives to the end, and one that is freed on the way.
+// Makes two temporaries that live to the end, and one that is freed before the second of them is made.
 at::Tensor Body(int64_t n) {
   const at::Tensor kept = at::full({n}, 1.0);
   {
@@ -55,7 +55,8 @@ TEST_F(StorageTest, ServesWhatItLearnedWithoutTheHeap) {
 }
 
 TEST_F(StorageTest, LifetimesThatDoNotMeetShareRoom) {
-  // kept 1, passing 2, later 2, result 1 (in units of n floats): passing and later never live together.
+  // In units of n floats, kept takes 1, passing 2, later 2 and the result 1. passing and later never live at the same
+  // time.
   constexpr int64_t n = 4096;
   const StoragePlan plan = StoragePlan::Learn([] { Body(n); });
   const size_t unit = n * sizeof(float);
@@ -64,8 +65,8 @@ TEST_F(StorageTest, LifetimesThatDoNotMeetShareRoom) {
 }
 
 TEST_F(StorageTest, NothingAliveIsWrittenOver) {
-  // Many tensors of random lifetimes, each with its own value, which is read while it lives. Plain reads: an operator
-  // would allocate.
+  // Many tensors with random lifetimes hold a value each, which is checked while they live. The checks read memory
+  // directly, because an operator would allocate.
   std::set<const void*> places;
   const auto body = [&] {
     std::vector<at::Tensor> alive;
@@ -98,7 +99,8 @@ TEST_F(StorageTest, WhatIsNotInThePlanComesFromTheHeapAndIsCounted) {
   EXPECT_TRUE(out.equal(at::full({101}, 6.0)));
 }
 
-// One more allocation of a size that comes later: it must not be given that one's place, where something else may live.
+// An extra allocation has the size of a later one. It must not get the later one's place, where something else may
+// live.
 TEST_F(StorageTest, AnAllocationInBetweenDoesNotShiftTheRest) {
   const auto body = [](bool extra) {
     StoragePlan::BeginPart(0);
@@ -166,7 +168,7 @@ TEST_F(StorageTest, AnArenaGivesItsMemoryBackAndTakesItAgain) {
   }
 }
 
-// A caller that allocates raw memory frees it by a deleter that does not know where it came from.
+// A caller that allocates raw memory frees it with a deleter that does not know where the memory came from.
 TEST_F(StorageTest, OneDeleterServesHeapAndArena) {
   c10::Allocator& allocator = *c10::GetCPUAllocator();
   std::array<void*, 3> blocks{};
@@ -188,7 +190,7 @@ TEST_F(StorageTest, OneDeleterServesHeapAndArena) {
   const auto* const place = static_cast<const char*>(blocks[0]);
   EXPECT_TRUE(place >= arena.data() && place < arena.data() + arena.bytes());
   EXPECT_EQ(ReadStorageUse().bytes, before.bytes) << "was taken for a block of the heap";
-  // One that is kept beyond the step is freed outside of any.
+  // Memory that is kept beyond the step is freed outside of any step.
   const StoragePlan keeps = StoragePlan::Learn([&] { blocks[2] = allocator.raw_allocate(1000); });
   allocator.raw_deallocate(blocks[2]);
   arena.Reserve(keeps.size());
@@ -213,7 +215,7 @@ TEST_F(StorageTest, ATensorMayOutliveItsArena) {
   EXPECT_EQ(ReadStorageUse().bytes, before);
 }
 
-// ---- One plan for every size.
+// ---- One plan for every size
 
 bool LiesIn(Arena& arena, const at::Tensor& tensor) {
   const char* const place = static_cast<const char*>(tensor.const_data_ptr());
@@ -240,7 +242,7 @@ TEST_F(StorageTest, SmallerSizesHaveThePlacesOfTheLargerOnes) {
   EXPECT_TRUE(out.equal(at::full({1200}, 6.0)));
 }
 
-// Sizes, order and lifetimes that have nothing to do with those that were learned.
+// Sizes, order and lifetimes that are unrelated to the learned ones.
 TEST_F(StorageTest, WhateverComesNothingAliveIsWrittenOver) {
   int64_t in_arena = 0;
   const auto body = [&](uint32_t random, int64_t largest, Arena* arena) {
@@ -266,12 +268,12 @@ TEST_F(StorageTest, WhateverComesNothingAliveIsWrittenOver) {
   EXPECT_GT(in_arena, 29 * 200 / 2) << "the arena serves what it can";
 }
 
-// Both lie at one address, and the elder is freed while the younger lives.
+// Two tensors lie at one address, and the older one is freed while the younger one lives.
 TEST_F(StorageTest, AFreeFromBeforeGivesNoPlaceAway) {
   const auto body = [](at::Tensor* from_before, bool other) {
     const at::Tensor first = at::full({1000}, 1.0);
     if (from_before != nullptr) from_before->reset();
-    // Its own place is that of `first` where the plan has learned it without.
+    // The plan gives the next allocation the place of `first`, because the older tensor was freed there first.
     const at::Tensor more = other ? at::full({1000}, 2.0) : at::Tensor();
     const at::Tensor last = at::full({1000}, 3.0);
     const float* values = first.const_data_ptr<float>();
@@ -288,7 +290,7 @@ TEST_F(StorageTest, AFreeFromBeforeGivesNoPlaceAway) {
   arena.Reserve(plan.size());
   EXPECT_EQ(plan.ServeAnySize(arena, [&] { held = at::full({1000}, 5.0); }), 0);
   plan.ServeAnySize(arena, [&] { body(&held, true); });
-  // Freed between two of them.
+  // Here the older tensor is freed between two steps.
   EXPECT_EQ(plan.ServeAnySize(arena, [&] { held = at::full({1000}, 5.0); }), 0);
   held.reset();
   plan.ServeAnySize(arena, [&] { body(nullptr, false); });
@@ -297,7 +299,7 @@ TEST_F(StorageTest, AFreeFromBeforeGivesNoPlaceAway) {
 TEST_F(StorageTest, RawMemoryOfAnySizeGoesBackToTheArena) {
   c10::Allocator& allocator = *c10::GetCPUAllocator();
   const auto body = [&](size_t bytes) {
-    // One after the other in one place, which is free each time.
+    // Each allocation takes the same place, which is free every time.
     for (int i = 0; i < 5; ++i) {
       StoragePlan::BeginPart(0);
       allocator.raw_deallocate(allocator.raw_allocate(bytes));

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 // CUDA 13.0, which libtorch 2.11 is built for.
 constexpr int kWanted = 13000;
 
-// A fake driver that answers with these values.
+// A fake driver that returns these values.
 int init_answer = 0, version_answer = kWanted, cards_answer = 1;
 constexpr CudaDriver kDriver{.init = [](unsigned) { return init_answer; },
                              .version =

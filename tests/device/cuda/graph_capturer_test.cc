@@ -1,5 +1,5 @@
-// The capture of device graphs, without a device that has them: tensors of the stand-in for MPS, and graphs that run
-// again what ran while they were captured.
+// Captures of device graphs without a device that supports them. Tensors are those of the stand-in for MPS, and a
+// fake graph repeats the step that ran during its capture.
 #include "device/cuda/graph_capturer.h"
 
 #include <ATen/ATen.h>
@@ -22,12 +22,12 @@
 namespace permafrost::device {
 namespace {
 
-// The calls, in order; shared by all graphs of a test.
+// The calls in order. All graphs of a test share them.
 struct FakeGraphs {
   std::vector<std::string> calls;
   bool capturing = false;
-  std::string no_end;          // why no capture ends well; empty: each does
-  std::function<void()> step;  // what the step that is captured does
+  std::string no_end;          // why captures fail to end; empty if they succeed
+  std::function<void()> step;  // repeats the captured step
   int made = 0;
   unsigned long long pools = 70;
 };
@@ -92,7 +92,7 @@ class GraphCapturerTest : public testing::Test {
     }
     return {out};
   }
-  // Returns the device that each copy of `work` comes from.
+  // Returns the source device of each copy that `work` makes.
   static std::vector<std::string> Copies(const std::function<void()>& work) {
     std::vector<std::string> from;
     Tape::Listen(
@@ -116,7 +116,7 @@ class GraphCapturerTest : public testing::Test {
   std::unique_ptr<MpsStandIn> within_;
   Tensor weight_;
   StepProgram program_;
-  float error_ = 0;  // of a replay
+  float error_ = 0;  // added to the output of a replay
   FakeGraphs fake_;
   GraphCapturer capturer_{{.device = {c10::kMPS, 0},
                            .make_graph = [this] { return std::make_unique<FakeGraph>(fake_); },
@@ -151,7 +151,7 @@ TEST_F(GraphCapturerTest, AReplayIsTheStepOnTheInputsThatItIsGiven) {
   }
 }
 
-// As a job's batches are. The fake graph copies its output within the device, too.
+// The batches of jobs are on the host. The fake graph copies its output within the device, too.
 TEST_F(GraphCapturerTest, ABatchOnTheHostIsOneCopyIntoTheGraphsInputs) {
   const auto on_host = [](float first) {
     StepInputs batch = Inputs(4, first);
@@ -193,7 +193,7 @@ TEST_F(GraphCapturerTest, WhatLiesOnTheDeviceForEveryBatchIsReadWhereItIs) {
     }
     return out;
   };
-  // The second batch has other edges, which the proof, of a replay on the first one's, does not read.
+  // The second batch has other edges. The proof replays on the first batch's edges and does not read them.
   const auto made = capturer_.Capture(program_, with_resident(edges, 1), with_resident(others, 2));
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_EQ((*made)->bytes(), InputLayout::kAlignment) << "the edges are not copied";
@@ -208,7 +208,7 @@ TEST_F(GraphCapturerTest, WhatLiesOnTheDeviceForEveryBatchIsReadWhereItIs) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("another tensor than it reads as input 1"));
 }
 
-// The labels of a whole graph's split.
+// The labels of a whole graph's split are such a tensor.
 TEST_F(GraphCapturerTest, ATensorOnTheDeviceIsCopiedWhereItIsAnotherThanBefore) {
   const auto made = Capture(4);
   ASSERT_TRUE(made.ok()) << made.status();
@@ -270,7 +270,7 @@ TEST_F(GraphCapturerTest, WhatTheDeviceRefusesIsAGraphBreakAndTheCaptureEnds) {
   EXPECT_EQ(Host(weight_), before);
 }
 
-// libtorch refuses a pool whose last graph is gone.
+// libtorch refuses a pool whose last graph is gone, so the next capture needs a new pool.
 TEST_F(GraphCapturerTest, APoolEndsWithItsLastGraph) {
   auto first = Capture();
   ASSERT_TRUE(first.ok()) << first.status();
@@ -296,7 +296,7 @@ TEST_F(GraphCapturerTest, AProofThatFailsEndsItsPool) {
   EXPECT_EQ(fake_.pools, 72U);
 }
 
-// It is not known what the allocator makes of the pool of a capture that the device ended.
+// If the device ends a capture, the state of its pool in the allocator is unknown.
 TEST_F(GraphCapturerTest, ACaptureThatFailsLeavesItsPoolToTheGraphsThatLive) {
   const auto lives = Capture();
   ASSERT_TRUE(lives.ok()) << lives.status();
@@ -321,7 +321,8 @@ TEST_F(GraphCapturerTest, OutOfMemoryIsNoGraphBreak) {
   EXPECT_EQ(Host(weight_), before);
 }
 
-// Not all of it comes from libtorch's allocator: the driver has its own for a graph, and cuBLAS for its workspace.
+// Not all memory comes from libtorch's allocator. The driver allocates its own for a graph, and so does cuBLAS for
+// its workspace.
 TEST_F(GraphCapturerTest, OutOfMemoryOfTheDriverIsNoGraphBreakEither) {
   const auto lives = Capture();
   ASSERT_TRUE(lives.ok()) << lives.status();
@@ -339,7 +340,8 @@ TEST_F(GraphCapturerTest, OutOfMemoryOfTheDriverIsNoGraphBreakEither) {
   EXPECT_EQ(fake_.pools, 72U) << "the next capture leaves the pool to the graph that lives";
 }
 
-// A capture can take memory from the driver alone, and give none back: what the warm-up left would be lost to it.
+// A capture can take memory only from the driver, and cannot free any. Memory that the warm-up left cached would be
+// lost to it.
 TEST_F(GraphCapturerTest, WhatTheWarmUpLeavesIsFreeForTheCapture) {
   const auto inner = program_.run;
   program_.run = [&, inner](const StepInputs& in) {
@@ -353,7 +355,8 @@ TEST_F(GraphCapturerTest, WhatTheWarmUpLeavesIsFreeForTheCapture) {
   EXPECT_EQ(*(emptied + 1), "graph 1 begins in pool 71");
 }
 
-// As a gradient of rounding alone does with Adam, unless the proof is made from a steady state.
+// Adam divides a gradient by its size, so from any other state a gradient of rounding alone would move its parameter by
+// a whole learning rate.
 TEST_F(GraphCapturerTest, AProofBeginsInTheSteadyState) {
   std::vector<std::string> at_replay;
   program_.steady_state = [this] { weight_.fill_(0.25); };

@@ -14,7 +14,7 @@ namespace {
 
 using at::Tensor;
 
-// A weight that a step moves by up to 1e-2, a bias whose gradient is rounding alone, a count of steps.
+// A weight that a step moves by up to 1e-2, a bias whose gradient is rounding alone, and a count of steps.
 std::vector<StateTensor> State() {
   return {{"weight", at::zeros({3}), "parameter"},
           {"bias", at::zeros({2}), "parameter"},

@@ -25,7 +25,7 @@ TEST(MpsEnvironmentTest, WhatLibtorchWouldRefuseLaterIsRefusedNow) {
   const struct {
     const char* why;
     Variables variables;
-    const char* line;  // nullptr: accepted
+    const char* line;  // nullptr stands for accepted variables
   } kCases[] = {
       {"nothing set", {}, nullptr},
       {"both", {{"PYTORCH_MPS_HIGH_WATERMARK_RATIO", "0.8"}, {"PYTORCH_MPS_LOW_WATERMARK_RATIO", "0.7"}}, nullptr},

@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// MPSGraphCache as this compiler's standard library lays it out.
+// MPSGraphCache in the layout of this compiler's standard library.
 struct Cache {
   struct Entry {
     void* graph = nullptr;
@@ -21,7 +21,8 @@ struct Cache {
   void* queue = nullptr;
 };
 
-// The same of libc++ (include/__hash_table): the buckets and their number, the first node, the count, the load factor.
+// The same in the layout of libc++ (include/__hash_table): the buckets and their number, the first node, the count,
+// the load factor.
 struct LibcxxCache {
   void** buckets = nullptr;
   size_t bucket_count = 0;
@@ -46,7 +47,7 @@ TEST(ReadGraphEntriesTest, OfEitherStandardLibrary) {
   EXPECT_EQ(ReadGraphEntries(&other), 7u);
 }
 
-// A device that compiles products as `adds` says.
+// A device whose cache gets an entry for each product of a new shape.
 struct FakeDevice {
   Cache cache;
   const Cache* instance = &cache;

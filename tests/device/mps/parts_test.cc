@@ -1,4 +1,4 @@
-// The MPS backend's small parts.
+// Small parts of the MPS backend.
 #include <gtest/gtest.h>
 
 #include <thread>

@@ -102,7 +102,7 @@ TEST_F(StandInTest, RefusesWhatAMacRefuses) {
   EXPECT_THAT(MessageOf([&] { x.to(at::kDouble); }), HasSubstr("aten::empty"));
   EXPECT_THAT(MessageOf([&] { x.to(at::kDouble); }), HasSubstr("no float64"));
   EXPECT_THAT(MessageOf([&] { x + Iota({3}); }), HasSubstr("aten::add"));
-  // Without a kernel on MPS.
+  // This operator has no kernel on MPS.
   EXPECT_THAT(MessageOf([&] { at::_fused_adagrad_({x}, {x}, {x}, {x}, 0.1, 0, 0, 0, false); }),
               HasSubstr("aten::_fused_adagrad_"));
 }
