@@ -234,8 +234,8 @@ TEST(Safety, BuffersOverTheSameBytesAreWrittenTogether) {
   EXPECT_EQ(made->mutated(), (std::vector<size_t>{0, 1}));
 }
 
-// The output of each region may be a view of its own buffer and of all buffers before. The interpreter walks the
-// nodes once to find the values that are written to. One list per value would take hours and exhaust memory.
+// The output of each region may be a view of its own buffer and of all buffers before. The interpreter finds
+// the values that are written to by a walk over the nodes. A list for each value would take hours and exhaust memory.
 TEST(Safety, TheLargestProgramIsBoundInSeconds) {
   constexpr size_t kRegions = 50'000;  // regions with one node each
   auto region = std::make_shared<Graph>();

@@ -141,7 +141,7 @@ TEST_F(BlockStreamTest, SamplesAheadOfTheGatheringByItsDepthAndNoFurther) {
 
 TEST_F(BlockStreamTest, SampledSubgraphsTakeNoMoreThanTheirBytes) {
   const auto stream = Stream(100, {.max_depth = 64, .leases = true, .sampled_bytes = 1});
-  // Rows are leased, so there are two slots. One sampled subgraph more already exceeds `sampled_bytes`.
+  // Rows are leased, so there are two slots. One more sampled subgraph already exceeds `sampled_bytes`.
   Await(batcher_.gathered, 2);
   Await(batcher_.sampled, 3);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));

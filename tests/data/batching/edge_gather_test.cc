@@ -43,7 +43,7 @@ void PutValue(std::vector<std::byte>& bytes, T value) {
   bytes.insert(bytes.end(), from, from + sizeof(T));
 }
 
-// With `ids`, the edges refer to the feature rows in reverse order. Without, edge i has row i.
+// With `ids`, the edges refer to the feature rows in reverse order. Without them, edge i has row i.
 std::shared_ptr<MemoryGraph> GraphWithEdges(Edges edges, bool ids, bool damaged = false) {
   auto graph = GraphWith(Kind::kDense);
   GraphView& view = graph->view();

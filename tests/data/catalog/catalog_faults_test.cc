@@ -111,7 +111,7 @@ TEST_F(CatalogFaultsTest, ADeletionWhoseBytesStayIsDone) {
                                               HasSubstr(" is looked at again at the next start: "))));
     EXPECT_THAT(OnDisk(), ElementsAre(".deleted-1-small"));
   }
-  // At the next start, a folder that holds more than a dataset is moved to quarantine, and so kept.
+  // At the next start, a folder that holds more than a dataset is moved to quarantine, where it is kept.
   Open();
   EXPECT_THAT(OnDisk(), ElementsAre(".quarantine"));
 }

@@ -65,7 +65,7 @@ TEST_F(UploadRoomTest, ADeadClientHoldsRoomForAWhileOnly) {
     EXPECT_EQ(store->totals().counted, 90u);
     EXPECT_EQ(store->totals().received, 10u);
   }
-  // With a keep_room of zero, undelivered bytes lose their room at once.
+  // With a keep_room of zero, an upload keeps no room for bytes that it has not sent.
   const auto store = OpenStore(absl::ZeroDuration());
   EXPECT_EQ(store->totals().counted, 10u) << "what came is known after a restart";
   const auto writer = store->Open(UploadId("other"), large_);

@@ -330,7 +330,7 @@ TEST(OgbImport, CheckOptions) {
 TEST(OgbImport, ProgressEndsAtTheTotalAndStopIsObeyed) {
   TempDir temp;
   Files files = SmallSet();
-  // a fraction in the last line makes the importer read the file twice
+  // The fraction in the last line makes the importer read the file twice.
   files["raw/edge-feat.csv"] = "1\n2\n3\n4\n5.5\n";
   WriteFiles(temp.path() / "source", files);
   int64_t total = 0;

@@ -110,7 +110,7 @@ TEST(TuOrder, EdgesOfAnyOrderGiveTheStoreOfThoseInOrder) {
 
 TEST(TuOrder, EdgesKeepTheirLabels) {
   TempDir temp;
-  // The last graph comes first. The edge 1->2 occurs twice and keeps the file's order.
+  // The last graph comes first. The edge 1->2 occurs twice, and both rows keep the file's order.
   const Files files = With(SmallTu(), {{"S_A.txt", "6, 6\n1, 2\n5, 6\n2, 1\n1, 2\n6, 5\n2, 3\n3, 2\n"},
                                        {"S_edge_labels.txt", "7\n1\n5\n2\n3\n6\n4\n5\n"}});
   const auto set = StoreOf(temp.path(), files);

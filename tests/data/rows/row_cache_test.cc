@@ -289,7 +289,7 @@ TEST_P(RowCacheTest, AnAnnouncementThatGoesIsForgotten) {
   }
 }
 
-// The reads could bring along more rows than there are frames for such rows.
+// The reads could bring along more rows than the share of frames set aside for them.
 TEST_P(RowCacheTest, RowsThatComeAlongTakeAnEighthOfTheFramesAtMost) {
   const TempDir temp;
   const auto opened = OpenNumbered(temp.path(), kNodes, 100);

@@ -208,7 +208,7 @@ TEST(ComposedBatches, ArePureFunctionsOfSeedAndEpochAndDifferFromEpochToEpoch) {
   EXPECT_EQ(epochs.Of(4).ends, make(3).Of(4).ends);
   EXPECT_NE(epochs.Of(4).graphs, epochs.Of(5).graphs);
   EXPECT_NE(epochs.Of(4).graphs, make(4).Of(4).graphs);
-  // Batches mix anew: most graphs that share a batch with the first graph differ in the next epoch.
+  // Most graphs that share a batch with the first graph are others in the next epoch.
   const auto mates = [&](int64_t epoch) {
     const EpochBatches order = epochs.Of(epoch);
     for (int64_t b = 0; b < epochs.batches_per_epoch(); ++b) {

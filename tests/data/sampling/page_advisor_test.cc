@@ -161,7 +161,7 @@ TEST_F(PageAdvisorTest, AddressesThatAreNotMappedAreOnlyNamed) {
   ASSERT_NE(hole, MAP_FAILED);
   munmap(hole + 5 * kSystemPage, 10 * kSystemPage);
   PageAdvisor advisor(Always());
-  // One range lies in the hole, one crosses its border, and one lies after it. Further ranges are advised even though
+  // One range lies in the hole, one crosses its border, and one lies after it. The last range is advised even though
   // the others fail.
   advisor.Request({hole + 7 * kSystemPage, kSystemPage});
   advisor.Request({hole + 4 * kSystemPage, 2 * kSystemPage});

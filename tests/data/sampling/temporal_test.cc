@@ -146,7 +146,7 @@ TEST(TemporalSampling, UniformIsUniformOverTheEarlierEdges) {
   for (NodeId source = 0; source < kEdges; ++source) edges.push_back({source, kEdges});
   MemoryGraph graph(kEdges + 1, edges);
   std::vector<int64_t> times(kEdges);
-  // times do not follow the order of places
+  // Times do not follow the order of places.
   for (int i = 0; i < kEdges; ++i) times[static_cast<size_t>(i)] = (i * 7) % kEdges;
   graph.view().in.timestamps = Column<int64_t>(std::span<const int64_t>(times));
   std::map<uint64_t, int> drawn;

@@ -26,8 +26,7 @@ using Tensors = std::vector<Tensor>;
 
 const c10::Device kCpu(c10::kCPU);
 
-// A model in training. `batch` makes inputs of one shape from a seed, and `forward` returns the prediction and the
-// labels for them.
+// A model in training. `forward` returns the prediction and the labels for a step's inputs.
 struct Training {
   struct Output {
     Tensor prediction, labels;
@@ -81,7 +80,7 @@ void ExpectFewAtBegin(std::string_view what, int64_t peak, int64_t step, const T
 }
 
 // Captures twice in a job that has trained: into an empty arena, and into one that an earlier executable has filled.
-// Then captures once as at the beginning of a job.
+// Then captures once as at the beginning of a job. `batch` makes inputs of one shape from a seed.
 void ExpectWithinBound(Training& training, const std::function<StepInputs(uint64_t seed)>& batch) {
   const StepInputs first = batch(1), second = batch(2);
   training.program.run(first);  // libtorch keeps some memory after a first use
@@ -126,8 +125,8 @@ void ExpectDynamicWithinBound(Training& training, const std::vector<StepInputs>&
   ExpectFewAtBegin("dynamic", PeakOf([&] { capture_into(arena_at_begin); }), step, training);
 }
 
-// Same for all captures of a ladder together, with the largest rung first. The steps and replays of the smaller rungs
-// share the arena.
+// Same as ExpectWithinBound for all captures of a ladder together, largest rung first. The steps and replays of the
+// smaller rungs share the arena.
 void ExpectRungsWithinBound(Training& training, const std::vector<StepInputs>& rungs,
                             const std::vector<StepInputs>& small) {
   training.program.run(rungs[0]);

@@ -380,7 +380,7 @@ TEST_F(DynamicCaptureTest, ARungWithAnIntegerThatIsAnotherThanTheRecordingSaysIs
               HasSubstr("size[0] is 61 at one more shape: what gives the recorded ones gives 60"));
 }
 
-// The recordings do not apply to this batch, because its sizes do not belong together as theirs did.
+// This batch is unlike the recorded ones: its sizes do not fit together in the same way.
 TEST_F(DynamicCaptureTest, ARungOfAnotherKindThanTheRecordedBatchesIsABreakThatNamesTheInput) {
   Network network;
   const StepProgram program = network.Program();

@@ -25,7 +25,7 @@ TEST(StepProductsTest, AddmmHasItsFactorsAfterTheAddend) {
   EXPECT_GT(products.SecondsAlone(), 0);
 }
 
-// aten::linear is PyTorch's own operator with an argument named `weight`, which is not the last factor here.
+// aten::linear stands for operators that take a layer's `weight`, at whatever position.
 TEST(StepProductsTest, AWeightMakesAProductOverTheFirstTensorsRows) {
   StepProducts products;
   const c10::OperatorHandle linear = OpOf("aten::linear");

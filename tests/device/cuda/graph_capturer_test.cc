@@ -208,7 +208,7 @@ TEST_F(GraphCapturerTest, WhatLiesOnTheDeviceForEveryBatchIsReadWhereItIs) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("another tensor than it reads as input 1"));
 }
 
-// The labels of a whole graph's split are such a tensor.
+// The labels of a whole graph's split are on the device. They are copied only if a batch has another tensor.
 TEST_F(GraphCapturerTest, ATensorOnTheDeviceIsCopiedWhereItIsAnotherThanBefore) {
   const auto made = Capture(4);
   ASSERT_TRUE(made.ok()) << made.status();
@@ -355,8 +355,8 @@ TEST_F(GraphCapturerTest, WhatTheWarmUpLeavesIsFreeForTheCapture) {
   EXPECT_EQ(*(emptied + 1), "graph 1 begins in pool 71");
 }
 
-// Adam divides a gradient by its size, so from any other state a gradient of rounding alone would move its parameter by
-// a whole learning rate.
+// Adam divides a gradient by its size, so from any other state a gradient of rounding alone would move its parameter
+// by a whole learning rate.
 TEST_F(GraphCapturerTest, AProofBeginsInTheSteadyState) {
   std::vector<std::string> at_replay;
   program_.steady_state = [this] { weight_.fill_(0.25); };

@@ -300,7 +300,7 @@ TEST_F(RegionSourceOnHost, NanAndInfinityPassAsInPyTorch) {
   const Tensor special = at::tensor({std::numeric_limits<double>::quiet_NaN(), kInf, -kInf, 0.0, -0.0}, at::kDouble);
   for (const SourceCase& c : cases_) {
     const RegionGraph graph = MakeGraph(30, 40, c.region.num_indices);
-    // Every 7th value of an input is special. Some targets have no edges, and so no special values.
+    // Every 7th value of an input is special, so some targets get none of these values.
     std::vector<Tensor> inputs = MakeInputs(c.region, graph, c.type);
     for (Tensor& t : inputs) {
       const Tensor some = t.view({-1}).slice(0, 3, std::nullopt, 7);

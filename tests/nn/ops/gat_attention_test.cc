@@ -144,7 +144,7 @@ TEST(GatAttention, LargeScoresStayFinite) {
   EXPECT_TRUE(at::allclose(RunGat(in, true)[0].second, RunGat(in, false)[0].second, 1e-3, 1e-1));
 }
 
-// Layer-wise evaluation takes the rows of a graph in such chunks.
+// Layer-wise evaluation processes the rows of a graph in chunks.
 TEST(GatAttention, ChunksOfRowsAgreeWithAllAtOnce) {
   const GatCase c{"chunks", 60, 60, 300, 2, 8};
   const GatInputTensors in = MakeGat(c, at::kFloat);

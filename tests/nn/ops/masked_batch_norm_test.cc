@@ -196,7 +196,7 @@ TEST(MaskedBatchNorm, CountOutsideTheRowsIsRefused) {
   }
 }
 
-// Compares the form that other devices run with the CPU kernel. Both are called directly.
+// Compares the composite form, which other devices run, with the CPU kernel. The test calls both directly.
 TEST(MaskedBatchNorm, CompositeFormAgreesWithTheKernel) {
   const auto forward = c10::Dispatcher::singleton().findSchemaOrThrow("permafrost::masked_batch_norm_relu", "");
   const auto backward =
