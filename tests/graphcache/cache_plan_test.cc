@@ -215,8 +215,8 @@ CachePlan PlanOf(const std::string& no_dynamic_reason) {
   return plan;
 }
 
-// A whole graph has one shape. Under #10689's policy the cache then holds one executable less, but captures each
-// evaluation anew.
+// A whole graph has one shape. Under #10689's policy the cache then holds one executable less, but captures
+// every evaluation again.
 TEST(CachePlanRecommendationTest, IsNoCacheThatDropsWhatItCaptures) {
   CachePlan plan = PlanOf("there is one shape");
   PlannedSchedule& schedule = plan.schedules.front();

@@ -170,7 +170,7 @@ TEST(BlockBatcher, EverySizeHoldsTheSameBlock) {
   }
 }
 
-// At every padded size, the named rows are the ones that would have been gathered.
+// At every padded size, feature_rows names the rows that would have been gathered.
 TEST(BlockBatcher, WhereFeaturesAreElsewhereABatchSaysItsRows) {
   const auto graph = GraphWith(Kind::kDense);
   const NeighborSamplingOptions sampling{.fan_outs = {4, 3}, .seed = 2};

@@ -1,5 +1,5 @@
 // The memory that an import of one large graph really takes, and what remains if it is killed. The tests start this
-// program anew for each import.
+// program again for each import.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>

@@ -237,8 +237,8 @@ struct Expected {
   std::array<int64_t, 3> split;
 };
 
-// The expected figures are those of shared/data/node/*/stats.json, except for citeseer's largest degree. Its file
-// counts a self-loop twice there, and the importer counts it once.
+// The expected figures are those of shared/data/node/*/stats.json, except for citeseer's largest degree. The
+// file counts a self-loop twice there, and the importer counts it once.
 TEST_F(OgbNodesImport, SharedSets) {
   constexpr Expected kSets[] = {
       {"cora", 2708, 10556, 0, 168, 49216, 1433, 7, {140, 500, 1000}},

@@ -1,5 +1,5 @@
-// One executable for every shape. Its results are bit-equal to the eager step, and a step that cannot have one is
-// refused by name.
+// One executable for every shape. Its results are bit-equal to the eager step, and a refusal names
+// what prevents it.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>

@@ -273,7 +273,8 @@ TEST_F(StorageTest, AFreeFromBeforeGivesNoPlaceAway) {
   const auto body = [](at::Tensor* from_before, bool other) {
     const at::Tensor first = at::full({1000}, 1.0);
     if (from_before != nullptr) from_before->reset();
-    // The plan gives the next allocation the place of `first`, because the older tensor was freed there first.
+    // The plan gives the next allocation the place of `first` too, because in the learned step that place was free by
+    // then.
     const at::Tensor more = other ? at::full({1000}, 2.0) : at::Tensor();
     const at::Tensor last = at::full({1000}, 3.0);
     const float* values = first.const_data_ptr<float>();
