@@ -1,4 +1,4 @@
-// Certificates for tests, made by OpenSSL's libcrypto: an authority and what it signs.
+// Certificates for tests, made by OpenSSL's libcrypto: an authority, and certificates that it signs.
 #pragma once
 
 #include <openssl/evp.h>
@@ -23,8 +23,8 @@ class TestAuthority {
 
   void WriteAuthority(const std::filesystem::path& path) const { WriteCertificate(path, *certificate_); }
 
-  // STEM.pem and STEM.key, for localhost and 127.0.0.1; valid from now + `begins` to now + `ends`, in seconds. Each is
-  // replaced by a rename.
+  // Writes STEM.pem and STEM.key for localhost and 127.0.0.1, replacing each by a rename. The certificate is valid
+  // from `begins` to `ends` seconds from now.
   void Issue(const std::string& stem, const std::string& name, long begins = -3'600, long ends = 3'600) const {
     const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> key(EVP_EC_gen("P-256"), EVP_PKEY_free);
     const auto certificate = Sign(name, key.get(), begins, ends, "CA:FALSE", "DNS:localhost,IP:127.0.0.1");

@@ -1,5 +1,5 @@
-// Operators of a test's own whose results go wrong when it says so: what an audit has to find.
-// Included by one file of a test program. Threads: one.
+// Operators for tests whose results go wrong on demand, so that an audit has something to find.
+// Include this file in only one file of a test program. Threads: one.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,15 +9,15 @@ namespace permafrost {
 
 enum class OperatorFault {
   kNone,
-  kInReplays,  // wherever an executable calls it, and nowhere else
-  kOnce,       // at its next call
-  kEachCall,   // another result each time
+  kInReplays,  // whenever an executable calls the operator, and never when a step does
+  kOnce,       // at the next call
+  kEachCall,   // at each call, by a different amount
 };
 
-// The fault of the next calls.
+// The fault of the calls from now on.
 inline OperatorFault operator_fault = OperatorFault::kNone;
 
-// True: a step calls it; an executable calls the operator itself.
+// True while a step calls the operator. An executable calls the operator directly, so the flag is false then.
 inline bool called_by_step = false;
 struct CalledByStep {
   CalledByStep() { called_by_step = true; }
@@ -25,7 +25,7 @@ struct CalledByStep {
   ~CalledByStep() { called_by_step = false; }
 };
 
-// The number that a call adds to the right result.
+// Returns the number that a call adds to the correct result.
 inline double NextOperatorError() {
   static double calls = 0;
   switch (operator_fault) {
@@ -42,7 +42,7 @@ inline double NextOperatorError() {
   return 0;
 }
 
-// Returns a copy of a tensor that needs no gradient.
+// Returns a copy of a tensor that needs no gradient, made by the faulty operator.
 inline at::Tensor CopyOf(const at::Tensor& x) {
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("faulty::copy", "").typed<at::Tensor(const at::Tensor&)>();
@@ -50,7 +50,7 @@ inline at::Tensor CopyOf(const at::Tensor& x) {
   return op.call(x);
 }
 
-// Adds one to each element.
+// Adds one to each element of `x`, by a faulty operator.
 inline void CountUp(const at::Tensor& x) {
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("faulty::count_up_", "").typed<void(const at::Tensor&)>();

@@ -1,4 +1,4 @@
-// Files that may not grow beyond a size, until destroyed: as a full disk, met within a file.
+// Until destroyed, no file may grow beyond a given size: a full disk, met in the middle of a file.
 #pragma once
 
 #include <sys/resource.h>

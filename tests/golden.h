@@ -1,4 +1,4 @@
-// Golden files: output of tests that somebody agreed to, kept in the tree as text.
+// Golden files: approved output of tests, kept in the tree as text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,9 +21,9 @@ namespace permafrost {
 
 inline constexpr char kWriteGoldens[] = "PERMAFROST_WRITE_GOLDENS";
 
-// Returns true if the next lines of both are equal, or both end here.
+// Returns true if the next kLines lines of both are equal, or if both end at the same place within them.
 inline bool GoOnAlike(const std::vector<std::string>& want, size_t i, const std::vector<std::string>& got, size_t j) {
-  constexpr size_t kLines = 3;  // one alone may be anywhere
+  constexpr size_t kLines = 3;  // a single equal line may occur anywhere
   for (size_t k = 0; k < kLines; ++k) {
     const bool ends = i + k >= want.size(), got_ends = j + k >= got.size();
     if (ends || got_ends) return ends && got_ends;
@@ -32,8 +32,8 @@ inline bool GoOnAlike(const std::vector<std::string>& want, size_t i, const std:
   return true;
 }
 
-// Returns the fewest lines to skip in `want` and in `got` after which both go on alike. If there are none within kFar,
-// returns the rest of both.
+// Returns the fewest lines to skip in `want` and in `got` after which both continue alike. Returns the rest of both
+// if there is no such place within kFar lines.
 inline std::pair<size_t, size_t> SkipToAlike(const std::vector<std::string>& want, size_t i,
                                              const std::vector<std::string>& got, size_t j) {
   constexpr size_t kFar = 1000;
@@ -47,8 +47,8 @@ inline std::pair<size_t, size_t> SkipToAlike(const std::vector<std::string>& wan
   return {want.size() - i, got.size() - j};
 }
 
-// Returns the first lines that differ, each with its number: "-" before what `want` alone has, "+" before what `got`
-// alone has. Empty if both are equal.
+// Returns the first lines that differ, each with its number. "-" marks lines that only `want` has, and "+" lines that
+// only `got` has. Empty if the texts are equal.
 inline std::string FirstDifferences(const std::string& want_text, const std::string& got_text) {
   constexpr int kMost = 40;
   const std::vector<std::string> want = absl::StrSplit(want_text, '\n'), got = absl::StrSplit(got_text, '\n');
@@ -70,7 +70,7 @@ inline std::string FirstDifferences(const std::string& want_text, const std::str
   return out;
 }
 
-// Breaks JSON without white space into lines that can be compared, and changes nothing else.
+// Breaks JSON without white space into lines that can be compared. Changes nothing else.
 inline std::string OneFieldALine(const std::string& json) {
   return absl::StrReplaceAll(json, {{",\"", ",\n\""}, {":{", ":\n{"}});
 }
@@ -81,8 +81,8 @@ inline std::optional<std::string> ReadText(const std::filesystem::path& path) {
   return std::string{std::istreambuf_iterator<char>(file), {}};
 }
 
-// Compares `got` with the file `name` below tests/ ("api/goldens/rejections.txt"), or writes it there where the
-// environment says so.
+// Compares `got` with the file `name` below tests/, such as "api/goldens/rejections.txt". Writes that file instead if
+// the environment variable kWriteGoldens is set.
 inline void ExpectGolden(const std::string& name, const std::string& got) {
   const std::filesystem::path path = std::filesystem::path(PERMAFROST_SOURCE_DIR) / "tests" / name;
   if (std::getenv(kWriteGoldens) != nullptr) {

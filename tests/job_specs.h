@@ -1,4 +1,4 @@
-// Job specs in protobuf's text format, for tests that go through every field by reflection.
+// Job specs in protobuf's text format, for tests that visit every field by reflection.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Finds a message's fields by reflection, and makes other values for them. A test that no field is forgotten then needs
+// Finds a message's fields by reflection, and makes other values for them. Tests that no field is forgotten then need
 // no list of fields.
 #pragma once
 
@@ -15,15 +15,15 @@
 
 namespace permafrost {
 
-// A field and its path from the message down. The last field is a scalar, an enum or one of Google's types, as
-// Duration.
+// A field and its path from the outermost message. The field is a scalar, an enum, a repeated field, or one of
+// Google's own message types, such as Duration.
 struct Leaf {
   std::vector<const google::protobuf::FieldDescriptor*> path;
-  std::string name;  // "optimizer.momentum"
+  std::string name;  // such as "optimizer.momentum"
 
   const google::protobuf::FieldDescriptor* field() const { return path.back(); }
 
-  // Returns the message that holds the field; nullptr if one above it is not set.
+  // Returns the message that holds the field, or null if a message above the field is not set.
   const google::protobuf::Message* HolderIn(const google::protobuf::Message& message) const {
     const google::protobuf::Message* at = &message;
     for (size_t i = 0; i + 1 < path.size(); ++i) {
@@ -38,7 +38,7 @@ struct Leaf {
     return *at;
   }
 
-  // Returns this field alone as text, to compare it in two messages; empty if it is not set.
+  // Returns this field alone as text, so that two messages can be compared in it. Empty if the field is not set.
   std::string Text(const google::protobuf::Message& message) const {
     const google::protobuf::Message* const holder = HolderIn(message);
     if (holder == nullptr) return "";
@@ -76,7 +76,7 @@ inline std::vector<Leaf> LeavesOf(const google::protobuf::Descriptor* type) {
   return leaves;
 }
 
-// Returns several JSON values for a field of this type: a field has bounds, and some value is within them.
+// Returns several JSON values for a field of this type, so that at least one of them is within the field's bounds.
 inline std::vector<std::string> JsonValuesOf(const google::protobuf::FieldDescriptor& field) {
   using google::protobuf::FieldDescriptor;
   switch (field.cpp_type()) {
@@ -89,7 +89,7 @@ inline std::vector<std::string> JsonValuesOf(const google::protobuf::FieldDescri
       return {"\"18446744073709551615\""};
     case FieldDescriptor::CPPTYPE_ENUM: {
       std::vector<std::string> values;
-      // The first of every enum stands for the default.
+      // Skips the first value of every enum, which stands for the default.
       for (int i = 1; i < field.enum_type()->value_count(); ++i) {
         values.push_back("\"" + std::string(field.enum_type()->value(i)->name()) + "\"");
       }
@@ -105,7 +105,7 @@ inline std::vector<std::string> JsonValuesOf(const google::protobuf::FieldDescri
   }
 }
 
-// Returns copies of `base` that differ only in the field, one for each value of JsonValuesOf that the type takes.
+// Returns copies of `base` that differ only in this field: one for each value of JsonValuesOf that the type accepts.
 template <class M>
 std::vector<M> ChangesOf(const M& base, const Leaf& leaf) {
   std::vector<M> changes;
@@ -113,7 +113,7 @@ std::vector<M> ChangesOf(const M& base, const Leaf& leaf) {
   for (const std::string& value : JsonValuesOf(field)) {
     std::string list = value;
     if (field.is_repeated()) {
-      // The number of elements stays: some fields have one value for each of something else.
+      // Keeps the number of elements, because some fields need one value for each element of another field.
       const google::protobuf::Message* const at = leaf.HolderIn(base);
       const int size = at == nullptr ? 1 : std::max(1, at->GetReflection()->FieldSize(*at, &field));
       for (int i = 1; i < size; ++i) list += ", " + value;
@@ -127,7 +127,7 @@ std::vector<M> ChangesOf(const M& base, const Leaf& leaf) {
     if (!parsed.ok()) continue;
     holder.GetReflection()->ClearField(&holder, &field);
     holder.MergeFrom(*alone);
-    // A zero is left out where the field cannot tell it from nothing.
+    // Skips a zero if the field cannot distinguish it from an unset field.
     if (const std::string text = leaf.Text(changed); !text.empty() && text != leaf.Text(base))
       changes.push_back(std::move(changed));
   }

@@ -1,4 +1,4 @@
-// Reads single samples of a registry, as a scraper would.
+// Reads single samples of a registry, as a scraper does.
 #pragma once
 
 #include <prometheus/metric_family.h>
@@ -13,7 +13,7 @@ namespace permafrost {
 
 using MetricLabels = std::map<std::string, std::string>;
 
-// The sample's value (of a histogram: its count); nullopt where there is no such series.
+// Returns the sample's value, which is the count for a histogram. Null if there is no such series.
 inline std::optional<double> MetricValue(const prometheus::Registry& registry, const std::string& name,
                                          const MetricLabels& labels = {}) {
   for (const prometheus::MetricFamily& family : registry.Collect()) {

@@ -1,5 +1,5 @@
-// Takes from the process the file descriptors that it might still open, all but `left` of them, until destroyed: the
-// next open fails with EMFILE, as on a daemon with thousands of watchers.
+// Until destroyed, leaves this process only `left` free file descriptors. The next open beyond them fails with
+// EMFILE, as on a daemon with thousands of watchers.
 #pragma once
 
 #include <fcntl.h>
@@ -17,11 +17,11 @@ class NoDescriptors {
  public:
   explicit NoDescriptors(int left = 0) {
     if (getrlimit(RLIMIT_NOFILE, &before_) != 0) std::abort();
-    // UBSan asks by a pipe, whose descriptors it will not get, whether an object of a class that it has not seen yet
-    // can be read. It has seen these.
+    // When UBSan meets a class for the first time, it checks through a pipe whether the object is readable. It would
+    // get no descriptors for that later, so it meets these classes now.
     std::stringstream seen;
     seen << std::ifstream().good() << std::ofstream().good();
-    // An open gets the lowest descriptor that is free.
+    // An open returns the lowest free descriptor.
     std::vector<int> lowest;
     for (int i = 0; i <= left; ++i) lowest.push_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (lowest.back() < 0) std::abort();

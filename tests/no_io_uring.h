@@ -1,4 +1,5 @@
-// Forbids io_uring to the calling thread and all that it starts, programs too, as containers do: a seccomp filter.
+// Forbids io_uring to the calling thread and to every thread and program that it starts, as containers do. It
+// installs a seccomp filter.
 #pragma once
 
 #ifdef __linux__
@@ -14,7 +15,8 @@
 
 namespace permafrost {
 
-// It cannot be taken back: call it on a thread, or in a child process, of its own. False: filters are not allowed here.
+// This cannot be undone, so call it on a thread or in a child process of its own. Returns false if filters are not
+// allowed here.
 inline bool ForbidIoUring() {
   sock_filter steps[] = {
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},

@@ -1,4 +1,4 @@
-// A service manager's end of sd_notify, as systemd has it: a datagram socket at a path, or at an abstract name
+// A service manager's end of sd_notify, like systemd's: a datagram socket at a path, or at an abstract name
 // ("@NAME").
 #pragma once
 
@@ -31,9 +31,10 @@ class NotifySocket {
   NotifySocket(const NotifySocket&) = delete;
   NotifySocket& operator=(const NotifySocket&) = delete;
 
-  // The next datagram; empty when none comes within a minute.
+  // Returns the next datagram, or an empty text if none comes within a minute.
   std::string Next() const { return Receive(0); }
-  // The next one that begins so; empty when none is among a thousand. Others are dropped.
+  // Returns the next datagram that begins with `beginning`, and drops the others. Empty if none of the next thousand
+  // does.
   std::string NextOf(const std::string& beginning) const {
     for (int i = 0; i < 1000; ++i) {
       std::string lines = Next();
@@ -41,7 +42,7 @@ class NotifySocket {
     }
     return {};
   }
-  // Returns whether a datagram that begins so is among those that have come; all of them are taken.
+  // Takes all datagrams that have arrived, and returns whether one of them begins with `beginning`.
   bool HasCome(const std::string& beginning) const {
     bool found = false;
     for (std::string lines = Receive(MSG_DONTWAIT); !lines.empty(); lines = Receive(MSG_DONTWAIT)) {

@@ -1,4 +1,4 @@
-// A fresh directory for one test, removed with all its content at the end.
+// A fresh directory for one test. It is removed with its content at the end.
 #pragma once
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Specs of jobs from the wire into the domain and back, over the datasets that job_specs.h names.
+// Converts specs of jobs from the wire into the domain and back, over the datasets that job_specs.h names.
 #pragma once
 
 #include <google/protobuf/text_format.h>
@@ -34,14 +34,14 @@ inline v1::JobSpec WireOf(const spec::JobSpec& spec) {
   return JobToWire(job).spec();
 }
 
-// Returns the spec as it is written.
+// Returns the spec exactly as `text` has it.
 inline v1::JobSpec Bare(const std::string& text) {
   v1::JobSpec wire;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &wire)) << text;
   return wire;
 }
 
-// Returns the spec that the server tells after it made a job of `text`: every field says its value.
+// Returns the spec that the server reports after it made a job of `text`: every field is set.
 inline v1::JobSpec Complete(const std::string& text) {
   const v1::JobSpec wire = Bare(text);
   const auto spec = SpecOf(wire);

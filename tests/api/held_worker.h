@@ -1,4 +1,4 @@
-// A call that holds a thread for calls, so that others wait for one.
+// A call that occupies a server's worker thread, so that other calls have to wait.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -12,8 +12,8 @@
 
 namespace permafrost::api {
 
-// Holds the only thread of a server with `limits_.threads = 1`, from its making on until Release: with GetDataset of
-// the dataset `zinc`, which waits in the catalog.
+// Occupies the only thread of a server with `limits_.threads = 1`, from construction until Release. Its call is a
+// GetDataset of `zinc` that waits in the catalog.
 class HeldWorker {
  public:
   HeldWorker(jobs::FakeCatalog& catalog, v1::DatasetService::Stub& stub) : catalog_(catalog) {
@@ -36,7 +36,7 @@ class HeldWorker {
   ~HeldWorker() {
     if (call_.joinable()) Release();
   }
-  // Returns the outcome of the call; once.
+  // Returns the status of the call. Call it once.
   grpc::Status Release() {
     release_.Notify();
     call_.join();

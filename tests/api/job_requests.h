@@ -1,4 +1,4 @@
-// Requests for a job, and jobs, as tests of the conversion make them.
+// Requests for jobs, and the jobs made of them, for tests of the conversion.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ inline v1::CreateJobRequest Minimal() {
   return request;
 }
 
-// Unlike the domain's own default in every field.
+// Differs from the domain's own default in every field.
 inline constexpr spec::PolicyOptions kServerDefault{
     .policy = spec::Policy::kFreeze, .freeze_at = 40, .on_miss = spec::OnMiss::kEager};
 

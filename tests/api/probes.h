@@ -1,4 +1,4 @@
-// Values to try in a message's fields, and what a refusal says, as text.
+// Values to try in a message's fields, and the text of a refusal.
 #pragma once
 
 #include <google/protobuf/text_format.h>
@@ -19,8 +19,7 @@
 
 namespace permafrost::api {
 
-// A value in protobuf's text format, and how the golden file names it. An empty text stands for a field that is not
-// set.
+// A value in protobuf's text format, and its name in the golden file. An empty text leaves the field unset.
 struct Probe {
   std::string name;
   std::string text;
@@ -53,7 +52,7 @@ inline std::vector<std::string> MessageTexts(const google::protobuf::FieldDescri
   return {"{ }"};
 }
 
-// The values of one element, by the type alone.
+// Returns values for one element of the field. They depend on its type alone.
 inline std::vector<std::string> ProbeTexts(const google::protobuf::FieldDescriptor& field) {
   switch (field.cpp_type()) {
     case google::protobuf::FieldDescriptor::CPPTYPE_BOOL:
@@ -80,7 +79,7 @@ inline std::vector<std::string> ProbeTexts(const google::protobuf::FieldDescript
   }
 }
 
-// Returns the numbers that `said` names and the ones beside them: they may be limits.
+// Returns the numbers in `said` and their neighbours, because those numbers may be limits.
 inline std::vector<std::string> LimitsNamedIn(const google::protobuf::FieldDescriptor& field,
                                               const std::set<std::string>& said) {
   const bool is_double = field.cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_DOUBLE;
@@ -134,7 +133,7 @@ inline std::vector<Probe> Probes(const google::protobuf::FieldDescriptor& field,
   return probes;
 }
 
-// Returns the message with the field as the probe has it.
+// Returns a copy of `base` in which the field has the value of the probe.
 template <class Message>
 Message With(const Message& base, const Leaf& leaf, const Probe& probe) {
   Message changed = base;
@@ -148,7 +147,7 @@ Message With(const Message& base, const Leaf& leaf, const Probe& probe) {
   return changed;
 }
 
-// Returns the leaves and the messages that hold them, each message before its own.
+// Returns the leaves and the messages that hold them. Each message comes before its leaves.
 inline std::vector<Leaf> LeavesAndHoldersOf(const google::protobuf::Descriptor* type) {
   std::vector<Leaf> all;
   std::set<std::string> seen;

@@ -1,5 +1,5 @@
-// The api room behind a real port, with a real channel before it, and behind it the real jobs over a runner that a test
-// drives.
+// The api room behind a real port, called through a real channel. It serves the real jobs room over a runner that the
+// test drives.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -33,10 +33,10 @@
 
 namespace permafrost::api {
 
-// Long enough for a slow machine under a sanitizer; a test that passes never waits for it.
+// Long enough for a slow machine under a sanitizer. A passing test never waits this long.
 inline constexpr absl::Duration kPatience = absl::Seconds(60);
 
-// Writes a checkpoint of a job with these weights, whose manifest gives them this hash.
+// Writes a checkpoint of a job with these weights. Its manifest gives `hash` as their checksum.
 inline void WriteCheckpoint(const jobs::Server& jobs, const std::string& id, int64_t step, const std::string& weights,
                             const std::string& hash) {
   const std::string folder = absl::StrCat("checkpoints/", step, "/");
@@ -65,7 +65,7 @@ inline void WriteCheckpoint(const jobs::Server& jobs, const std::string& id, int
                               digest, "\"\n}"));
 }
 
-// Calls counted by "METHOD CODE".
+// Counts finished calls by "METHOD CODE".
 class RequestCounts {
  public:
   void Add(std::string_view method, std::string_view code) {
@@ -132,7 +132,7 @@ class ServerTest : public ::testing::Test {
     server_stub_ = v1::ServerService::NewStub(channel_);
   }
 
-  // The detail of type T in the trailer `grpc-status-details-bin`.
+  // Returns the detail of type T from the trailer `grpc-status-details-bin`.
   template <class T>
   static std::optional<T> Detail(const grpc::Status& status) {
     google::rpc::Status details;
@@ -142,7 +142,7 @@ class ServerTest : public ::testing::Test {
     }
     return std::nullopt;
   }
-  // The fields that a refused request names, in their order; empty: it names none.
+  // Returns the fields that a refusal names, in order. Empty if it names none.
   static std::vector<std::string> Fields(const grpc::Status& status) {
     std::vector<std::string> fields;
     const auto bad = Detail<google::rpc::BadRequest>(status);
@@ -156,7 +156,7 @@ class ServerTest : public ::testing::Test {
     device_ = std::move(device);
   }
 
-  // By method, as the server told of them.
+  // Returns the number of open streams of each method, as the server reported them.
   std::map<std::string, int> OpenStreams() {
     const absl::MutexLock lock(&device_mu_);
     return open_streams_;
@@ -173,12 +173,12 @@ class ServerTest : public ::testing::Test {
   std::map<std::string, int> dropped_states_ ABSL_GUARDED_BY(device_mu_);
   const spec::PolicyOptions default_graph_cache_{
       .policy = spec::Policy::kFreeze, .freeze_at = 40, .on_miss = spec::OnMiss::kEager};
-  // The limits of a server that starts in SetUp.
+  // The limits of the server that SetUp starts.
   CallLimitOptions limits_;
-  // Called before a call's status is sent, which waits for it.
+  // Called before the server sends a call's status. The status waits until it returns.
   std::function<void(std::string_view method)> before_status_;
   data::UploadStore* uploads_ = nullptr;
-  jobs::ProgramStore* programs_ = nullptr;  // as that
+  jobs::ProgramStore* programs_ = nullptr;  // like `uploads_`: null unless a test sets it
   access::TokenStore* store_of_tokens_ = nullptr;
   const access::Gate* gate_ = nullptr;
   MakeBackup make_backup_;

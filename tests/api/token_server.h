@@ -1,4 +1,4 @@
-// The api room behind a real port, which lets in who shows a token.
+// The api room behind a real port, where callers must show a bearer token.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace permafrost::api {
 
-// A job `a` runs there.
+// A job `a` runs on this server.
 class TokenServerTest : public ServerTest {
  protected:
   void SetUp() override {
@@ -25,7 +25,7 @@ class TokenServerTest : public ServerTest {
 
   const TempDir dir_;
   std::unique_ptr<access::TokenStore> tokens_;
-  train::RunContext* run_ = nullptr;  // of `a`
+  train::RunContext* run_ = nullptr;  // the run of job `a`
 
  private:
   std::optional<access::Gate> asking_;

@@ -1,4 +1,4 @@
-// A state directory with a database and files of jobs, and a root for its backups.
+// A state directory with a database and files of jobs, and a root directory for backups.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ inline std::string Get(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// A checkpoint as the run publishes it: whole under its name, or not there.
+// Writes a checkpoint as a run publishes it: it appears complete under its name, or not at all.
 inline void PutCheckpoint(const fs::path& job, int64_t step) {
   const std::string weights(20'000, static_cast<char>('a' + step % 26));
   const fs::path making = job / "checkpoints" / absl::StrCat(".tmp-", step);
@@ -59,7 +59,7 @@ class BackupTest : public testing::Test {
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
-  // `change`: of the record, before it is stored.
+  // `change` edits the record before it is stored.
   jobs::Job AddJob(
       const std::string& id, jobs::JobState state, const std::function<void(jobs::Job&)>& change = [](jobs::Job&) {}) {
     jobs::Job job;
@@ -78,7 +78,7 @@ class BackupTest : public testing::Test {
                 tell);
   }
 
-  // Returns what lies in the root, in order of names.
+  // Returns the names of what lies in the root, sorted.
   std::vector<std::string> InRoot() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(root_)) names.push_back(entry.path().filename().string());

@@ -1,5 +1,5 @@
-// A server of the whole contract whose answers the test scripts, on a port of its own.
-// Threads: handlers run on gRPC's; a script that is shared between calls locks for itself. Scripts are set before
+// A server of the whole contract, on a port of its own, whose answers the test scripts.
+// Threads: handlers run on gRPC's threads, so a script that calls share must lock its own state. Set scripts before
 // Start().
 #pragma once
 
@@ -25,11 +25,11 @@
 
 namespace permafrost::client {
 
-// The requests that the handlers saw, in order.
+// Records the requests that the handlers saw, in order.
 template <class T>
 class Recorder {
  public:
-  // Returns how many came before.
+  // Returns the number of values recorded before this one.
   size_t Add(const T& value) {
     absl::MutexLock lock(&mu_);
     seen_.push_back(value);
@@ -289,7 +289,7 @@ class FakeServer {
 
   void Start() {
     grpc::ServerBuilder builder;
-    // A second start takes the first one's port, as a daemon that restarts does.
+    // A second start takes the port of the first, as a restarted daemon does.
     builder.AddListeningPort(absl::StrCat("127.0.0.1:", port_), grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(&jobs);
     builder.RegisterService(&caches);

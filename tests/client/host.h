@@ -1,4 +1,4 @@
-// A scripted server of the several that one command speaks to.
+// One of the several scripted servers that a command speaks to.
 #pragma once
 
 #include <set>
@@ -18,17 +18,17 @@ namespace permafrost::client {
 // A server on which every job succeeds.
 class Host {
  public:
-  // The answers of this server, which a test may change between commands.
+  // What this server answers. A test may change it between commands.
   struct Facts {
     v1::ServerInfo info;
     v1::Dataset::State state = v1::Dataset::STATE_READY;
     std::string checksum = "00000000000000aa", program = "00000000000000bb";
     bool has_dataset = true, refuses = false;
-    // Models of more channels are refused for the memory that they need.
+    // The server refuses models with more channels, because they need too much memory.
     int32_t most_channels = 4096;
-    // Jobs that are there beside those that were made.
+    // Jobs on this server that no command of the test created.
     std::vector<v1::Job> others;
-    // Adds a queued job, or one that is paused.
+    // Adds a job that is queued, or paused if `its_state` says so.
     void AddOther(int32_t priority, v1::Job::State its_state = v1::Job::STATE_QUEUED) {
       v1::Job& job = others.emplace_back(QueuedJob());
       job.set_name(absl::StrCat("jobs/other-", others.size()));
@@ -65,7 +65,7 @@ class Host {
         return grpc::Status::OK;
       }
       for (const std::string& name : Jobs()) {
-        // The label is one that all jobs here have.
+        // All jobs created here have the label `sweep = s`.
         const bool is_meant = request.filter() == "labels.sweep = \"s\"" ||
                               request.filter() == absl::StrCat("name = \"", name.substr(5), "\"");
         if (is_meant) response.add_jobs()->set_name(name);
@@ -96,7 +96,7 @@ class Host {
 
   std::string address() const { return fake_.address(); }
   void Stop() { fake_.Stop(); }
-  // The names of the jobs that were made.
+  // Returns the names of the created jobs.
   std::vector<std::string> Jobs() const {
     absl::MutexLock lock(&mu_);
     return {jobs_.begin(), jobs_.end()};
@@ -105,7 +105,7 @@ class Host {
     absl::MutexLock lock(&mu_);
     jobs_.insert(name);
   }
-  // The requests that made jobs.
+  // Returns the requests that created jobs.
   std::vector<v1::CreateJobRequest> created() const { return created_.seen(); }
   Facts facts() const {
     absl::MutexLock lock(&mu_);

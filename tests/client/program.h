@@ -1,4 +1,4 @@
-// The real `permafrost`, run as a user runs it: into pipes, or on a pseudo-terminal.
+// Runs the real `permafrost` as a user does: into pipes, or on a pseudo-terminal.
 #pragma once
 
 #include <sys/types.h>
@@ -10,32 +10,32 @@
 namespace permafrost::client {
 
 struct ProgramResult {
-  // 128 + N for death by signal N.
+  // The exit code, or 128 + N after death by signal N.
   int exit_code = -1;
   std::string out;
   std::string err;
 };
 
-// Runs to the end. PERMAFROST_SERVER is what `environment` says, or not set.
+// Runs the program to its end. PERMAFROST_SERVER is taken from `environment`, and is otherwise unset.
 ProgramResult RunProgram(const std::vector<std::string>& arguments,
                          const std::map<std::string, std::string>& environment = {});
 
-// On a pseudo-terminal of 100 columns, with colours off and an ASCII locale unless `environment` says otherwise.
+// The program on a pseudo-terminal of 100 columns. Colours are off and the locale is ASCII unless `environment`
+// changes them.
 class TerminalProgram {
  public:
   explicit TerminalProgram(const std::vector<std::string>& arguments,
                            const std::map<std::string, std::string>& environment = {});
   TerminalProgram(const TerminalProgram&) = delete;
   TerminalProgram& operator=(const TerminalProgram&) = delete;
-  // Kills what still runs.
+  // Kills the program if it still runs.
   ~TerminalProgram();
 
-  // Reads until all that was written so far contains `text`; false when the program ended, or took half a minute,
-  // without.
+  // Reads until the whole output so far contains `text`. Returns false if the program ends first, or after 30 s.
   bool ReadUntil(const std::string& text);
-  // As if these keys were pressed.
+  // Sends `keys` to the terminal as if a user pressed them.
   void Type(const std::string& keys) const;
-  // Reads the rest and returns the exit code.
+  // Reads the rest of the output and returns the exit code.
   int Wait();
   const std::string& output() const { return output_; }
 

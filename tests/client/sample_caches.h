@@ -1,4 +1,4 @@
-// Graph caches as a server would show them.
+// Graph caches as a server would report them.
 #pragma once
 
 #include <vector>
@@ -9,15 +9,15 @@ namespace permafrost::client {
 
 // The cache of job zinc-1 before its first step, under FREEZE with a derived freeze point.
 v1::GraphCache NewCache();
-// 41 of 97 training shapes kept.
+// The cache has kept 41 of 97 training shapes.
 v1::GraphCache WarmingCache();
-// After 100 epochs of ZINC, frozen since step 106.
+// The cache after 100 epochs of ZINC, frozen since step 106.
 v1::GraphCache FrozenCache();
-// Frozen after its first step: one executable serves every shape of a mode.
+// Frozen after its first step: one executable serves all shapes of a mode.
 v1::GraphCache DynamicCache();
-// The same cache, with audits all equal, causes, and a profile of the training step.
+// The same cache with audits that all found equal bits, with causes, and with a profile of the training step.
 v1::ExplainGraphCacheResponse Explanation();
-// One used, one not yet.
+// Two entries: one was used, the other not yet.
 std::vector<v1::GraphCacheEntry> SampleEntries();
 
 }  // namespace permafrost::client

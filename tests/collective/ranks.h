@@ -1,4 +1,4 @@
-// Ranks of one group on threads of this process, over real sockets.
+// Runs the ranks of one group on threads of this process, over real sockets.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace permafrost::collective {
 
-// Calls `rank` on a thread for each of `size` ranks, and waits for all.
+// Calls `rank` on one thread for each of `size` ranks, and waits for all of them.
 inline void RunRanks(int64_t size, const std::function<void(Group&)>& rank, TcpOptions options = {}) {
   const auto rendezvous = Rendezvous::Serve();
   ASSERT_TRUE(rendezvous.ok()) << rendezvous.status();

@@ -1,4 +1,4 @@
-// The options of a daemon that was started with given flags and variables.
+// Parses the options of a daemon from given flags and environment variables.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -35,18 +35,19 @@ class Daemon {
 
   // Runs `permafrost --server ... ARGS`.
   Output Client(const std::vector<std::string>& arguments) const;
-  // Imports `source` as `name` and waits for READY; returns it.
+  // Imports `source` as `name`, waits until it is READY, and returns the dataset.
   v1::Dataset Import(const std::string& name, const std::filesystem::path& source);
   v1::Job Get(const std::string& job);
-  // Watches until the terminal state and returns it.
+  // Watches the job until it ends, and returns it in its terminal state.
   v1::Job AwaitEnd(const std::string& job);
   void AwaitStep(const std::string& job, int64_t step);
-  // Until it is in this epoch or a later one. A job that has ended by then is a failure: no kill could meet it.
+  // Waits until the job is in epoch `epoch` or a later one. Fails the test if the job has ended by then, because a
+  // kill could no longer hit it.
   void AwaitEpoch(const std::string& job, int64_t epoch);
   v1::GraphCache Cache(const std::string& job);
-  // The bytes of its last weights, which are exported to a file of this name.
+  // Exports the job's last weights to the file `to`, and returns its bytes.
   std::string LastWeights(const std::string& job, const std::filesystem::path& to) const;
-  // SIGTERM; the exit code.
+  // Sends SIGTERM and returns the exit code.
   int Stop();
 
  private:
@@ -58,23 +59,23 @@ class Daemon {
   std::unique_ptr<v1::ServerService::Stub> server_;
 };
 
-// A copy of a state directory, whose daemon may run: all but its socket.
+// Copies a state directory, except for its socket. Its daemon may be running.
 void CopyState(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// Kills the server with -9 and starts another on its state, which then is `daemon`.
+// Kills the daemon with SIGKILL and starts another one on its state. `daemon` then holds the new one.
 void KillAndRestart(std::unique_ptr<Daemon>& daemon, const std::filesystem::path& state_dir,
                     const std::filesystem::path& import_root, const std::vector<std::string>& more_flags = {});
 
-// The body of http://ADDRESS/PATH; empty when the server does not answer 200, or says nothing for 30 s.
+// Returns the body of http://ADDRESS/PATH. Empty if the server does not answer 200, or sends nothing for 30 s.
 std::string HttpGet(const std::string& address, const std::string& path);
-// The value of one series of a /metrics page; -1 where it is absent.
+// Returns the value of one series of a /metrics page, or -1 if it is absent.
 double Metric(const std::string& page, const std::string& series);
 
 // The dataset that the project ships.
 std::filesystem::path ShippedSample();
 
 // Exports a module of tests/program/modules.py as `out`/NAME.pt2. Returns false if there is no Python for tests, or
-// it has no PyG; other errors fail the test.
+// if that Python has no PyG. Other errors fail the test.
 bool ExportModule(const std::string& name, const std::filesystem::path& out);
 
 }  // namespace permafrost::e2e

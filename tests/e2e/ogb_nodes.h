@@ -9,8 +9,8 @@
 
 namespace permafrost::e2e {
 
-// A graph of `nodes` nodes of four kinds in OGB's node-property layout: neighbours are mostly of one kind, features
-// hint at it.
+// Writes a graph of `nodes` nodes in OGB's node-property layout. There are four classes of nodes. Neighbours are
+// mostly of one class, and features correlate with it.
 inline void WriteOgbNodes(const std::filesystem::path& directory, int nodes) {
   std::filesystem::create_directories(directory / "raw");
   std::filesystem::create_directories(directory / "split/random");
@@ -41,7 +41,7 @@ inline void WriteOgbNodes(const std::filesystem::path& directory, int nodes) {
   for (int v = 0; v < nodes; ++v) (v % 5 < 3 ? train : v % 5 == 3 ? valid : test) << v << "\n";
 }
 
-// Adds features of edges to such a graph: two columns of floats by the edge's number.
+// Adds edge features to the graph of WriteOgbNodes: two columns of floats that depend on the edge's number.
 inline void WriteEdgeFeatures(const std::filesystem::path& directory) {
   std::ifstream edges(directory / "raw/edge.csv");
   std::ofstream features(directory / "raw/edge-feat.csv");

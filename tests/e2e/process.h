@@ -1,4 +1,4 @@
-// A child process of a test: killed at the end if it still runs.
+// A child process of a test. It is killed at the end if it still runs.
 #pragma once
 
 #include <sys/types.h>
@@ -13,19 +13,21 @@ namespace permafrost::e2e {
 
 class Process {
  public:
-  // Starts `argv` with stdout readable through ReadLine and stderr in `stderr_path` (empty: the test's own).
+  // Starts `argv`. ReadLine reads its stdout. Its stderr is appended to `stderr_path`, or shared with the test if
+  // that is empty.
   Process(const std::vector<std::string>& argv, const std::string& stderr_path);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
   pid_t pid() const { return pid_; }
-  // The next line of stdout without its end; empty at its end or when `limit` has passed.
+  // Returns the next line of stdout without its newline. Empty at the end of stdout, or after `limit`.
   std::string ReadLine(absl::Duration limit);
   void Signal(int signal) const;
-  // SIGSTOP, until every thread stands still: what it did to files it has done. SIGCONT lets it go on.
+  // Sends SIGSTOP and waits until every thread has stopped, so that no write to a file is still under way. SIGCONT
+  // resumes the process.
   void Suspend() const;
-  // The exit code, or 128 + signal; -1 when it still runs after `limit`.
+  // Returns the exit code, or 128 + N after signal N, or -1 if the process still runs after `limit`.
   int Wait(absl::Duration limit);
 
  private:
@@ -39,10 +41,10 @@ struct Output {
   int code = 0;
   std::string out, err;
 };
-// Runs a command to its end. A command that outlives `limit` is killed and has code -1.
+// Runs a command to its end. A command that outlives `limit` is killed, and its code is -1.
 Output RunCommand(const std::vector<std::string>& argv, absl::Duration limit = absl::Seconds(120));
 
-// Polls until `condition` holds; false when `limit` passes first.
+// Polls until `condition` holds. Returns false if `limit` passes first.
 template <class Condition>
 bool WaitUntil(absl::Duration limit, Condition condition) {
   const absl::Time end = absl::Now() + limit;

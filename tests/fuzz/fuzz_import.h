@@ -1,6 +1,5 @@
-// The part that the fuzz targets of the importers share: a source of given files is imported, and a store that came of
-// it opened and verified. Aborts where an import that succeeded left no whole store, or one that failed said no line of
-// text.
+// The part that the importers' fuzz targets share. It imports a source of given files, then opens and verifies the
+// store. Aborts if a successful import left no complete store, or if a failed one has no one-line message.
 #pragma once
 
 #include <string>
@@ -12,13 +11,14 @@
 
 namespace permafrost::data {
 
-using FuzzFiles = std::vector<std::pair<std::string, std::string>>;  // path below the source -> bytes
+using FuzzFiles = std::vector<std::pair<std::string, std::string>>;  // (path below the source, bytes)
 
-// `good` with its files' bytes in turn replaced by the parts of `rest`, which stand between bytes of 1: an empty part
-// leaves the good one, "-" takes the file away. `packed`: a part is the file's packed form, whatever it holds.
+// Returns `good` with the bytes of its files replaced, in order, by the parts of `rest`. Bytes of value 1 separate
+// the parts. An empty part keeps the good file, and "-" removes the file. With `packed`, each part stands for the
+// gzip form of its file, whatever it holds.
 FuzzFiles Parted(const FuzzFiles& good, std::string rest, bool packed = false);
 
-// `source`: the one of `files` that is the source, or empty for their directory.
+// `source` names the one of `files` to import. If it is empty, the directory of all files is imported.
 void FuzzImport(const FuzzFiles& files, const std::string& source, ImportOptions options);
 
 }  // namespace permafrost::data

@@ -1,4 +1,4 @@
-// The parts that all fuzz targets share: the input, and the end where something does not hold.
+// The parts that all fuzz targets share: reading the input, and aborting if a condition does not hold.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace permafrost {
 
-// Takes values off the end of what the fuzzer made up, so that its beginning stays a file.
+// Takes values off the end of the fuzzer's input, so that the beginning remains a file.
 class FuzzInput {
  public:
   FuzzInput(const uint8_t* data, size_t size) : data_(reinterpret_cast<const char*>(data), size) {}
@@ -24,7 +24,7 @@ class FuzzInput {
   std::string data_;
 };
 
-// Aborts unless it holds, which the fuzzer takes for a finding.
+// Aborts if `holds` is false. The fuzzer counts that as a finding.
 inline void Check(bool holds, const std::string& what) {
   if (holds) return;
   std::fprintf(stderr, "fuzz: %s\n", what.c_str());

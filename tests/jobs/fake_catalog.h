@@ -1,4 +1,4 @@
-// A catalog that keeps datasets in memory, and stores for it.
+// A catalog that keeps datasets and their stores in memory.
 #pragma once
 
 #include <atomic>
@@ -40,8 +40,8 @@ class FakeGraphSet : public data::GraphSet {
   data::GraphSetSummary summary_;
 };
 
-// A graph in memory: node 0 is the target of nodes 1, 2 and 3, weights 1, 2 and 3. Its verification goes as a test
-// says.
+// A graph in memory: edges of weights 1, 2 and 3 lead from nodes 1, 2 and 3 to node 0. The test scripts its
+// verification.
 class FakeGraph : public data::Graph {
  public:
   using Progress = std::function<bool(uint64_t done, uint64_t total)>;
@@ -94,13 +94,13 @@ class FakeCatalog : public data::Catalog {
     if (state == data::DatasetState::kReady) dataset.summary = data::GraphSetSummary();
     Put(std::move(dataset));
   }
-  // A READY one that holds one large graph.
+  // Adds a READY dataset that holds one large graph.
   void PutGraph(const std::string& id, const data::GraphSummary& summary) {
     Put(id);
     absl::MutexLock lock(&mu_);
     datasets_[DatasetId(id)].summary = summary;
   }
-  // A READY one whose store this is.
+  // Adds a READY dataset with the given store.
   void PutStore(const std::string& id, data::OpenedDataset store) {
     Put(id);
     absl::MutexLock lock(&mu_);
@@ -110,14 +110,14 @@ class FakeCatalog : public data::Catalog {
     absl::MutexLock lock(&mu_);
     datasets_.erase(DatasetId(id));
   }
-  // Sets what Open answers for each dataset that there is; before a server's start.
+  // Sets the error that Open returns for every dataset. Call it before a server starts.
   void SetOpenError(absl::Status error) { open_error_ = std::move(error); }
-  // Called by Get before it answers, as a deletion that comes just then.
+  // Called by Get before it answers, for instance to simulate a deletion at that moment.
   void OnGet(std::function<void()> hook) {
     absl::MutexLock lock(&mu_);
     on_get_ = std::move(hook);
   }
-  // Called by Resolve before it answers, as a disk that is slow.
+  // Called by Resolve before it answers, for instance to simulate a slow disk.
   void OnResolve(std::function<void()> hook) { on_resolve_ = std::move(hook); }
 
   absl::StatusOr<data::Dataset> Import(const DatasetId& id, data::ImportOptions options) override {
@@ -181,7 +181,7 @@ class FakeCatalog : public data::Catalog {
     if (source.string().starts_with(root_)) return source;
     return WithReason(absl::PermissionDeniedError(source.string() + " is outside"), "PATH_OUTSIDE_IMPORT_ROOTS");
   }
-  // Resolve refuses what does not begin so.
+  // Makes Resolve refuse every path that does not begin with `root`.
   void SetRoot(std::string root) { root_ = std::move(root); }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) override {
     return hub_.Subscribe(id.value(), std::move(listener));

@@ -1,4 +1,4 @@
-// A runner that steps when it is told to, beside the catalog of fake_catalog.h.
+// A runner that steps when the test tells it to, for use with the catalog of fake_catalog.h.
 #pragma once
 
 #include <atomic>
@@ -24,14 +24,15 @@
 
 namespace permafrost::jobs {
 
-// Epochs of three steps of ten graphs each. Checkpoints at each epoch's end and at a stop, in a file that a later run
-// of the job resumes from. Its graph cache captures at the first step, hits at all others, and obeys commands.
+// Trains epochs of three steps with ten graphs each. It writes a checkpoint at each epoch's end and when it stops, to
+// a file from which a later run of the job resumes. Its graph cache captures at the first step, hits at all others,
+// and obeys commands.
 class FakeRunner : public train::Runner {
  public:
   static constexpr int64_t kStepsPerEpoch = 3;
   using Script = std::function<absl::StatusOr<train::RunOutcome>(const train::RunRequest&, train::RunContext&)>;
 
-  // From now on each step boundary waits for a Permit.
+  // From now on, each step boundary waits for a Permit.
   void Hold() {
     absl::MutexLock lock(&mu_);
     permits_ = 0;
@@ -45,26 +46,26 @@ class FakeRunner : public train::Runner {
     permits_ = kFree;
     released_ = true;
   }
-  // From now on a run does nothing by itself: the test speaks for it to its context, until End or Release.
+  // From now on, a run does nothing by itself. Until End or Release, the test makes its calls to its context.
   void Drive() {
     script_ = [this](const train::RunRequest&, train::RunContext& context) { return Wait(context); };
   }
-  // The context of the run that waits, once there is one.
+  // Waits for a driven run, and returns its context.
   train::RunContext& AwaitDriven() {
     absl::MutexLock lock(&mu_);
     const auto driven = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return driven_ != nullptr; };
     mu_.Await(absl::Condition(&driven));
     return *driven_;
   }
-  // Ends the run that waits.
+  // Ends the driven run.
   void End(absl::StatusOr<train::RunOutcome> outcome) {
     absl::MutexLock lock(&mu_);
     outcome_ = std::move(outcome);
     driven_ = nullptr;
   }
-  // While a plan is made.
+  // Called while a plan is made.
   void SetOnPlan(std::function<void()> on_plan) { on_plan_ = std::move(on_plan); }
-  // Instead of training.
+  // Called instead of training.
   void SetScript(Script script) { script_ = std::move(script); }
   using Check = std::function<absl::Status(const spec::TrainOptions&, const data::ImportedSummary&, std::string_view)>;
   void SetCheck(Check check) { check_ = std::move(check); }
@@ -76,19 +77,19 @@ class FakeRunner : public train::Runner {
     const auto enough = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return runs_.size() >= count; };
     mu_.Await(absl::Condition(&enough));
   }
-  // Until the runner stands at a step boundary without a permit.
+  // Waits until the runner is held at a step boundary without a permit.
   void AwaitHeld() {
     absl::MutexLock lock(&mu_);
     const auto held = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return waiting_ && permits_ == 0; };
     mu_.Await(absl::Condition(&held));
   }
-  // Ids of the jobs run, in order.
+  // Returns the ids of the jobs that were run, in order.
   std::vector<std::string> runs() const {
     absl::MutexLock lock(&mu_);
     return runs_;
   }
 
-  // The commands that took effect, in order: "JOB SEQUENCE@STEP".
+  // Returns the commands that took effect, in order, as "JOB SEQUENCE@STEP".
   std::vector<std::string> applied() const {
     absl::MutexLock lock(&mu_);
     return applied_;
@@ -106,9 +107,9 @@ class FakeRunner : public train::Runner {
                                std::string_view prefix) const override {
     return check_ ? check_(options, summary, prefix) : absl::OkStatus();
   }
-  // Called by CheckInitialWeights before it answers, as weights whose reading and checking take long.
+  // Called by CheckInitialWeights before it answers, for instance to simulate weights that take long to check.
   void OnInitialWeights(std::function<void()> hook) { on_initial_weights_ = std::move(hook); }
-  // Weights of a file that ends with "weights" are fine.
+  // Accepts a file whose name ends with "weights".
   absl::Status CheckInitialWeights(const spec::TrainOptions&, const data::ImportedSummary&, std::string_view file,
                                    std::string_view prefix, const train::WeightsTarget& target) const override {
     weights_of_other_dataset_ = target.other_dataset;
@@ -118,9 +119,9 @@ class FakeRunner : public train::Runner {
     violations.Add(std::string(prefix) + "init_from", "the weights do not fit");
     return violations.ToStatus();
   }
-  // Returns whether the weights checked last were told to be of another dataset.
+  // Returns whether the last weights checked were said to come from another dataset.
   bool weights_of_other_dataset() const { return weights_of_other_dataset_; }
-  // The last request of MapNodeRows, and the text that it puts before the weights.
+  // Returns the last request of MapNodeRows. SetMapped sets the text that MapNodeRows puts before the weights.
   std::optional<train::NodeRowsRequest> mapped() const {
     absl::MutexLock lock(&mapped_mu_);
     return mapped_;
@@ -132,7 +133,7 @@ class FakeRunner : public train::Runner {
     return map_before_ + request.weights;
   }
   void SetFits(absl::Status status) { fits_ = std::move(status); }
-  // Sets what CheckFits tells of a job that fits.
+  // Sets the notes that CheckFits returns for a job that fits.
   void SetNotes(std::vector<std::string> notes) { notes_ = std::move(notes); }
   absl::StatusOr<std::vector<std::string>> CheckFits(const train::PlanRequest&, std::string_view,
                                                      const std::function<bool()>& keep_going) override {
@@ -148,10 +149,10 @@ class FakeRunner : public train::Runner {
     if (request.measure && !plan_) plan.costs = graphcache::StepCosts{.capture = 0.25};
     return plan;
   }
-  // Sets what EvaluateWeights answers; it reports half of its rows first.
+  // Sets the answer of EvaluateWeights, which first reports half of its rows as done.
   void SetEvaluation(train::RowsEvaluation evaluation) { evaluation_ = std::move(evaluation); }
   void SetEvaluateError(absl::Status error) { evaluate_error_ = std::move(error); }
-  // The last request of EvaluateWeights.
+  // Returns the last request of EvaluateWeights.
   train::EvaluateRequest evaluated() const {
     absl::MutexLock lock(&mu_);
     return evaluated_;
@@ -181,22 +182,22 @@ class FakeRunner : public train::Runner {
   }
   void SetPlan(graphcache::CachePlan plan) { plan_ = std::move(plan); }
   void SetCensus(graphcache::Census census) { census_ = std::move(census); }
-  // Every plan and census takes as long as it is wanted.
+  // While held, a plan or census goes on for as long as its caller wants it.
   void HoldPlans(bool hold) { hold_plans_ = hold; }
-  // Waits until so many plans and censuses have begun.
+  // Waits until `count` plans and censuses have begun.
   void AwaitPlans(size_t count) {
     absl::MutexLock lock(&mu_);
     const auto enough = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return planned_.size() >= count; };
     mu_.Await(absl::Condition(&enough));
   }
-  // The options of each plan and census, in order.
+  // Returns the options of each plan and census, in order.
   std::vector<spec::TrainOptions> planned() const {
     absl::MutexLock lock(&mu_);
     return planned_;
   }
-  // Does what Run does without a script.
+  // Trains as Run does when there is no script.
   absl::StatusOr<train::RunOutcome> Train(const train::RunRequest& request, train::RunContext& context);
-  // An archive is a program if it begins with "program".
+  // Accepts an archive as a program if it begins with "program".
   absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive) const override {
     PF_ASSIGN_OR_RETURN(const std::string text, ReadFile(archive));
     if (!text.starts_with("program")) return absl::InvalidArgumentError("is no archive of torch.export");
@@ -238,7 +239,7 @@ class FakeRunner : public train::Runner {
     }
     return !commands.empty();
   }
-  // After the step that made it `step`.
+  // Counts the step that brought the run to `step`.
   static const graphcache::Snapshot& Advance(int64_t step, graphcache::Snapshot& cache) {
     graphcache::ModeStats& train = cache.of(Mode::kTrain);
     train.misses = 1;

@@ -1,4 +1,4 @@
-// A job manager over fakes, in a state directory of its own.
+// A job manager over fakes, with a state directory of its own.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ inline std::vector<std::string_view> StateNames() {
   return names;
 }
 
-// Returns the commands after `after` that have come to a job at `step`, once there are any.
+// Waits until the job at `step` has commands with a sequence above `after`, and returns them.
 inline std::vector<graphcache::Command> AwaitCommands(train::RunContext& run, int64_t step, int64_t after = 0) {
   for (const Stopwatch waited; waited.Elapsed() < absl::Seconds(60); absl::SleepFor(absl::Milliseconds(1))) {
     if (auto commands = run.TakeCacheCommands(after, step); !commands.empty()) return commands;
@@ -46,7 +46,7 @@ inline std::vector<graphcache::Command> AwaitCommands(train::RunContext& run, in
   return {graphcache::Command()};
 }
 
-// One process's worth: a manager and what it borrows.
+// What one daemon process has: a manager, and the objects that it borrows.
 class Server {
  public:
   explicit Server(std::filesystem::path state_dir, absl::Duration first_retry = absl::Milliseconds(1),
@@ -56,7 +56,8 @@ class Server {
                                                        .keep_finished = keep_finished,
                                                        .max_log_bytes = max_log_bytes,
                                                        .max_jobs = max_jobs}) {}
-  // With the folder, and looks at what time changes, that a test wants.
+  // `options` is what the test wants, except that the manager uses `state_dir` and looks for timed changes every 5
+  // ms.
   Server(std::filesystem::path state_dir, JobManagerOptions options) : state_dir_(std::move(state_dir)) {
     std::filesystem::create_directories(state_dir_);
     catalog_.Put("zinc");
@@ -69,7 +70,7 @@ class Server {
     }
     manager_ = *std::move(opened);
   }
-  // As a clean end does: the run stops at its next step boundary.
+  // Ends as a clean shutdown does: the run stops at its next step boundary.
   ~Server() {
     manager_->Drain();
     runner_.Release();
@@ -81,7 +82,7 @@ class Server {
   FakeRunner& runner() { return runner_; }
   std::filesystem::path JobDirectory(const std::string& id) const { return state_dir_ / "jobs" / id; }
   const std::filesystem::path& state_dir() const { return state_dir_; }
-  // Opens another manager's worth of `state_dir`: whether it would start.
+  // Opens another manager on `state_dir`, and returns whether a daemon would start there.
   static absl::Status TryOpen(const std::filesystem::path& state_dir, bool quarantine_unknown_jobs) {
     prometheus::Registry registry;
     telemetry::JobMetrics metrics(registry, StateNames());
@@ -106,7 +107,7 @@ class Server {
     EXPECT_TRUE(job.ok()) << job.status();
     return job.ok() ? *job : Job();
   }
-  // A job at its first step, for which the test speaks from then on (FakeRunner::Drive).
+  // Creates a job, and returns its run at its first step. From then on the test drives it (FakeRunner::Drive).
   train::RunContext& Run(const std::string& id) { return Run(Request(id)); }
   train::RunContext& Run(const CreateRequest& request) {
     runner_.Drive();
@@ -118,11 +119,11 @@ class Server {
     AwaitState(request.id.value(), JobState::kRunning);
     return run;
   }
-  // Ends the run that the test speaks for.
+  // Ends the driven run with success.
   void Succeed() { runner_.End(train::RunOutcome{train::RunEnd::kSucceeded, train::RunResult()}); }
-  // Puts a job that has ended on record, as a process before this one left it.
+  // Puts an ended job into the database, as an earlier process would have left it.
   void Record(const Job& ended) {
-    Job job = ended;  // the store writes into it
+    Job job = ended;  // a copy, because the store writes into it
     auto store = JobStore::Open(state_dir_ / "permafrost.db");
     EXPECT_TRUE(store.ok()) << store.status();
     EXPECT_EQ((*store)->Insert(job), absl::OkStatus());
@@ -134,7 +135,7 @@ class Server {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path, std::ios::binary) << content;
   }
-  // True once so many subscriptions of changes and logs are alive.
+  // Waits until `count` subscriptions of changes and logs are alive. Returns false after a minute.
   bool AwaitWatchers(size_t count) const {
     for (const Stopwatch waited; waited.Elapsed() < absl::Seconds(60); absl::SleepFor(absl::Milliseconds(1))) {
       if (manager_->watchers() == count) return true;
@@ -146,7 +147,7 @@ class Server {
     EXPECT_TRUE(job.ok()) << job.status();
     return job.ok() ? *job : Job();
   }
-  // Waits for notices until the job is as wanted.
+  // Waits for notices until `wanted` holds for the job.
   Job Await(const std::string& id, const std::function<bool(const Job&)>& wanted) {
     absl::Mutex mu;
     bool changed = true;
@@ -201,7 +202,7 @@ class Notices {
           absl::MutexLock lock(&mu_);
           ++count_;
         })) {}
-  // Until one more has come than were waited for before.
+  // Waits for one more notice than earlier calls waited for. Returns false after a minute.
   bool AwaitOneMore() {
     absl::MutexLock lock(&mu_);
     const auto more = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return count_ > seen_; };
@@ -213,10 +214,10 @@ class Notices {
  private:
   absl::Mutex mu_;
   int count_ ABSL_GUARDED_BY(mu_) = 0, seen_ ABSL_GUARDED_BY(mu_) = 0;
-  const std::unique_ptr<ChangeHub::Subscription> subscription_;  // last: it ends first
+  const std::unique_ptr<ChangeHub::Subscription> subscription_;  // declared last, so that it is destroyed first
 };
 
-// Returns where the directory `name` of state_dir/jobs was moved to.
+// Returns the places to which the directory `name` of state_dir/jobs was moved.
 inline std::vector<std::filesystem::path> QuarantinedIn(const std::filesystem::path& jobs, const std::string& name) {
   std::vector<std::filesystem::path> found;
   for (const auto& entry : std::filesystem::directory_iterator(jobs)) {

@@ -1,4 +1,4 @@
-// Specs of jobs in the database as older servers wrote them, the oldest first.
+// Specs of jobs as older servers wrote them into the database, the oldest first.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace permafrost::jobs {
 
 struct OlderRow {
-  std::string what;  // what is first in this version of the row, or is not there yet
+  std::string what;  // what this version of the row adds, or still lacks
   std::string text;
 };
 

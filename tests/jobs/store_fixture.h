@@ -1,4 +1,4 @@
-// A store of jobs in a directory of its own.
+// A job store in a directory of its own.
 #pragma once
 
 #include <gtest/gtest.h>

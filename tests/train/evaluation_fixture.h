@@ -1,4 +1,4 @@
-// Passes of weights over sets and graphs, and the jobs that make such weights.
+// Passes of weights over sets and graphs, and the jobs that train such weights.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ inline std::string Refusal(const absl::StatusOr<RowsEvaluation>& pass) {
   return std::string(pass.status().message());
 }
 
-// A category beyond 0..2 in one of them, if `category` is.
+// Returns twenty path graphs. One node has the category `category`, which may lie outside the usual range 0 to 2.
 inline std::vector<TinyGraph> TwentyPaths(unsigned category) {
   std::vector<TinyGraph> graphs;
   for (unsigned g = 0; g < 20; ++g) {
@@ -51,7 +51,8 @@ class SetEvaluationTest : public RunnerTest {
 class GraphEvaluationTest : public GraphRunnerTest {
  protected:
   GraphEvaluationTest() : GraphRunnerTest({.named = true}) {}
-  // The whole graph, or sampled, evaluated by samples or layer by layer; links.
+  // Jobs on the whole graph, jobs that sample and are evaluated by samples or layer by layer, and jobs that predict
+  // links.
   static std::vector<spec::TrainOptions> Jobs() {
     spec::TrainOptions whole = DefaultOptions(spec::ModelLevel::kNode);
     whole.model.hidden_channels = 16;

@@ -1,4 +1,4 @@
-// A runner on the CPU over one tiny graph, and where its jobs leave their files.
+// A runner on the CPU over one tiny graph, and the place where its jobs leave their files.
 #pragma once
 
 #include <gtest/gtest.h>

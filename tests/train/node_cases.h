@@ -1,4 +1,4 @@
-// Jobs on one large graph, of every kind that samples, and one that does not.
+// Jobs on one large graph: one of every kind that samples, and one that does not sample.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -49,7 +49,8 @@ inline std::vector<NodeCase> NodeCases() {
   spec::TrainOptions many = SampledJob(kGcn);
   many.loss = spec::Loss::kBce;
   many.nodes.weighted = true;
-  // The last batch, of few seeds, finds more in a hop than a full one leaves; evaluation has one of a single seed.
+  // The last batch has few seeds, and one of its hops finds more nodes than a full batch leaves. Evaluation has a
+  // batch with a single seed.
   spec::TrainOptions wide = SampledJob(kSage);
   wide.nodes.fan_outs = {200, 200};
   wide.nodes.replace = true;

@@ -10,7 +10,7 @@
 
 namespace permafrost::train {
 
-// The Euclidean norm over all tensors whose names begin with `prefix`.
+// Returns the Euclidean norm over all tensors whose names begin with `prefix`.
 inline double NormOf(const std::vector<nn::NamedTensor>& tensors, std::string_view prefix) {
   double squares = 0;
   for (const nn::NamedTensor& t : tensors)

@@ -1,4 +1,4 @@
-// Programs that tests write node by node.
+// Programs that tests build node by node.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@
 
 namespace permafrost::train {
 
-// A form that is written node by node.
+// A form that a test builds node by node.
 class FormBuilder {
  public:
   explicit FormBuilder(std::string name) { program_.form = std::move(name); }
@@ -81,7 +81,7 @@ class FormBuilder {
 inline program::Size Symbol(const std::string& name) { return {.number = 0, .expression = name}; }
 inline program::Size Known(int64_t number) { return {.number = number, .expression = ""}; }
 
-// Changes what a program returns, or adds to it.
+// Changes what a program returns, or adds an output.
 using Change = std::function<program::ValueIndex(FormBuilder& form, program::ValueIndex prediction)>;
 
 }  // namespace permafrost::train

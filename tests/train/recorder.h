@@ -10,7 +10,7 @@
 
 namespace permafrost::train {
 
-// Records what a run tells; asks it to stop when `stop` says so, and hands it commands at their steps.
+// Records what a run reports. Asks the run to stop when `stop` says so, and hands it commands at their steps.
 class Recorder : public RunContext {
  public:
   StopRequest stop_requested() const override { return stop ? stop(progress) : StopRequest::kNone; }
@@ -38,13 +38,13 @@ class Recorder : public RunContext {
 
   std::function<StopRequest(const Progress&)> stop;
   std::function<absl::Status()> store_epochs;
-  std::vector<graphcache::Command> commands;  // stamped
+  std::vector<graphcache::Command> commands;  // stamped with their steps
   graphcache::Snapshot cache;
   std::vector<graphcache::EntryInfo> entries;
   Progress progress;
   std::vector<EpochMetrics> epochs;
   std::vector<int64_t> checkpoints;
-  std::vector<bool> stored_as_last;  // what each StoreEpochs was told
+  std::vector<bool> stored_as_last;  // the argument of each StoreEpochs
   std::vector<absl::Status> failed_checkpoints;
   std::string log;
 };

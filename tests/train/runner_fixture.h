@@ -1,4 +1,4 @@
-// A runner on the CPU over a hundred tiny graphs, and where its jobs leave their files.
+// A runner on the CPU over a hundred tiny graphs, and the place where its jobs leave their files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace permafrost::train {
 
 class RunnerTest : public testing::Test {
  protected:
-  static constexpr int kGraphs = 100;  // 80 / 10 / 10
+  static constexpr int kGraphs = 100;  // split 80 / 10 / 10
 
   void SetUp() override {
     graphs_ = ImportTinyGraphs(dir_.path(), kGraphs);
@@ -29,7 +29,7 @@ class RunnerTest : public testing::Test {
     options.epochs = 4;
     options.batch_size = 9;  // 9 steps an epoch, the last one partial
     options.seed = 3;
-    // The speed of the machine must not decide what a test sees.
+    // Otherwise the machine's speed would decide when checkpoints are written.
     options.checkpoint.every_seconds = 0;
     return options;
   }

@@ -1,4 +1,4 @@
-// Jobs of every model and kind of batch, small ones, for tests that hold steps of one kind to those of another.
+// Small jobs of every model and kind of batch, for tests that compare two ways of running a step.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace permafrost::train {
 
-// The number of small graphs, or one large one.
+// The number of small graphs in a set, or the options of one large graph.
 using CaseData = std::variant<int, TinyGraphOptions>;
 
 inline data::OpenedDataset Write(const CaseData& data, const std::filesystem::path& folder) {
@@ -29,7 +29,7 @@ struct StepCase {
   CaseData data;
   spec::TrainOptions options;
   bool one_shape = false;
-  // Links and walks are evaluated by every node's row, which is no step.
+  // Jobs with links or walks are evaluated on the rows of all nodes, which is no step.
   bool evaluates_by_steps() const { return !options.links.enabled && !Walks(options); }
 };
 
@@ -64,7 +64,7 @@ inline void AddLowerings(const std::string& name, const CaseData& data, spec::Tr
   }
 }
 
-// Parts that models may have beside their convolutions, told apart by name.
+// Named parts that models may have beside their convolutions.
 struct ModelParts {
   const char* name;
   void (*add)(spec::ModelOptions& model);
@@ -93,7 +93,7 @@ inline constexpr ModelParts kModelParts[] = {{"layer norm, residual, cat",
                                                   m.aggregation = spec::Aggregation::kMax;
                                               }}};
 
-// Adds cases of what an update may be made of, and of what may be fixed.
+// Adds cases of the options of an update, and of fixed parameters.
 inline void AddUpdateCases(const std::string& name, const CaseData& data, const spec::TrainOptions& options,
                            std::vector<StepCase>& cases) {
   spec::TrainOptions grouped = options, fixed = options;
@@ -129,14 +129,14 @@ inline void AddSetCases(const spec::ModelTraits& model, std::vector<StepCase>& c
   spec::TrainOptions sgd = plain;
   sgd.optimizer = {
       .algorithm = spec::OptimizerAlgorithm::kSgd, .learning_rate = 1e-3, .momentum = 0.9, .nesterov = true};
-  single.batch_size = 1;  // graphs of one node, and without edges, among them
+  single.batch_size = 1;  // some graphs have one node, and some no edges
   single.epochs = 1;
   cases.push_back({name, 100, plain});
   cases.push_back({name + ", dropout, sum pooling, AdamW, clipping, MSE", 100, everything});
   cases.push_back({name + ", batches of one graph", 60, single});
   spec::TrainOptions last = plain;
   last.model.virtual_node = true;
-  last.batch_size = 47;  // 48 training graphs: the last batch has one, whose virtual node is one row
+  last.batch_size = 47;  // 48 training graphs: the last batch has one graph, so its virtual node is a single row
   cases.push_back({name + ", a virtual node, one graph in the last batch", 60, last});
   if (model.architecture == spec::Architecture::kGine) {
     cases.push_back({name + ", SGD", 60, sgd});
@@ -150,7 +150,7 @@ inline void AddSetCases(const spec::ModelTraits& model, std::vector<StepCase>& c
   AddLowerings(name, 60, everything, cases);
 }
 
-// Gives edges what they have in a case of a model: floats where it needs some.
+// Gives edges the features that the model's cases need: floats if the model cannot do without them.
 inline TinyGraphOptions GraphFor(const spec::ModelTraits& model, TinyGraphOptions options = {}) {
   if (model.edges == spec::EdgeUse::kNeeded) options.edge_floats = 3;
   return options;
@@ -170,11 +170,11 @@ inline void AddNodeCases(const spec::ModelTraits& model, std::vector<StepCase>& 
   many.nodes.weighted = true;
   wide.nodes.fan_outs = {200, 200};
   wide.nodes.replace = true;
-  wide.batch_size = 79;  // the last batch has three seeds, evaluation's has one
-  // With another seed a gradient of these sums jumps at a ReLU's 0, by one lowering and not by the other.
+  wide.batch_size = 79;  // the last batch has three seeds, and the last of evaluation has one
+  // With another seed, one gradient of these sums would jump at a ReLU's 0 with one lowering and not with the other.
   if (model.edges == spec::EdgeUse::kNeeded) wide.seed = 5;
   whole.nodes.fan_outs = {};
-  // 240 training nodes: the last batch has one seed, which is one row of the last layer.
+  // 240 training nodes: the last batch has one seed, so its last layer has one row.
   lone.model.norm = spec::Norm::kBatch;
   lone.model.jumping_knowledge = spec::JumpingKnowledge::kCat;
   lone.batch_size = 239;
@@ -222,8 +222,8 @@ inline void AddNodeCases(const spec::ModelTraits& model, std::vector<StepCase>& 
   AddLowerings(name, GraphFor(model), dropout, cases);
 }
 
-// Adds cases of what models read of edges, sampled and on the whole graph; the floats of a model that needs some are in
-// its own cases.
+// Adds cases of the edge inputs that models read, sampled and on the whole graph. Models that need float features
+// have them in their own cases.
 inline void AddEdgeCases(const spec::ModelTraits& model, std::vector<StepCase>& cases) {
   const std::string name = std::string(model.name) + " of nodes and edges";
   const TinyGraphOptions floats{.edge_floats = 3}, few{.edge_categories = 4}, many{.edge_categories = 40};
@@ -248,7 +248,7 @@ inline void AddEdgeCases(const spec::ModelTraits& model, std::vector<StepCase>& 
   AddLowerings(name + ", few categories", few, plain, cases);
 }
 
-// Jobs that predict links: of both decoders, sampled and on the whole graph.
+// Jobs that predict links with both decoders, sampled and on the whole graph.
 inline void AddLinkCases(std::vector<StepCase>& cases) {
   const auto job = [](spec::Architecture architecture) {
     spec::TrainOptions options = NodeJob(architecture);
@@ -267,7 +267,7 @@ inline void AddLinkCases(std::vector<StepCase>& cases) {
   gin.class_weights = {0.5, 2};
   whole.nodes.fan_outs = {};
   whole.links.score = spec::LinkScore::kMlp;
-  all.batch_size = 60'000;  // one batch an epoch
+  all.batch_size = 60'000;  // one batch per epoch
   cases.push_back({"links by sage", TinyGraphOptions{}, sage});
   cases.push_back({"links by gcn, weighted edges, sparse features, MLP, dropout, 3 negatives by degree",
                    TinyGraphOptions{.sparse = true, .weighted = true}, gcn});
@@ -317,13 +317,13 @@ inline std::vector<StepCase> StepCases() {
   return cases;
 }
 
-// Returns two epochs of each model's plainest job and of those of PyTorch's operators, in bfloat16.
+// Returns, in bfloat16 and with two epochs, each model's plainest job and the jobs that use PyTorch's operators.
 inline std::vector<StepCase> Bfloat16Cases() {
   std::vector<StepCase> cases;
   for (StepCase& c : StepCases()) {
     const bool plainest = c.why.find(',') == std::string::npos;
     if (!plainest && c.options.model.lowering != spec::Lowering::kPlain) continue;
-    if (Walks(c.options)) continue;  // it has no products with weights
+    if (Walks(c.options)) continue;  // walks have no products with weights
     c.why += ", bfloat16";
     c.options.model.precision = spec::Precision::kBfloat16;
     c.options.epochs = std::min<int64_t>(c.options.epochs, 2);

@@ -1,4 +1,4 @@
-// A small random graph with learnable labels, written as a store, for tests that train on nodes.
+// A small random graph with learnable labels, written as a store, for tests of jobs on nodes.
 #pragma once
 
 #include <algorithm>
@@ -20,20 +20,20 @@ namespace permafrost::train {
 
 struct TinyGraphOptions {
   int nodes = 400;
-  bool sparse = false;          // feature rows
-  bool features = true;         // whether there are some
-  bool weighted = false;        // edges
-  bool timestamped = false;     // edges: 0..49
-  bool node_times = false;      // 0..59
-  bool named = false;           // row 3 is called `the 3rd, "x"`
-  int edge_floats = 0;          // columns of edges' features, a row for an edge and its inverse
-  int edge_categories = 0;      // of two columns of integers in their place; 0: none
-  int targets = 1;              // 1: a class of 0..2; more: 0 or 1 each; 0: no labels
-  bool says_categories = true;  // what they stand for, as no older version did
-  bool measures = false;        // of one target: fractions that rise with the class, in place of it
+  bool sparse = false;          // whether feature rows are sparse
+  bool features = true;         // whether nodes have features
+  bool weighted = false;        // whether edges have weights
+  bool timestamped = false;     // whether edges have timestamps, from 0 to 49
+  bool node_times = false;      // whether nodes have times, from 0 to 59
+  bool named = false;           // whether nodes have names; row 3 is then called `the 3rd, "x"`
+  int edge_floats = 0;          // float columns of edge features, equal for an edge and its inverse
+  int edge_categories = 0;      // categories in each of two integer columns that replace the floats; 0 for none
+  int targets = 1;              // 1 for a class from 0 to 2, more for 0 or 1 each, 0 for no labels
+  bool says_categories = true;  // whether it stores what the categories stand for, as older versions did not
+  bool measures = false;        // whether the one target is a fraction that rises with the class
 };
 
-// Rows of features of edges, and of each edge, by target, its row.
+// Rows of edge features, and the row of each edge, ordered by the edge's target.
 struct EdgeTable {
   std::vector<uint64_t> ids;
   std::vector<float> floats;
@@ -59,8 +59,8 @@ inline EdgeTable EdgeTableOf(const std::vector<std::vector<uint32_t>>& in, const
   return table;
 }
 
-// Nodes of one class have like features and rather their own kind as neighbours. Every 17th node has no edges, every
-// 19th no label. Splits: 60 %, 20 %, 20 %, by row.
+// Nodes of one class have similar features, and mostly neighbours of their own class. Every 17th node has no edges,
+// and every 19th has no label. The splits are 60 %, 20 % and 20 %, chosen by row.
 inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::path& directory,
                                                          const TinyGraphOptions& options = {}) {
   using data::ElementType;
@@ -90,7 +90,7 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
     neighbors.insert(neighbors.end(), list.begin(), list.end());
     offsets.push_back(neighbors.size());
   }
-  // Equal for an edge and its inverse.
+  // Weights and timestamps are equal for an edge and its inverse.
   std::vector<float> weights;
   std::vector<int64_t> timestamps;
   for (uint32_t v = 0; v < nodes; ++v) {
@@ -137,7 +137,7 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
     write(SectionKind::kEdgeFeatures, ElementType::kFloat32, table.floats, static_cast<uint32_t>(options.edge_floats));
   }
   if (!options.features) {
-    // Neither rows nor columns.
+    // Writes no features at all.
   } else if (options.sparse) {
     write(SectionKind::kNodeFeatureOffsets, ElementType::kUint64, feature_offsets);
     write(SectionKind::kNodeFeatureColumns, ElementType::kUint32, feature_columns);

@@ -18,15 +18,15 @@
 namespace permafrost::train {
 
 struct TinyGraph {
-  std::vector<unsigned> categories;                         // of each node
+  std::vector<unsigned> categories;                         // one for each node
   std::vector<std::pair<unsigned, unsigned>> edges;         // imported with their inverses
-  std::vector<unsigned> edge_categories;                    // of each edge; empty: all 0
+  std::vector<unsigned> edge_categories;                    // one for each edge; if empty, all are 0
   double label = std::numeric_limits<double>::quiet_NaN();  // NaN: missing
-  std::vector<double> further;                              // labels of further targets
+  std::vector<double> further;                              // labels of the second and later targets
 };
 
-// One node and one edge category column; splits of 80, 10 and 10 %, drawn by the importer. Not `labelled`: without
-// targets.
+// Imports graphs with one category column each for nodes and edges. The importer draws splits of 80, 10 and 10 %.
+// Without `labelled`, there are no targets.
 inline std::shared_ptr<const data::GraphSet> ImportGraphs(const std::filesystem::path& directory,
                                                           const std::vector<TinyGraph>& graphs, bool labelled = true) {
   namespace fs = std::filesystem;
@@ -59,8 +59,8 @@ inline std::shared_ptr<const data::GraphSet> ImportGraphs(const std::filesystem:
   return *std::move(set);
 }
 
-// `graphs` random trees of 1..12 nodes. The label is learnable: the share of category 0 among the nodes; every 11th is
-// missing.
+// Imports `graphs` random trees of 1 to 12 nodes. The label is the share of category 0 among the nodes, so it can be
+// learned. Every 11th label is missing.
 inline std::shared_ptr<const data::GraphSet> ImportTinyGraphs(const std::filesystem::path& directory, int graphs) {
   std::mt19937 random(7);
   std::vector<TinyGraph> set;

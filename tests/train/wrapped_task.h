@@ -1,4 +1,4 @@
-// A task that hands everything on to another: tests change a part of it.
+// A task that forwards everything to another task. Tests override a part of it.
 #pragma once
 
 #include <array>
