@@ -1,4 +1,4 @@
-// Roles, tokens, the gate and the audit log, without a server.
+// Tests roles, tokens, the gate and the audit log without a server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -89,7 +89,7 @@ TEST_F(TokenStoreTest, AnExpiredTokenOpensNothing) {
   EXPECT_EQ(store->List().size(), 1U) << "it is still listed";
 }
 
-// Tokens expire by the store's clock, which is not the wall clock where that was set back.
+// Tokens expire by the store's clock. It differs from the wall clock if someone has set the wall clock back.
 TEST_F(TokenStoreTest, TokensExpireByTheClockThatTheStoreIsGiven) {
   absl::Time now = absl::FromUnixSeconds(1'700'000'000);
   const auto store = TokenStore::Open(File(), [&now] { return now; });
@@ -157,7 +157,7 @@ TEST_F(TokenStoreTest, TheGateKnowsWhoCallsAndWhatTheyMayDo) {
   const Gate gate({.auth = Auth::kToken, .certificate_role = std::nullopt}, store.get());
   const Gate certificates({.auth = Auth::kToken, .certificate_role = Role::kViewer}, store.get());
   const Gate open({.auth = Auth::kNone, .certificate_role = std::nullopt}, nullptr);
-  // The least role of the method that is called.
+  // The least role that the called method requires.
   const std::optional<Role> none, read = Role::kViewer, create = Role::kOperator, drain = Role::kAdmin;
   using enum absl::StatusCode;
   const struct {
@@ -203,7 +203,7 @@ TEST_F(TokenStoreTest, TheGateKnowsWhoCallsAndWhatTheyMayDo) {
 }
 
 TEST(BearerOf, TakesTheTokenOutOfABasicPassword) {
-  EXPECT_EQ(BearerOf("Basic cHJvbTpwZnRfeA=="), "Bearer pft_x");  // prom:pft_x
+  EXPECT_EQ(BearerOf("Basic cHJvbTpwZnRfeA=="), "Bearer pft_x");  // the Base64 of prom:pft_x
   EXPECT_EQ(BearerOf("Bearer pft_x"), "Bearer pft_x");
   EXPECT_EQ(BearerOf("Basic !!"), "Basic !!");
   EXPECT_EQ(BearerOf(""), "");

@@ -1,4 +1,4 @@
-// /metrics over HTTPS, as a client of OpenSSL's is answered.
+// Tests /metrics over HTTPS with a client of OpenSSL.
 #include "access/https_exposer.h"
 
 #include <arpa/inet.h>
@@ -48,7 +48,8 @@ class HttpsExposerTest : public testing::Test {
     ASSERT_TRUE(started.ok()) << started.status();
     exposer_ = *std::move(started);
   }
-  // The whole answer to a request with this header; empty: the connection was closed without one.
+  // Returns the whole answer to a request with this header. Empty if the exposer closed the connection without an
+  // answer.
   std::string Get(const std::string& header = "") const {
     const auto address = ParseHostPort(exposer_->address());
     const Descriptor connection(socket(AF_INET, SOCK_STREAM, 0));

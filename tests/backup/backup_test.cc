@@ -62,7 +62,7 @@ TEST_F(BackupTest, ADamagedCheckpointIsLeftForTheOneBefore) {
   ASSERT_TRUE(MakeOne("one").ok());
   EXPECT_TRUE(fs::exists(root_ / "one/jobs/a/checkpoints/1/state.json"));
   EXPECT_FALSE(fs::exists(root_ / "one/jobs/a/checkpoints/2"));
-  // Where all are, it is no reason to have no backup of the other jobs.
+  // A job whose checkpoints are all damaged does not prevent a backup of the other jobs.
   std::fstream(JobPath("a") / "checkpoints/1/model.safetensors", std::ios::in | std::ios::out) << "X";
   const auto made = MakeOne("two");
   ASSERT_TRUE(made.ok()) << made.status();
@@ -85,7 +85,8 @@ TEST_F(BackupTest, CheckpointsThatComeAndGoDoNotFailIt) {
   for (int i = 0; i < 20; ++i) {
     const std::string name = absl::StrCat("b", i);
     const auto made = MakeOne(name);
-    // Faster than any run: it may say so, and must then leave nothing.
+    // The checkpoints change faster than in any real run. The backup may therefore fail, and must then leave no
+    // directory.
     if (!made.ok()) {
       EXPECT_TRUE(absl::IsUnavailable(made.status())) << made.status();
       EXPECT_FALSE(fs::exists(root_ / name));
@@ -112,7 +113,7 @@ TEST_F(BackupTest, AJobThatWasDeletedMeanwhileIsNotInIt) {
 }
 
 TEST_F(BackupTest, FilesOfAJobThatIsDeletedWhileTheyAreCopiedAreNotInIt) {
-  // At the first piece (of its checkpoint) and at the last one (of its log).
+  // The job is deleted while piece 1 (of its checkpoint) or piece 3 (the last one, of its log) is copied.
   for (const int piece : {1, 3}) {
     SCOPED_TRACE(piece);
     AddJob("gone", jobs::JobState::kQueued);
@@ -250,7 +251,7 @@ TEST_F(BackupTest, ACopyIsCheckedOnceAndDamageIsNamed) {
   EXPECT_THAT(std::string(BeginRestore(copy).status().message()), HasSubstr("jobs/a/log is missing"));
   fs::rename(copy / "log", copy / "jobs/a/log");
   EXPECT_EQ(BeginRestore(copy).value(), true);
-  // The next work of the daemon changes files; where it dies before the end, it goes on there.
+  // The daemon's next work changes files. If it dies before the restore ends, the next daemon continues the restore.
   Put(copy / "jobs/a/log", "another line");
   EXPECT_EQ(BeginRestore(copy).value(), true);
   ASSERT_TRUE(EndRestore(copy).ok());

@@ -1,4 +1,4 @@
-// Checkpoints that go while they are copied, and jobs that must have one.
+// Tests checkpoints that disappear while a backup copies them, and jobs whose backup must contain one.
 #include "backup/copies.h"
 
 #include <gmock/gmock.h>
@@ -20,12 +20,12 @@ using testing::IsEmpty;
 
 class CheckpointCopyTest : public BackupTest {
  protected:
-  // Makes the record of a job know of the checkpoint of this step.
+  // Returns a change that makes a job's record name the checkpoint of `step`.
   static std::function<void(jobs::Job&)> WithCheckpoint(int64_t step) {
     return [step](jobs::Job& job) { job.progress.checkpoint_step = step; };
   }
   fs::path Checkpoints(const std::string& id) const { return JobPath(id) / "checkpoints"; }
-  // The checkpoints of job a in a backup, all of their bytes compared.
+  // Returns the steps of job a's checkpoints in a backup, after a comparison of all their bytes.
   std::vector<int64_t> WholeIn(const std::string& backup) const {
     const auto found = train::ListCheckpoints(root_ / backup / "jobs/a/checkpoints", /*verify=*/true);
     EXPECT_TRUE(found.ok()) << found.status();
@@ -36,7 +36,7 @@ class CheckpointCopyTest : public BackupTest {
     }
     return steps;
   }
-  // The names in the folder of job a's checkpoints.
+  // Returns the names in the checkpoint folder of job a.
   std::vector<std::string> Left() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(Checkpoints("a"))) names.push_back(entry.path().filename());
@@ -72,7 +72,7 @@ TEST_F(CheckpointCopyTest, WhereNoLinksCanBeMadeTheNewerOneIsCopied) {
   }
   AddJob("a", jobs::JobState::kRunning);
   PutCheckpoint(JobPath("a"), 1);
-  // A link cannot lead from one file system to another.
+  // The checkpoint lies on another file system, so the backup cannot make hard links to it.
   fs::copy(Checkpoints("a") / "1", elsewhere / "1", fs::copy_options::recursive);
   fs::remove_all(Checkpoints("a") / "1");
   fs::create_directory_symlink(elsewhere / "1", Checkpoints("a") / "1");
@@ -105,7 +105,7 @@ TEST_F(CheckpointCopyTest, AJobWhoseRecordKnowsOfOneThatIsGoneIsNamed) {
 
 TEST_F(CheckpointCopyTest, TheFirstOneThatComesAfterTheLookIsInIt) {
   jobs::Job job = AddJob("a", jobs::JobState::kRunning);
-  // At the first byte of its log, which is copied after its checkpoints.
+  // The checkpoint appears at the first byte of the job's log, which is copied after the checkpoints.
   bool begun = false;
   const auto made = MakeOne("one", false, [&](int64_t, int64_t) {
     if (!std::exchange(begun, true)) {

@@ -1,4 +1,4 @@
-// The database of a daemon that has no descriptors left.
+// Tests copies of a database in a daemon that has no file descriptors left.
 #include "backup/copies.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ TEST(DatabaseCopyTest, WithoutDescriptorsTheDatabaseIsOnlyUnavailable) {
   job.spec.train.dataset = DatasetId("zinc");
   job.create_time = absl::Now();
   ASSERT_TRUE((*store)->Insert(job).ok());
-  // None for the file; one for it, and none for its log.
+  // With 0, no descriptor is left for the database. With 1, the database gets it and its log gets none.
   for (const int left : {0, 1}) {
     absl::Status read;
     {

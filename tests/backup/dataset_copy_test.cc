@@ -1,4 +1,4 @@
-// Datasets that are replaced while a backup is made: which one is in it, and which job it is of.
+// Tests datasets that are replaced during a backup: which dataset the backup contains, and to which job it belongs.
 #include "backup/copies.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -35,7 +35,7 @@ class DatasetCopyTest : public BackupTest {
 TEST_F(DatasetCopyTest, AJobOfADatasetThatReplacedTheCopiedOneGetsItsOwn) {
   PutDataset("zinc", "u1", "old");
   AddJobOn("first", jobs::JobState::kQueued, "u1");
-  // Between the copy of the datasets and that of the database.
+  // The replacement happens after the datasets are copied and before the database is.
   bool begun = false;
   const auto made = MakeOne("one", /*with_datasets=*/true, [&](int64_t, int64_t) {
     if (fs::exists(root_ / ".tmp-one/jobs/first/log") && !std::exchange(begun, true)) {
@@ -92,7 +92,7 @@ TEST_F(DatasetCopyTest, AJobWhoseRecordCannotBeReadWantsNoDataset) {
 TEST_F(DatasetCopyTest, NoCopyHasFilesOfTwoDatasets) {
   PutDataset("zinc", "u1", "old");
   bool replaced = false;
-  // At the first piece: that of dataset.json.
+  // The replacement happens at the first piece, which is part of dataset.json.
   const auto made = MakeOne("one", true, [&](int64_t, int64_t) {
     if (!std::exchange(replaced, true)) PutDataset("zinc", "u2", "new");
     return true;

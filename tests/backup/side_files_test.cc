@@ -1,4 +1,4 @@
-// The content of a backup beside jobs and datasets, calls for one that come again, and a disk that fills meanwhile.
+// Tests the other content of a backup, calls for a backup that are repeated, and a disk that becomes full meanwhile.
 #include "backup/copies.h"
 
 #include <fcntl.h>
@@ -74,7 +74,7 @@ TEST_F(SideFilesTest, TheAuditLogAndWantedImportsAreInIt) {
   }
   EXPECT_EQ(ReadFile(root_ / "one/datasets/.imports/qm9.json").value_or(""), "{\"wanted\": true}");
   EXPECT_FALSE(fs::exists(root_ / "one/datasets/.imports/zinc.json.tmp.abcdef"));
-  // The daemon that goes on from it is told this.
+  // The manifest tells the daemon that continues from this backup.
   const auto manifest = ReadManifest(root_ / "one");
   ASSERT_TRUE(manifest.ok() && *manifest);
   EXPECT_THAT((*manifest)->imports, ElementsAre("qm9", "zinc"));
@@ -86,7 +86,7 @@ TEST_F(SideFilesTest, AnAuditLogThatRotatesMeanwhileLosesNoLine) {
   WriteText(state_ / "audit.jsonl", "second\n");
   WriteText(state_ / "audit.jsonl.1", "first\n");
   bool rotated = false;
-  // Between the older one, which is copied first, and the newest.
+  // The rotation happens after the older file is copied, which comes first, and before the newest is.
   Copier copier(state_, dir_.path() / "copy", 0, {}, [&](int64_t, int64_t) {
     if (rotated) return true;
     rotated = true;

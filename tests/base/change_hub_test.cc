@@ -92,13 +92,13 @@ TEST(ChangeHub, ANoticeDuringACallLeadsToAnother) {
 }
 
 TEST(ChangeHub, AListenerMayDropItselfAndSubscribe) {
-  // Before the subscriptions, which may still be called until they are dropped.
+  // Declared before the subscriptions, whose listeners may be called until they are dropped.
   Counter first, second;
   absl::Notification ready;
   ChangeHub hub(absl::ZeroDuration());
   std::unique_ptr<ChangeHub::Subscription> self, other;
   self = hub.Subscribe("a", [&] {
-    ready.WaitForNotification();  // the test has stored `self`
+    ready.WaitForNotification();  // by now the test has stored `self`
     first.Add();
     Counter& counted = second;
     other = hub.Subscribe("a", [&counted] { counted.Add(); });
@@ -136,7 +136,7 @@ TEST(ChangeHub, AKeyThatWaitsHoldsUpNoOtherNorTheEnd) {
   const auto s2 = hub.Subscribe("b", [&] { b.Add(); });
   hub.Notify("a");
   a.AwaitAtLeast(1);
-  hub.Notify("a");  // in an hour
+  hub.Notify("a");  // due in an hour
   hub.Notify("b");
   b.AwaitAtLeast(1);
   EXPECT_EQ(a.count(), 1);
@@ -183,7 +183,7 @@ TEST(ChangeHub, ManyThreads) {
         hub.Notify("even");
         hub.Notify("odd");
         s.reset();
-        alive.reset();  // a call after this would find it expired
+        alive.reset();  // any later call would find it expired
       }
     });
   }

@@ -13,7 +13,7 @@ namespace {
 
 using testing::Each;
 
-// Calls body(part) for each part.
+// Calls body(part) for each part on the crew.
 template <class Body>
 void RunOn(Crew& crew, int parts, const Body& body) {
   crew.Run(
@@ -43,7 +43,7 @@ TEST(CrewTest, SeveralThreadsWork) {
   EXPECT_NE(of_part[0], of_part[1]);
 }
 
-// The helpers sleep by then.
+// The helpers have fallen asleep during the pause.
 TEST(CrewTest, ARegionAfterAPauseIsDoneToo) {
   Crew crew(2);
   for (int region = 0; region < 5; ++region) {

@@ -33,7 +33,7 @@ std::vector<std::string> Names(const fs::path& directory) {
   return names;
 }
 
-// As that which answers HTTP: a scrape of the metrics reads a file.
+// The thread that answers HTTP has a small stack, and it reads a file at each scrape of the metrics.
 TEST(File, IsReadByAThreadOfASmallStack) {
   pthread_attr_t small;
   ASSERT_EQ(pthread_attr_init(&small), 0);
@@ -120,7 +120,7 @@ TEST(File, AtomicWriteReplacesWholeAndLeavesNothingElse) {
 TEST(File, AReadFileTakesNoMoreMemoryThanItHasBytes) {
   TempDir temp;
   const fs::path path = temp.path() / "a";
-  // Just beyond what a buffer that doubles would hold.
+  // Slightly more than a buffer of doubled size would hold.
   const std::string content((std::size_t{1} << 22) + 1, 'x');
   ASSERT_TRUE(WriteFileSynced(path, content).ok());
   const auto read = ReadFile(path);
@@ -142,7 +142,7 @@ TEST(File, WhatHasNotTheSizeThatItIsSaidToHaveIsReadWhole) {
 #ifdef __linux__
   EXPECT_EQ(fs::file_size("/proc/self/status"), 0U) << "else it is no such file";
   EXPECT_THAT(*ReadFile("/proc/self/status"), HasSubstr("Name:"));
-  // A page, of which less is there.
+  // The reported size of this file is a page, but its content is shorter.
   if (const fs::path page = "/sys/devices/system/cpu/online"; fs::exists(page)) {
     const auto cores = ReadFile(page);
     ASSERT_TRUE(cores.ok()) << cores.status();
@@ -153,7 +153,7 @@ TEST(File, WhatHasNotTheSizeThatItIsSaidToHaveIsReadWhole) {
 
 TEST(File, FailedAtomicWriteLeavesNothing) {
   TempDir temp;
-  fs::create_directories(temp.path() / "a" / "full");  // a directory cannot be replaced by a file
+  fs::create_directories(temp.path() / "a" / "full");  // a file cannot replace a directory
   EXPECT_FALSE(WriteFileAtomic(temp.path() / "a", "x").ok());
   EXPECT_THAT(Names(temp.path()), ElementsAre("a"));
 }
@@ -219,7 +219,7 @@ TEST(File, DirectoriesAreMadeWithAllAboveThemOrNotAtAll) {
   EXPECT_FALSE(CreateDirectories("").ok());
   const NoDescriptors exhausted;
   EXPECT_TRUE(CreateDirectories(deep).ok()) << "nothing to make";
-  // The folders above it cannot be brought to disk.
+  // With no descriptors, the parent directories cannot be synced to disk.
   const absl::Status status = CreateDirectories(temp.path() / "e" / "f");
   EXPECT_TRUE(IsTransient(status)) << status;
   EXPECT_FALSE(fs::exists(temp.path() / "e")) << "the next try makes it again";
@@ -244,7 +244,7 @@ TEST(File, PublishMovesADirectoryAndNeverReplaces) {
 TEST(FileWriter, LargePiecesSkipsAndLaterWritesAllLandInPlace) {
   TempDir temp;
   const fs::path path = temp.path() / "f";
-  // Across several of the pieces that are written at once, and up to the end of one.
+  // `large` spans several write buffers. `whole` ends exactly at the end of one.
   std::string large;
   large.resize(9'000'003);
   for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 31);

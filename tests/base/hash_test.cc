@@ -9,7 +9,7 @@
 namespace permafrost {
 namespace {
 
-// XXH3-64 with seed 0: the values are part of every file format, so they are pinned.
+// XXH3-64 with seed 0. Every file format contains these hashes, so the test pins their values.
 TEST(Hash, KnownValues) {
   EXPECT_EQ(HashHex(Hash64("")), "2d06800538d394c2");
   EXPECT_EQ(HashHex(0x1), "0000000000000001");

@@ -56,18 +56,19 @@ TEST_F(MappedFileTest, IsTheFile) {
 
 TEST_F(MappedFileTest, WhatIsCutOffReadsAsZerosAndIsDataLoss) {
   fs::resize_file(path_, 10'000);
-  // Each page by itself, the last first: without the handler the first of them ends the process.
+  // Reads one byte of each page, the last page first. Without the handler, the first read would kill the process.
   for (size_t at = kBytes; at > 0; at -= 4096) EXPECT_TRUE(Content()[at - 1] == 'x' || Content()[at - 1] == '\0');
   EXPECT_EQ(Content()[kBytes - 1], '\0');
   EXPECT_EQ(Content()[100], 'x') << "what is left is still there";
   ExpectDataLoss("cut short");
-  // Growing back does not bring it back.
+  // The lost bytes do not return when the file grows back.
   fs::resize_file(path_, kBytes);
-  fs::last_write_time(path_, fs::last_write_time(path_) + std::chrono::seconds(1));  // for a clock that is too coarse
+  // in case the file system's clock is too coarse
+  fs::last_write_time(path_, fs::last_write_time(path_) + std::chrono::seconds(1));
   ExpectDataLoss("cut short");
 }
 
-// As an error of the disk: a read failed, and the file is what it was.
+// Looks like a disk error: a read failed, but the file is as it was.
 TEST_F(MappedFileTest, AReadThatFailsOfAFileThatIsWholeIsTransient) {
   const auto time = fs::last_write_time(path_);
   fs::resize_file(path_, 10'000);
@@ -97,7 +98,7 @@ TEST_F(MappedFileTest, AFileEmptiedReadsAsZeros) {
 
 TEST_F(MappedFileTest, AWriteIsDataLoss) {
   std::fstream(path_, std::ios::in | std::ios::out | std::ios::binary) << "other";
-  // Where the clock of the file system is too coarse to tell, the writer is helped to a later time.
+  // Moves the time of the write forward, in case the file system's clock is too coarse to show it.
   fs::last_write_time(path_, fs::last_write_time(path_) + std::chrono::seconds(1));
   ExpectDataLoss("written to");
 }
@@ -131,7 +132,7 @@ TEST_F(MappedFileTest, OtherFilesAreNotTouched) {
   EXPECT_EQ(static_cast<char>((*other)->data()[kBytes - 1]), 'y');
 }
 
-// A bus error that is none of the mappings' still ends the process.
+// A bus error outside all mappings still ends the process.
 TEST_F(MappedFileTest, ABusErrorElsewhereIsNotSwallowed) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer's own handler comes first";
@@ -140,7 +141,7 @@ TEST_F(MappedFileTest, ABusErrorElsewhereIsNotSwallowed) {
   EXPECT_EXIT(std::raise(SIGBUS), testing::KilledBySignal(SIGBUS), "");
 }
 
-// Advice changes no byte, whatever range it is given for.
+// Advice changes no byte, for any range.
 TEST_F(MappedFileTest, AdviceIsOnlyAdvice) {
   const auto random = MappedFile::Open(path_, MappedFile::Access::kRandom);
   ASSERT_TRUE(random.ok()) << random.status();
@@ -154,7 +155,7 @@ TEST_F(MappedFileTest, AdviceIsOnlyAdvice) {
   EXPECT_EQ((*random)->data()[0], std::byte{0});
 }
 
-// Who maps one more waits until another is done: nothing may be given up for it.
+// A mapping beyond the limit must wait until another one ends. The error is transient, so no work is given up for it.
 TEST(MappedFile, OneTooManyIsTransient) {
   rlimit limit;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);

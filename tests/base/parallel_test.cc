@@ -38,7 +38,7 @@ TEST(ParallelFor, EveryIndexOnceInPiecesOfAtMostTheSizeAsked) {
 
 TEST(ParallelFor, AWorkerRunsOneCallAtATime) {
   std::vector<std::atomic<int>> running(4);
-  std::vector<int64_t> sums(4);  // no atomics: a worker's own
+  std::vector<int64_t> sums(4);  // not atomic: each worker has its own sum
   std::atomic<int> collisions{0};
   ParallelFor(4, 10000, 7, [&](int64_t begin, int64_t end, int worker) {
     const auto w = static_cast<size_t>(worker);
@@ -69,7 +69,7 @@ TEST(ParallelInOrder, EachPieceIsMadeOnceAndTakenByTheCallerInOrder) {
     for (const int64_t pieces : {0, 1, 3, 400}) {
       SCOPED_TRACE(testing::Message() << threads << " threads, " << pieces << " pieces");
       std::vector<std::atomic<int>> made(static_cast<size_t>(pieces));
-      std::vector<int64_t> values(static_cast<size_t>(pieces));  // no atomics: what is taken was made before
+      std::vector<int64_t> values(static_cast<size_t>(pieces));  // not atomic: a piece is taken only after it was made
       std::vector<int64_t> taken;
       std::atomic<int64_t> wrong{0};
       const std::thread::id caller = std::this_thread::get_id();

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Files of a tree of control groups.
+// Writes files of a cgroup tree.
 class CgroupTest : public testing::Test {
  protected:
   void Write(const fs::path& file, const char* text) {
@@ -113,7 +113,7 @@ TEST_F(MemoryLeftTest, PagesOfFilesThatAreCleanAreNotUsed) {
   Write("a/memory.stat",
         "anon 20000\nfile 60000\nfile_dirty 4000\nfile_writeback 1000\ninactive_file 40000\nactive_file 15000\n"
         "file_mapped 6000\nslab_reclaimable 3000\nslab 7000\n");
-  // 40,000 + 15,000 - 5,000 - 6,000 + 3,000 can be taken back.
+  // 40,000 + 15,000 - 5,000 - 6,000 + 3,000 bytes can be reclaimed.
   EXPECT_EQ(MemoryLeftOf("0::/a\n", root(), kMeminfo), (MemoryLeft{100000, 43000, 57000, 6000}));
 }
 

@@ -1,4 +1,4 @@
-// `permafrost cache` against a scripted server: what is sent, what is printed, how it exits.
+// Tests `permafrost cache` against a scripted server: what it sends, what it prints, and how it exits.
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
@@ -28,7 +28,7 @@ class CacheCommandTest : public testing::Test {
     return arguments;
   }
   ProgramResult Run(std::vector<std::string> arguments) { return RunProgram(Command(std::move(arguments))); }
-  // GetJob answers this: commands ask whether the job waits.
+  // Sets the answer of GetJob. Commands call it to learn whether the job is waiting.
   void SetJob(const v1::Job& job) {
     fake_.jobs.get = [job](const v1::GetJobRequest&, v1::Job& response) {
       response = job;
@@ -96,7 +96,7 @@ TEST_F(CacheCommandTest, ATerminalGetsColours) {
   EXPECT_THAT(program.output(), HasSubstr("\x1b[32mfrozen since step 106"));
 }
 
-// Five entries, two a page.
+// Lists five entries in pages of two.
 grpc::Status FiveEntries(const v1::ListGraphCacheEntriesRequest& request, v1::ListGraphCacheEntriesResponse& response) {
   const int first = request.page_token().empty() ? 0 : std::atoi(request.page_token().c_str());
   const int size = std::min(2, request.page_size());
@@ -274,7 +274,7 @@ TEST_F(CacheCommandTest, ACommandThatIsNotAnsweredInTimeSaysThatItMayTakeEffectY
   fake_.Start();
   const ProgramResult result = Run({"freeze", "zinc-1", "--timeout", "1"});
   client_gave_up.Notify();
-  // The handler, which may begin only now, looks at this frame.
+  // The handler may begin only now, and it uses variables of this function.
   fake_.Stop();
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_EQ(result.err, "permafrost: no answer from " + fake_.address() +

@@ -1,4 +1,4 @@
-// `permafrost cache census` against a scripted server.
+// Tests `permafrost cache census` against a scripted server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

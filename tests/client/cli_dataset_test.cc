@@ -1,4 +1,4 @@
-// `permafrost dataset` against a scripted server.
+// Tests `permafrost dataset` against a scripted server.
 #include <filesystem>
 #include <sstream>
 

@@ -1,4 +1,4 @@
-// `permafrost job export` against a scripted server: the file appears whole and verified, or not at all.
+// Tests `permafrost job export` against a scripted server: the file appears complete and verified, or not at all.
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -29,7 +29,7 @@ class ExportTest : public testing::Test {
     fake_.Start();
   }
 
-  // The content in two pieces.
+  // Serves the content in two pieces.
   void Serve(const std::string& content, const std::string& xxh3) {
     pieces_.resize(2);
     pieces_[0].set_data(content.substr(0, content.size() / 2));
@@ -73,7 +73,7 @@ TEST_F(ExportTest, WritesTheFile) {
 
 TEST_F(ExportTest, StandardOutputIsTheFilesAlone) {
   Serve("content", HashHex(Hash64("content")));
-  // A link that leads to standard output is it, and stays a link.
+  // A link to standard output counts as standard output, and stays a link.
   fs::create_symlink("/proc/self/fd/1", Path("link"));
   for (const std::string& to : {std::string("-"), Path("link")}) {
     const ProgramResult result = Export({"--to", to});
@@ -148,7 +148,7 @@ TEST_F(ExportTest, AServerThatGoesAwayHalfWayLeavesNothing) {
   EXPECT_TRUE(Empty());
 }
 
-// As when the client was stopped for minutes: the server is there, and says why.
+// This happens if the client was suspended for minutes: the server is still there, and says why it ended the stream.
 TEST_F(ExportTest, AStreamThatTheServerEndsSaysWhy) {
   Serve("content", HashHex(Hash64("content")));
   pieces_.pop_back();

@@ -1,4 +1,4 @@
-// Checks what `permafrost` says and sends about large graphs and node-level jobs, against a scripted server.
+// Tests what `permafrost` prints and sends about large graphs and node-level jobs, against a scripted server.
 #include "client/fake_server.h"
 #include "client/program.h"
 #include "client/sample_jobs.h"

@@ -1,4 +1,4 @@
-// `permafrost job` where the server is not there, goes away or does not answer.
+// Tests `permafrost job` if the server is absent, disappears or does not answer.
 #include <string>
 #include <vector>
 
@@ -44,7 +44,7 @@ TEST_F(JobConnectionTest, SubmitTriesAgainWithTheSameRequestId) {
 }
 
 TEST_F(JobConnectionTest, NoServerIsOneLineThatNamesAddressAndFlag) {
-  // A port that was free a moment ago and that nothing else takes meanwhile: a server that has stopped.
+  // A server that has stopped. Its port was free a moment ago, and nothing else takes it meanwhile.
   fake_.Start();
   fake_.Stop();
   const std::string line =
@@ -104,7 +104,7 @@ TEST_F(JobConnectionTest, AServerThatDoesNotAnswerIsNotWaitedForForever) {
   fake_.Start();
   const ProgramResult result = Run({"server", "info", "--timeout", "1"});
   client_gave_up.Notify();
-  // The handler, which may begin only now, looks at this frame.
+  // The handler may begin only now, and it uses variables of this function.
   fake_.Stop();
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(result.err, StartsWith("permafrost: no answer from " + fake_.address()));

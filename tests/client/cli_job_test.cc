@@ -1,4 +1,4 @@
-// `permafrost job` against a scripted server: what is sent, what is printed, how it exits.
+// Tests `permafrost job` against a scripted server: what it sends, what it prints, and how it exits.
 #include <cstdlib>
 #include <fstream>
 
@@ -272,7 +272,7 @@ TEST_F(JobCommandTest, RefusalsShowEveryBadField) {
   EXPECT_EQ(error["fieldViolations"][1]["field"], "spec.batch_size");
 }
 
-// Pages of two jobs each, five in all.
+// Lists five jobs in pages of two.
 grpc::Status FiveJobs(const v1::ListJobsRequest& request, v1::ListJobsResponse& response) {
   const int first = request.page_token().empty() ? 0 : std::atoi(request.page_token().c_str());
   const int size = request.page_size() == 0 ? 2 : std::min(2, request.page_size());

@@ -1,4 +1,4 @@
-// Commands that change something ask again with the request_id of their first try.
+// Tests that a command that changes something repeats its request with the request_id of the first try.
 #include <string>
 #include <vector>
 
@@ -19,7 +19,7 @@ class OnceCommandTest : public testing::Test {
     arguments.insert(arguments.begin(), {"--server", fake_.address()});
     return RunProgram(arguments);
   }
-  // Answers the third try.
+  // Returns a handler that fails the first two tries and answers the third.
   template <class Request, class Response>
   auto ThirdTime() {
     return [this](const Request& request, Response&) {
@@ -45,7 +45,7 @@ TEST_F(OnceCommandTest, OfDatasets) {
   fake_.datasets.import = ThirdTime<v1::ImportDatasetRequest, v1::Dataset>();
   fake_.Start();
   ExpectOneId({"dataset", "delete", "zinc"}, 0);
-  // The fake counts all tries together: from here on each is answered at once.
+  // The fake counts the tries of all commands together, so from here on it answers each at once.
   EXPECT_EQ(Run({"dataset", "import", "zinc", "/data/zinc", "--no-watch"}).exit_code, 0);
   EXPECT_FALSE(ids_.seen().back().empty());
 }

@@ -1,4 +1,4 @@
-// A job that goes to one of several scripted servers.
+// Tests jobs that go to one of several scripted servers.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -39,7 +39,7 @@ class PlaceTest : public testing::Test {
 TEST_F(PlaceTest, AJobGoesWhereItBeginsFirst) {
   const struct {
     const char* why;
-    std::vector<int32_t> a, b;  // priorities of the jobs that are there
+    std::vector<int32_t> a, b;  // priorities of the jobs already on each server
     std::string priority;
     bool to_a;
     std::string says;
@@ -105,7 +105,8 @@ TEST_F(PlaceTest, TheSameIdComesBackToItsJob) {
   SetOthers(a_, {0});
   const ProgramResult first = Submit({"--id", "x"});
   EXPECT_THAT(first.out, HasSubstr("job x queued on " + b_.address() + " (it is idle)"));
-  // The other server would begin it first now, and the data do not matter any more.
+  // Now the other server would start the job first, and the data on this one has changed. Neither matters, because
+  // the job already exists.
   SetOthers(a_, {});
   Host::Facts facts = b_.facts();
   facts.AddOther(0);

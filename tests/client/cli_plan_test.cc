@@ -1,4 +1,4 @@
-// `permafrost cache plan` against a scripted server.
+// Tests `permafrost cache plan` against a scripted server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// The answer of the server for ten epochs of 100 batches.
+// Returns the server's answer for ten epochs of 100 batches.
 v1::PlanGraphCacheResponse SamplePlan(bool costs) {
   v1::PlanGraphCacheResponse plan;
   plan.mutable_policy()->set_policy(v1::GraphCachePolicy::POLICY_FREEZE);

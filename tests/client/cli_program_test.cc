@@ -1,4 +1,4 @@
-// `permafrost program` against a scripted server.
+// Tests `permafrost program` against a scripted server.
 #include <filesystem>
 #include <fstream>
 #include <string>

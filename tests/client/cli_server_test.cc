@@ -1,4 +1,4 @@
-// `permafrost server` against a scripted server: what is sent, what is printed, how it exits.
+// Tests `permafrost server` against a scripted server: what it sends, what it prints, and how it exits.
 
 #include "client/fake_server.h"
 #include "client/program.h"

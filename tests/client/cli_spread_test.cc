@@ -1,4 +1,4 @@
-// A sweep whose jobs are spread over several scripted servers.
+// Tests a sweep whose jobs are spread over several scripted servers.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -62,7 +62,7 @@ TEST_F(SpreadTest, JobsOfAnEarlierCommandAreFoundWhereTheyAre) {
   EXPECT_EQ(Sweep(both()).exit_code, 0);
   EXPECT_THAT(a_.Jobs(), ElementsAre("jobs/s-1", "jobs/s-2"));
   EXPECT_THAT(b_.Jobs(), ElementsAre("jobs/s-0", "jobs/s-3"));
-  // All are there: neither the data nor the servers' state matter any more.
+  // All jobs exist, so the servers' data and states no longer matter.
   Host::Facts drained = b_.facts();
   drained.info.set_draining(true);
   drained.checksum = "00000000000000ff";

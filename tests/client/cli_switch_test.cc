@@ -1,4 +1,4 @@
-// Flags that are true or false, over a job file that says true.
+// Tests boolean flags over a job file that sets them all to true.
 #include <fstream>
 #include <string>
 #include <utility>
@@ -34,7 +34,7 @@ class SwitchCommandTest : public testing::Test {
     fake_.Start();
     std::ofstream(file_) << kAllOn;
   }
-  // Returns what is sent for the job that the flags describe.
+  // Returns the spec that the client sends for the job that the flags describe.
   v1::JobSpec Submit(const std::vector<std::string>& flags) {
     std::vector<std::string> command = {"--server", fake_.address(), "job", "submit"};
     command.insert(command.end(), flags.begin(), flags.end());

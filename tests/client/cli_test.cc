@@ -1,4 +1,4 @@
-// Checks what the program says to values that their flags do not take, before it knows a server.
+// Tests the program's refusal of values that a flag does not accept. It refuses them before it knows a server.
 #include <string>
 #include <vector>
 
@@ -40,7 +40,7 @@ TEST(BadValuesTest, AreToldWithWhatWouldBeAccepted) {
       {{"job", "submit", "--virtual-node=abc"}, "--virtual-node: 'abc'; accepted: true, false", "job submit"},
       {{"job", "submit", "--strict=abc"}, "--strict: 'abc'; accepted: true, false", "job submit"},
       {{"job", "submit", "--no-strict=abc"}, "--no-strict: 'abc'; accepted: true, false", "job submit"},
-      // The flags of the program count wherever they stand.
+      // The program's global flags are checked wherever they stand.
       {{"--tls=abc", "job", "list"}, "--tls: 'abc'; accepted: true, false", "job list"},
       {{"job", "list", "--tls=abc"}, "--tls: 'abc'; accepted: true, false", "job list"},
   };
@@ -53,7 +53,7 @@ TEST(BadValuesTest, AreToldWithWhatWouldBeAccepted) {
 }
 
 TEST(BadValuesTest, FlagsTakeTheirValues) {
-  // --strict's value is read, and what comes next is what is wrong.
+  // Each value is accepted, so the missing --dataset is the first fault.
   for (const char* flag : {"--strict=false", "--no-strict", "--no-strict=true", "--virtual-node=true"}) {
     EXPECT_EQ(RunProgram({"job", "submit", flag}).err,
               "permafrost: --dataset is missing: name one, or give it as `dataset` in --file\n")

@@ -1,4 +1,4 @@
-// Labels, filters, pause, resume, retry, update, checkpoints, wait and compare against a scripted server.
+// Tests labels, filters, pause, resume, retry, update, checkpoints, wait and compare against a scripted server.
 #include <atomic>
 
 #include "client/fake_server.h"
@@ -23,7 +23,7 @@ class VerbCommandTest : public testing::Test {
     arguments.insert(arguments.begin(), {"--server", fake_.address(), "job"});
     return RunProgram(arguments);
   }
-  // Each watched job ends as its name says.
+  // Makes each watched job end in the way that its name says.
   void ScriptWatches() {
     fake_.jobs.watch = [](const v1::WatchJobRequest& request, grpc::ServerWriter<v1::Job>& writer,
                           grpc::ServerContext& context) {

@@ -1,4 +1,5 @@
-// `permafrost job watch` against a scripted server: into a pipe, on a pseudo-terminal, through the server's restarts.
+// Tests `permafrost job watch` against a scripted server: into a pipe, on a pseudo-terminal, and across restarts of
+// the server.
 #include <atomic>
 #include "absl/synchronization/notification.h"
 
@@ -58,7 +59,7 @@ grpc::Status WholeRun(const v1::WatchJobRequest&, JobWriter& writer, grpc::Serve
   return grpc::Status::OK;
 }
 
-// Until the client hangs up.
+// Waits until the client hangs up.
 void AwaitCancel(grpc::ServerContext& context) {
   while (!context.IsCancelled()) absl::SleepFor(absl::Milliseconds(5));
 }
@@ -183,7 +184,7 @@ TEST_F(WatchTest, ATerminalShowsALiveLineBelowTheEpochs) {
   };
   fake_.Start();
   TerminalProgram program(Command({"job", "watch", "zinc-1"}));
-  // 100 columns, of which the last stays free; the loss is that of epoch 2, the metric that of epoch 1.
+  // The line leaves the last of 100 columns free. Its loss is from epoch 2, its metric from epoch 1.
   const bool bar = program.ReadUntil(
       "\r\x1b[Kepoch 2/3  ###########------------   50%  loss 0.2500  valid MAE 0.7000  21.4k graphs/s  ETA 1m 12s");
   bar_seen.Notify();
@@ -261,7 +262,7 @@ TEST_F(WatchTest, GivesUpWhenTheServerStaysAway) {
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server drains");
   };
   fake_.Start();
-  // The fake one answers again and again, so the window that ends is that of a single loss: none.
+  // The fake server would answer every reconnect. With --reconnect 0, the client gives up after a single loss.
   const ProgramResult result = RunProgram(Command({"job", "watch", "zinc-1", "--reconnect", "0"}));
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_EQ(result.err,

@@ -1,4 +1,4 @@
-// Asks the shells themselves what they offer.
+// Runs the real shells and checks what they offer.
 #include <sys/wait.h>
 
 #include <array>
@@ -33,7 +33,7 @@ struct ShellRun {
 
 ShellRun RunIn(const std::string& shell, const std::string& script) {
   ShellRun ran;
-  // A script may be longer than an argument may.
+  // Passes the script in a file, because it may be longer than an argument can be.
   const TempDir dir;
   const std::string file = (dir.path() / "script").string();
   std::ofstream(file) << script << "\n";
@@ -48,7 +48,7 @@ ShellRun RunIn(const std::string& shell, const std::string& script) {
 
 bool HasShell(const std::string& shell) { return RunIn("sh", absl::StrCat("command -v ", shell)).code == 0; }
 
-// Three contexts, of which the current one is named as a key of the file is.
+// Three contexts. The current one is called `current`, which is also a key of the configuration file.
 class CompletionOfContextsTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -64,12 +64,12 @@ class CompletionOfContextsTest : public testing::Test {
   const TempDir dir_;
 };
 
-// Returns what bash offers for the last of the words; each without blanks. The first of them runs `program`.
+// Returns what bash offers for the last of `words`, each offer without blanks. The first word runs `program`.
 std::set<std::string> Offers(const std::string& words, const std::string& program = "false") {
   const std::vector<std::string> list = absl::StrSplit(words, ' ');
   const ShellRun ran =
       RunIn("bash 2>&1",
-            // A busy machine may take longer than the second that people wait.
+            // The script limits each call to one second, which may be too short on a busy machine.
             absl::StrCat("source <(\"", PERMAFROST_PROGRAM,
                          "\" completion bash | sed 's/--timeout 1 /--timeout 60 /')\n", "COMP_WORDS=(", words,
                          list.back().empty() ? "''" : "", ")\n", "COMP_CWORD=", list.size() - 1, "\npermafrost() { \"",
@@ -89,7 +89,7 @@ TEST(BashCompletionTest, OffersWhatMayStandThere) {
   EXPECT_EQ(Offers("permafrost job submit --opt"), (std::set<std::string>{"--optimizer"}));
   EXPECT_EQ(Offers("permafrost job list --state pau"), (std::set<std::string>{"paused"}));
   EXPECT_THAT(Offers("permafrost job list --fil"), Contains("--filter"));
-  // Global options stand everywhere; the value of one is no command.
+  // Global options may stand anywhere. The value of an option is not a command.
   EXPECT_EQ(Offers("permafrost job submit --outp"), (std::set<std::string>{"--output"}));
   EXPECT_EQ(Offers("permafrost --output js"), (std::set<std::string>{"json"}));
   EXPECT_EQ(Offers("permafrost --server job job su"), (std::set<std::string>{"submit"}));
@@ -97,7 +97,7 @@ TEST(BashCompletionTest, OffersWhatMayStandThere) {
   EXPECT_TRUE(Offers("permafrost job submit --id ").empty()) << "nobody knows";
 }
 
-// bash parts a word at each = and colon.
+// Bash splits a word at each equals sign and colon.
 TEST(BashCompletionTest, ValuesMayFollowAnEqualsSign) {
   if (!HasShell("bash")) GTEST_SKIP() << "bash is absent";
   EXPECT_EQ(Offers("permafrost --output = js"), (std::set<std::string>{"json"}));
@@ -131,18 +131,18 @@ class CompletionOfNamesTest : public testing::Test {
     };
     fake_.Start();
   }
-  // As bash parts it into words.
+  // Returns the address as bash splits it into words.
   std::string PartedAddress() const { return absl::StrReplaceAll(fake_.address(), {{":", " : "}}); }
 
   std::vector<std::string> names_of_jobs_ = {"jobs/first", "jobs/second"};
   FakeServer fake_;
 };
 
-// A server that lists jobs whose names a shell would run, did it expand them.
+// A server that lists jobs with hostile names. A shell that expanded them would run commands.
 class HostileNamesTest : public CompletionOfNamesTest {
  protected:
   void SetUp() override {
-    // The path stands in the environment: what is before a slash is taken off names.
+    // The path is passed in the environment, because names are cut at a slash.
     setenv("RAN", ran_.c_str(), /*overwrite=*/1);
     for (const char* name : {"jobs/$(touch${IFS}$RAN)", "jobs/`touch${IFS}$RAN`", "jobs/x/$(touch${IFS}$RAN)",
                              "jobs/x;touch${IFS}$RAN", "jobs/$RAN", "jobs/a b", "jobs/*", "jobs/-x", "jobs/"}) {
@@ -170,7 +170,7 @@ TEST_F(CompletionOfNamesTest, Bash) {
   EXPECT_THAT(offers("program show "), Contains("net"));
   EXPECT_THAT(offers("program import "), Not(Contains("net"))) << "a new name";
   EXPECT_THAT(offers("job list "), Not(Contains("first")));
-  // Nobody listens there: silence.
+  // Nobody listens at this address, so there are no offers.
   EXPECT_TRUE(Offers("permafrost --server 127.0.0.1:1 job submit --dataset ", PERMAFROST_PROGRAM).empty());
 }
 
@@ -187,7 +187,7 @@ TEST_F(CompletionOfNamesTest, BashFindsTheServerHoweverItIsParted) {
     EXPECT_EQ(offers("job submit --dataset = z"), (std::set<std::string>{"zinc"})) << server;
     EXPECT_TRUE(offers("job list --filter state = f").empty()) << server;
   }
-  // The last one that is named, as the program takes it.
+  // As in the program, the last --server on the line wins.
   EXPECT_TRUE(Offers(absl::StrCat("permafrost --server ", fake_.address(), " --server = 127.0.0.1 : 1 job show f"),
                      PERMAFROST_PROGRAM)
                   .empty());
@@ -215,7 +215,8 @@ TEST_F(CompletionOfContextsTest, Bash) {
   EXPECT_TRUE(offers("context set p").empty()) << "a new name";
 }
 
-// zsh with its own words for offering, which a terminal alone would show. `program`: what the first word runs.
+// Returns what zsh offers for the last of `words`. It redefines the builtins that make offers, because their own
+// output appears only on a terminal. The first word runs `program`.
 std::string OffersOfZsh(const std::string& words, const std::string& program = "false") {
   const ShellRun ran = RunIn(
       "zsh -f 2>&1",
@@ -262,7 +263,7 @@ TEST_F(CompletionOfContextsTest, Zsh) {
   EXPECT_EQ(OffersOfZsh("permafrost --context ''", PERMAFROST_PROGRAM), "current prod staging.2\n");
 }
 
-// `program`: what the first word runs.
+// Returns what fish offers at the end of `line`. The first word runs `program`.
 std::string OffersOfFish(const std::string& line, const std::string& program = "false") {
   const ShellRun ran =
       RunIn("fish --no-config 2>&1", absl::StrCat("\"", PERMAFROST_PROGRAM,
@@ -309,7 +310,7 @@ TEST_F(HostileNamesTest, Fish) {
   EXPECT_FALSE(std::filesystem::exists(ran_)) << "the shell ran what the server sent";
 }
 
-// Every command and option of --help is in each script: they are made of the same tree.
+// Each script contains every command and option of --help, because both are made from the same tree.
 TEST(CompletionTest, ScriptsAreWholeAndTheirShellsReadThem) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const ProgramResult script = RunProgram({"completion", shell});

@@ -83,7 +83,7 @@ TEST_F(CredentialsTest, AContextHoldsPathsAndNoToken) {
   EXPECT_EQ(ResolveCredentials({.server = "x:1", .context = "", .environment = ""}, *read), CredentialFiles())
       << "another server does not get the context's token";
   EXPECT_EQ(ResolveCredentials({.server = "", .context = "", .environment = "x:1"}, *read), CredentialFiles());
-  // As the program writes it, from another directory's point of view.
+  // The program itself writes the path of the token file, and not the token.
   const std::map<std::string, std::string> environment{{"XDG_CONFIG_HOME", dir_.path().string()}};
   ASSERT_EQ(RunProgram({"context", "set", "a", "a:1", "--token-file", token}, environment).exit_code, 0);
   std::ifstream in(dir_.path() / "permafrost" / "config.json");

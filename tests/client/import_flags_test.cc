@@ -1,4 +1,5 @@
-// Gives each flag of `permafrost dataset import` good and bad values, and compares what is sent with a golden file.
+// Gives each flag of `permafrost dataset import` good and bad values, and compares what the client sends with a
+// golden file.
 #include <google/protobuf/text_format.h>
 
 #include <string>

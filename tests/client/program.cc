@@ -9,7 +9,7 @@
 #ifdef __APPLE__
 #include <util.h>
 
-// Linux has it in unistd.h.
+// On Linux, unistd.h declares it.
 extern char** environ;
 #else
 #include <pty.h>
@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kPatienceMilliseconds = 30000;
 
-// Strings of an argv or envp, with the array that points to them.
+// The strings of an argv or envp, and the array of pointers to them.
 class CStrings {
  public:
   explicit CStrings(std::vector<std::string> strings) : strings_(std::move(strings)) {
@@ -50,7 +50,7 @@ std::vector<std::string> Arguments(const std::vector<std::string>& arguments) {
   return all;
 }
 
-// The test's own environment without what changes the program's words, plus `extra`.
+// Returns the test's own environment plus `extra`, without the variables that change the program's output.
 std::vector<std::string> Environment(std::map<std::string, std::string> extra) {
   extra.try_emplace("TZ", "UTC");
   extra.try_emplace("TERM", "xterm");
@@ -109,7 +109,7 @@ TerminalProgram::TerminalProgram(const std::vector<std::string>& arguments,
                                  const std::map<std::string, std::string>& environment) {
   std::map<std::string, std::string> variables = environment;
   variables.try_emplace("NO_COLOR", "1");
-  // Everything that allocates is ready before the fork: gRPC's threads may hold malloc's lock.
+  // Allocates everything before the fork, because gRPC's threads may hold malloc's lock.
   CStrings argv(Arguments(arguments)), envp(Environment(variables));
   winsize size{};
   size.ws_row = 24;
@@ -133,7 +133,7 @@ bool TerminalProgram::ReadSome() {
   pollfd waiting{fd_, POLLIN, 0};
   if (poll(&waiting, 1, kPatienceMilliseconds) <= 0) return false;
   char buffer[4096];
-  // Linux ends a pseudo-terminal with an error, others with 0.
+  // The end of a pseudo-terminal is an error on Linux, and 0 elsewhere.
   const ssize_t n = read(fd_, buffer, sizeof buffer);
   if (n <= 0) return false;
   output_.append(buffer, static_cast<size_t>(n));

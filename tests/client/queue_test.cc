@@ -1,4 +1,4 @@
-// `permafrost queue`: its text, and its run over scripted servers.
+// Tests `permafrost queue`: its text, and its run over scripted servers.
 #include "client/queue.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ v1::Job JobIn(const std::string& id, v1::Job::State state, const std::string& re
   return job;
 }
 
-// A server with a job in each case, and one that drains without jobs.
+// Returns one server with a job in each kind of state, and one server that drains and has no jobs.
 std::vector<ServerQueue> SampleQueues() {
   ServerQueue lab{.name = "lab-1", .info = {}, .jobs = {}};
   lab.info.set_device("cuda");

@@ -99,7 +99,7 @@ TEST_F(ReceivedFileTest, APipeGetsAllOfItOrNothing) {
     {
       auto file = Create(pipe);
       if (!file.ok()) {
-        std::ofstream{pipe}.close();  // else the reader waits for ever
+        std::ofstream{pipe}.close();  // otherwise the reader would wait for ever
         reader.join();
         FAIL() << file.status();
       }

@@ -1,4 +1,4 @@
-// client/REFERENCE.md says what the program says.
+// Tests that client/REFERENCE.md agrees with the program's help.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-// Charts and reports: what they hold, and that nothing of a server's gets out of its place.
+// Tests charts and reports: their content, and that no text from a server can escape its place in them.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -82,7 +82,7 @@ TEST(LineChart, AMillionPointsAreThinnedAndKeepTheirPeaks) {
   for (int i = 0; i < 1'000'000; ++i) series.points.emplace_back(i, i == 777'777 ? 100 : 1 + (i % 7) * 0.01);
   const std::string svg = DrawChart({.title = "t", .x_name = "x", .series = {series}, .from_zero = true});
   EXPECT_LT(svg.size(), 40'000u);
-  // Heights count from the top: all but the peak lie at the bottom.
+  // Heights count from the top, so all points but the peak lie at the bottom.
   double top = 1e9;
   const std::regex point("[ML][0-9.]+ ([0-9.]+)");
   for (auto at = std::sregex_iterator(svg.begin(), svg.end(), point); at != std::sregex_iterator(); ++at) {
@@ -136,7 +136,7 @@ TEST(ReportPage, CountsWhatAWatchOfTheJobCounts) {
   EXPECT_THAT(of_links, HasSubstr(">links/s<"));
 }
 
-// Each epoch has 100 steps, and 3 more are replayed padded in each epoch than in the one before.
+// Each epoch has 100 steps. Epoch number E replays 3 * E of them padded.
 v1::Job JobWithCacheHistory(int64_t first_told, int64_t last) {
   v1::Job job = SucceededJob();
   int64_t padded = 0;
@@ -169,7 +169,7 @@ TEST(CacheHistory, AnEpochsShareIsWhatItAddsToTheEpochBefore) {
 }
 
 TEST(CacheHistory, EpochsOfAnOlderDaemonHaveNoPoints) {
-  // Epoch 2 is the first that tells; what it alone did is not known.
+  // Epoch 2 is the first one with counters. They are totals, so the share of epoch 2 alone is unknown.
   const std::vector<Chart> charts = CacheHistory(JobWithCacheHistory(/*first_told=*/2, /*last=*/3));
   ASSERT_EQ(charts[0].series[1].points.size(), 1u);
   EXPECT_EQ(charts[0].series[1].points[0], (std::pair<double, double>(3, 9)));

@@ -49,7 +49,7 @@ TEST(SampleView, NamesStandInPlaceOfRows) {
     name.set_row(row);
     name.set_name(text);
   }
-  // A server that names not all of them is no reason to show nothing.
+  // The server names only some of the nodes, and the view still shows the sample.
   const std::string text = RenderSample(sample, {});
   EXPECT_THAT(text, HasSubstr("  1     100     ann\n"));
   EXPECT_THAT(text, testing::Not(HasSubstr("101")));

@@ -1,5 +1,5 @@
-// Checks, by reflection, that a flag sets every field of a job's spec, a job file says it, and `job show` tells it. A
-// field of the proto that one of them does not know fails here by its name.
+// Checks by reflection that every field of a job's spec has a flag, a key in job files, and a place in `job show`. A
+// new field of the proto that lacks one of them fails here by its name.
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>
 
@@ -25,7 +25,7 @@ namespace {
 
 using testing::IsEmpty;
 
-// Returns the spec that flags describe; nullopt if one of them is refused.
+// Returns the spec that the flags describe, or null if one of them is refused.
 std::optional<v1::JobSpec> SpecOfFlags(Session& session, const std::string& line) {
   CLI::App app;
   JobFlags flags;
@@ -41,7 +41,7 @@ std::optional<v1::JobSpec> SpecOfFlags(Session& session, const std::string& line
   return request.spec();
 }
 
-// Returns a value of each kind that a flag may take, and the short names of all enums.
+// Returns a value of each kind that flags accept, and the short names of all enums.
 std::vector<std::string> FlagValues() {
   std::vector<std::string> values = {"3", "0.375", "first", "2h", "2033-05-18T03:33:20Z"};
   std::set<std::string> names;
@@ -67,7 +67,7 @@ TEST(SpecFields, EachHasAFlag) {
   Session session{GlobalOptions()};
   std::set<std::string> set_by_flags;
   const std::vector<std::string> values = FlagValues();
-  // The flags of links and of walks share a name.
+  // Links and walks have a flag of the same name, so the loop tries both.
   for (const std::string before : {"", "--model=node2vec", "--link-prediction"}) {
     const std::optional<v1::JobSpec> base = SpecOfFlags(session, before);
     ASSERT_TRUE(base) << before;
@@ -88,7 +88,7 @@ TEST(SpecFields, EachHasAFlag) {
   }
 }
 
-// The server refuses what it cannot take: a zero that is given is sent, and is not what is left open.
+// The client sends a given zero as a zero, and does not treat it as unset. The server refuses it where it is invalid.
 TEST(SpecFields, AZeroIsSentAsItIsGiven) {
   Session session{GlobalOptions()};
   int numbers = 0;

@@ -88,7 +88,7 @@ TEST(SpecFile, AFieldWithPresenceTellsZeroFromAbsent) {
             "graph_cache { policy: POLICY_FREEZE }");
 }
 
-// The keys of a message, in the contract's order.
+// Returns the keys of a message, in the contract's order.
 std::string KeysOf(const google::protobuf::Descriptor& message) {
   std::string keys;
   for (int i = 0; i < message.field_count(); ++i) keys += (i == 0 ? "" : ", ") + std::string(message.field(i)->name());

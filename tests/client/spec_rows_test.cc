@@ -1,4 +1,4 @@
-// The rows of a job's fields: their help, and that they are fields of the contract.
+// Tests the rows of a job's fields: each has a help text and is a field of the contract.
 #include "client/spec_rows.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// `permafrost job sweep`: which jobs it makes, what it says of them, and what a scripted server sees.
+// Tests `permafrost job sweep`: the jobs that it makes, what it prints about them, and what a scripted server
+// receives.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -34,7 +35,7 @@ TEST(SweepPlan, FieldsGoByPathByLastNameAndByFlag) {
       {"hidden-channels", "model.hidden_channels"},
       {"hidden", "model.hidden_channels"},
       {"lr", "optimizer.learning_rate"},
-      {"seed", "seed"},  // the less deep one
+      {"seed", "seed"},  // not cross_validation.seed, which is nested deeper
       {"fold", "cross_validation.fold"},
       {"fold-seed", "cross_validation.seed"},
       {"model", "model.architecture"},
@@ -152,7 +153,7 @@ TEST(SweepView, MeansAreOverFoldsAndSeeds) {
   ASSERT_EQ(groups.size(), 2U);
   EXPECT_THAT(groups[0].values, ElementsAre("32"));
   EXPECT_NEAR(groups[0].test[0].mean, 0.85, 1e-12);
-  EXPECT_NEAR(groups[0].test[0].deviation, 0.05, 1e-12);  // of the population
+  EXPECT_NEAR(groups[0].test[0].deviation, 0.05, 1e-12);  // the population's deviation
   EXPECT_EQ(groups[1].test[0].jobs, 1);
   EXPECT_EQ(groups[1].jobs, 2);
   const std::string text = RenderSweep(axes, plan, jobs, {}, {});
@@ -254,7 +255,7 @@ TEST_F(SweepCommandTest, ChecksAllThenCreatesAllAndShowsATable) {
   EXPECT_THAT(result.out, HasSubstr("sweep try: 2 jobs submitted\n"));
   EXPECT_THAT(result.out, HasSubstr("2/2  seed=1  succeeded"));
   EXPECT_THAT(result.out, HasSubstr("0.5000 ± 0.2500"));
-  // The same command finds the same jobs.
+  // A repeated command finds the jobs that the first one made.
   EXPECT_EQ(Run(command).exit_code, 0);
   EXPECT_EQ(requests_.seen()[6].request_id(), sent[2].request_id());
 }
@@ -303,9 +304,9 @@ TEST_F(SweepCommandTest, ARefusalInJsonIsOneObject) {
   EXPECT_EQ(json::parse(result.err)["error"]["code"], "INVALID_ARGUMENT");
 }
 
-// A field may be called as any flag of `job submit`, and its values are those of the flag.
+// Every flag of `job submit` names a field to vary, and accepts the same values there.
 TEST_F(SweepCommandTest, EveryFlagIsAField) {
-  // The flags here take no whole number and name no words.
+  // The flags for which `accepted` finds no valid value.
   const std::map<std::string, std::string> values = {{"dataset", "cora"},
                                                      {"dropout", "0.5"},
                                                      {"lr", "0.5"},
@@ -322,13 +323,13 @@ TEST_F(SweepCommandTest, EveryFlagIsAField) {
                                                      {"max-runtime", "1h"},
                                                      {"deadline", "2030-01-31T13:00:00Z"},
                                                      {"freeze-at", "derived"}};
-  // A message of its own, and the other word for strict=false; the file is no field.
+  // These are no fields to vary. `link-prediction` is a message, and `no-strict` means strict=false.
   const std::set<std::string> no_fields = {"file", "link-prediction", "no-strict", "help"};
   CLI::App app;
   JobFlags flags;
   AddJobFlags(app, flags);
   const auto accepted = [](const CLI::Option& option) {
-    // "a|b|c" names values; anything else is a number.
+    // A type "a|b|c" lists named values. Every other type accepts a number.
     const std::string type = option.get_type_name();
     return type.find('|') != std::string::npos && type != "N|derived" ? type.substr(type.rfind('|') + 1) : "3";
   };
@@ -345,7 +346,7 @@ TEST_F(SweepCommandTest, EveryFlagIsAField) {
         for (auto* command : {&submit, &sweep}) command->insert(command->end(), {"--dataset", "d"});
       }
       submit.push_back("--" + flag);
-      // Commas stand between the items of a flag's list.
+      // A flag's list has commas between its items.
       if (!is_switch) submit.push_back(flag == "deadline" ? value : absl::StrReplaceAll(value, {{":", ","}}));
       sweep.insert(sweep.end(), {"--vary", absl::StrCat(flag, "=", value)});
       const ProgramResult submitted = Run(submit), swept = Run(sweep);

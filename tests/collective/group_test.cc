@@ -28,7 +28,7 @@ TEST(GroupTest, SumsAndGathersInTheOrderOfRanks) {
   });
 }
 
-// One tensor goes to every rank whole, the other in parts.
+// One tensor is sent whole to every rank, and the other in parts.
 TEST(GroupTest, Bfloat16IsAddedInFloat32AndRoundedOnce) {
   RunRanks(3, [](Group& group) {
     for (const int64_t size : {1'000, 50'001}) {
@@ -123,7 +123,7 @@ TEST(GroupTest, ARankThatDoesNotAnswerIsNotWaitedForForLong) {
 }
 
 TEST(GroupTest, LargeTensorsAreSummedInTheSameOrder) {
-  // 100,001 values: no part is as long as another.
+  // 100,001 values cannot be divided into equal parts.
   RunRanks(3, [](Group& group) {
     const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(group.rank() + 1));
     const Tensor own = at::randn({100'001}, generator);
@@ -233,7 +233,7 @@ TEST(RerunTest, ASecondRunGetsWhatTheFirstExchanged) {
       return AllReduceSum(at::full({1}, own)).item<float>() + static_cast<float>(all[0] + all[1]);
     };
     EXPECT_EQ(run(), 6);
-    // Rank 1 runs its step again and rank 0 does not.
+    // Rank 1 repeats its step, and rank 0 does not.
     if (group.rank() == 1) {
       for (int again = 0; again < 2; ++again) {
         rerun.Again();

@@ -20,7 +20,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Does with signals what a daemon does, as the exit code of a process of its own.
+// Handles signals as a daemon does, in a process of its own. The exit code is the result.
 [[noreturn]] void WaitForDrain(int signals_sent) {
   BlockSignals();
   DrainSignal drain;
@@ -30,7 +30,7 @@ using testing::HasSubstr;
     const bool named = drain.Wait() == "SIGTERM";
     if (!named) _exit(1);
   }
-  // A second signal ends the process here, whatever main waits for.
+  // A second signal ends the process here, whatever the main thread waits for.
   while (signals_sent > 1) pause();
   _exit(0);
 }
@@ -149,7 +149,7 @@ TEST(SignalWaiterDeathTest, HangupReloads) {
 
 class ReloadTest : public testing::Test {
  protected:
-  // Returns what a reload says; `options` is then as after it.
+  // Returns what a reload prints. `options` then holds the options after it.
   std::string ReloadWith(const ParsedOptions& read, Options& options) {
     testing::internal::CaptureStdout();
     Reload([&] { return read; }, {.tokens = *tokens_, .certificates = nullptr, .drain = drain_}, options);
@@ -204,16 +204,16 @@ TEST_F(ReloadTest, TokensAreReadAgainAndABadFileLeavesThem) {
   EXPECT_FALSE(tokens_->Find(made->secret).has_value()) << "the file has it no more";
 }
 
-// Long enough for the half that ends at once.
+// Long enough for the part of the work that stops at once.
 constexpr absl::Duration kShort = absl::Seconds(1);
 
-// Its imports never stop.
+// A catalog whose imports never stop.
 class StuckImports : public jobs::FakeCatalog {
  public:
   void StopImports() override { absl::Notification().WaitForNotification(); }
 };
 
-// A server whose job `stuck` comes to no step boundary.
+// A server whose job `stuck` reaches no step boundary.
 class StuckServer {
  public:
   StuckServer() {
@@ -236,8 +236,9 @@ TEST(StopWork, WaitsForBoth) {
   }
 }
 
-// Work that goes on uses what it was given, which therefore outlives these tests. It is never let go on, since it would
-// write to the log while the process ends. Static, so that it does not count as lost.
+// The stuck work uses these objects to the end of the process, so they are never destroyed. It never continues
+// either, because it would write to the log while the process ends. They are static, so that the leak checker finds
+// them reachable.
 TEST(StopWork, NamesTheJobThatGoesOn) {
   static auto& catalog = *new jobs::FakeCatalog();
   static auto& server = *new StuckServer();

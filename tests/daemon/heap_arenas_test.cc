@@ -16,7 +16,7 @@
 namespace permafrost {
 namespace {
 
-// Returns the number of heaps that the C library tells of itself.
+// Returns the number of heaps that the C library reports.
 int NumHeaps() {
 #ifdef __GLIBC__
   char* text = nullptr;
@@ -40,13 +40,13 @@ TEST(HeapArenasTest, ManyThreadsShareFewHeaps) {
 #endif
   KeepFewHeaps();
   constexpr int kThreads = 16;
-  // All of them live at once, or one heap would serve one after the other.
+  // All blocks live at the same time. Otherwise one heap could serve one thread after another.
   std::barrier all_have_memory(kThreads);
   std::vector<std::thread> threads;
   threads.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&all_have_memory] {
-      void* volatile const memory = std::malloc(10'000);  // volatile: it is not left out
+      void* volatile const memory = std::malloc(10'000);  // volatile, so that the compiler keeps it
       all_have_memory.arrive_and_wait();
       std::free(memory);
     });

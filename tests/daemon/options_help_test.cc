@@ -1,4 +1,4 @@
-// The texts of `permafrostd --help` and `--version`.
+// Tests the texts of `permafrostd --help` and `--version`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ TEST(OptionsHelp, HelpNamesEveryFlagItsVariableAndDefault) {
   }
 }
 
-// The text is made from the struct: what it calls the default, given back, changes nothing.
+// The help text comes from the struct, so setting each variable to its printed default changes nothing.
 TEST(OptionsHelp, HelpTellsTheDefaultsOfTheStruct) {
   const std::string help = Parse({"--help"}).text;
   const std::regex default_of(R"(\((PERMAFROST_[A-Z_]+); default ([^)]+)\))");
@@ -51,7 +51,7 @@ TEST(OptionsHelp, HelpTellsTheDefaultsOfTheStruct) {
   EXPECT_EQ(got.graph_cache, want.graph_cache);
 }
 
-// client/make-reference writes it there.
+// client/make-reference writes the help into the reference.
 TEST(OptionsHelp, TheReferenceHasTheHelp) {
   std::ifstream file(PERMAFROST_SOURCE_DIR "/server/daemon/REFERENCE.md");
   const std::string reference{std::istreambuf_iterator<char>(file), {}};

@@ -21,7 +21,7 @@ constexpr absl::Duration kDay = absl::Hours(24);
 
 class SeenClockTest : public testing::Test {
  protected:
-  // Another daemon on the same state.
+  // Opens the clock as the next daemon on the same state does.
   void Open() {
     clock_.reset();
     auto opened = SeenClock::Open({.file = dir_.path() / "clock.json",
@@ -31,7 +31,7 @@ class SeenClockTest : public testing::Test {
     ASSERT_TRUE(opened.ok()) << opened.status();
     clock_ = *std::move(opened);
   }
-  // Time passes, and the clock shows it.
+  // Lets time pass with a correct wall clock.
   void Pass(absl::Duration time) {
     reading_.wall += time;
     reading_.uptime += time;

@@ -28,7 +28,7 @@ ServiceEnvironment ReadFrom(const std::map<std::string, std::string>& variables)
   });
 }
 
-// Until `counter` has gone up by `more`.
+// Waits until `counter` has grown by `more`.
 void AwaitMore(const std::atomic<int>& counter, int more) {
   const int end = counter + more;
   while (counter < end) std::this_thread::yield();
@@ -43,7 +43,7 @@ TEST(ServiceEnvironment, IsReadFromTheVariablesOfTheManager) {
   EXPECT_EQ(all.socket, "/run/notify");
   EXPECT_EQ(all.watchdog, absl::Minutes(1));
   EXPECT_EQ(ReadFrom({{"WATCHDOG_USEC", "1000"}}).watchdog, absl::Milliseconds(1));
-  // The PID of another process, and a text that is no number.
+  // Neither the PID of another process nor a text that is no number starts the watchdog.
   EXPECT_EQ(ReadFrom({{"WATCHDOG_USEC", "1000"}, {"WATCHDOG_PID", absl::StrCat(getpid() + 1)}}).watchdog,
             absl::ZeroDuration());
   EXPECT_EQ(ReadFrom({{"WATCHDOG_USEC", "soon"}}).watchdog, absl::ZeroDuration());
@@ -54,7 +54,7 @@ TEST(ServiceNotifier, TellsEachPhaseOfTheDaemon) {
   for (const std::string& name : {(dir.path() / "notify").string(), absl::StrCat("@permafrost-test-", getpid())}) {
     NotifySocket manager(name);
     ServiceNotifier notifier({.socket = name, .watchdog = kInterval});
-    // Starting may take longer than the manager would wait.
+    // Startup may take longer than the manager's timeout, so the daemon extends it.
     EXPECT_THAT(manager.Next(), MatchesRegex("EXTEND_TIMEOUT_USEC=[1-9][0-9]+")) << name;
     notifier.Status("first line\nsecond");
     EXPECT_EQ(manager.NextOf("STATUS="), "STATUS=first line second");
@@ -83,13 +83,13 @@ TEST(ServiceNotifier, AnUnhealthyDaemonIsNotSaidToLive) {
   });
   EXPECT_EQ(manager.NextOf("WATCHDOG="), "WATCHDOG=1");
   is_healthy = false;
-  AwaitMore(asked, 2);  // the answer before may still have been the other one
+  AwaitMore(asked, 2);  // the first of these may still have answered "healthy"
   manager.HasCome("");
   AwaitMore(asked, 3);
   EXPECT_FALSE(manager.HasCome("WATCHDOG="));
   is_healthy = true;
   EXPECT_EQ(manager.NextOf("WATCHDOG="), "WATCHDOG=1");
-  // A drain has a limit of its own.
+  // A drain has its own time limit, so the watchdog stays fed.
   is_healthy = false;
   notifier.Stopping("draining");
   EXPECT_EQ(manager.NextOf("STOPPING="), "STOPPING=1\nSTATUS=draining");

@@ -24,7 +24,7 @@ TEST(Restored, AJobWaitsWhoseDatasetIsNotReady) {
   jobs::Server server(dir.path() / "state");
   const struct {
     const char* id;
-    std::function<void(jobs::FakeCatalog&)> found;  // of its dataset, in the daemon that goes on
+    std::function<void(jobs::FakeCatalog&)> found;  // what the next daemon finds of the job's dataset
     JobState want;
   } kCases[] = {
       {"there", [](jobs::FakeCatalog&) {}, JobState::kQueued},
@@ -51,7 +51,7 @@ TEST(Restored, AJobWaitsWhoseDatasetIsNotReady) {
   ASSERT_TRUE(TakeUpRestored(server.state_dir(), server.catalog(), *server.operator->()).ok());
   for (const auto& c : kCases) EXPECT_EQ(server.Get(c.id).state, c.want) << c.id;
   EXPECT_TRUE(ReadRestored(server.state_dir()).has_value()) << "it is done once";
-  // A paused job goes on once its dataset is there.
+  // A paused job resumes once its dataset is ready.
   server.catalog().Put("imported-anew");
   EXPECT_EQ(server->Resume(JobId("imported-anew"))->state, JobState::kQueued);
 }

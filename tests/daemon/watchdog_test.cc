@@ -26,7 +26,7 @@ TEST(StallDetector, IsStalledOnceNothingMovesForTheLimit) {
     DevicePhase phase;
     uint64_t moves;
     bool stalled;
-    double since;  // negative: idle
+    double since;  // negative if idle
   } looks[] = {
       {"idle says nothing", 0, DevicePhase::kIdle, 1, false, -1},
       {"idle for long is no stall", 100, DevicePhase::kIdle, 1, false, -1},
