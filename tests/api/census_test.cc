@@ -1,4 +1,4 @@
-// Censuses over a real channel.
+// Tests censuses over a real channel.
 #include <gmock/gmock.h>
 
 #include "api/wire/convert_graph_cache.h"

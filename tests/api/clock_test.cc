@@ -1,4 +1,4 @@
-// ConfirmClock, and what GetServerInfo tells of a clock that jumped.
+// Tests ConfirmClock, and what GetServerInfo says about a clock that jumped.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Commands to a graph cache whose clients go before a thread takes them.
+// Tests graph cache commands whose clients leave before a thread serves them.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST_F(CommandGivenUpTest, ItIsNeverBegun) {
   const grpc::Status got = worker.Release();
   EXPECT_TRUE(got.ok()) << got.error_message();
   {
-    // Its turn comes after the one that was given up.
+    // Its turn comes after the abandoned call.
     grpc::ClientContext context;
     v1::PauseJobRequest request;
     request.set_name("jobs/a");

@@ -1,4 +1,4 @@
-// Bounds of how many connections a client calls on, and of how long one stays on which nobody calls.
+// Tests the limits on a client's connections, and on the lifetime of idle connections.
 #include "api/guard/call_limits.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ TEST(ConnectionLimit, ClosedConnectionsAreNotCounted) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("2 connections of tokens/a are open"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--max-connections-per-client"));
   EXPECT_TRUE(limit.Count("tokens/a", "unix:").ok()) << "connections of a socket are not told apart";
-  // Nobody is kept out if the system does not say which are open.
+  // Nobody is refused if the system cannot say which connections are open.
   open.reset();
   const Stopwatch waited;
   while (!limit.Count("tokens/a", "ipv4:10.0.0.7:4").ok()) ASSERT_LT(waited.Elapsed(), kPatience);
@@ -104,7 +104,7 @@ TEST_F(ConnectionsOfAClientTest, OneMoreIsRefusedUntilOneIsClosed) {
   ExpectTooManyConnections(Ask(third, mine_));
   EXPECT_TRUE(Ask(first, mine_).ok()) << "those that there are go on";
   EXPECT_TRUE(Ask(third, other_).ok()) << "of another client";
-  // Calls of every kind.
+  // Calls of every kind are refused.
   v1::WatchJobRequest watch;
   watch.set_name("jobs/a");
   {
@@ -136,7 +136,7 @@ TEST_F(ConnectionsOfAClientTest, OneMoreIsRefusedUntilOneIsClosed) {
 TEST_F(ConnectionsOfAClientTest, ManyOneAfterTheOtherAreNotMany) {
   for (int i = 0; i < 20; ++i) {
     const Stopwatch waited;
-    // The server hears of an end a moment later.
+    // The server notices the end of a connection a moment later.
     while (!Ask(Connect(), mine_).ok()) ASSERT_LT(waited.Elapsed(), kPatience) << i;
   }
 }

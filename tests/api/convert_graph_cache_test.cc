@@ -261,7 +261,7 @@ TEST(PolicyFromWire, AServersStrictIsNotThatOfAPolicyThatKeepsNothing) {
                 {"policy: POLICY_ALWAYS", true},
                 {"strict: false", false},
                 {"policy: POLICY_NEVER", false},
-                {"policy: POLICY_NEVER strict: true", true}};  // which Validate refuses
+                {"policy: POLICY_NEVER strict: true", true}};  // Validate refuses this combination
   for (const auto& c : kCases) {
     Violations violations;
     const auto wire = Parsed<v1::GraphCachePolicy>(c.wire);

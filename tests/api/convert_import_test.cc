@@ -37,7 +37,7 @@ TEST(ImportRequestFromWire, BothFormsOfKeepingEdgesAreReadAndMustNotContradict) 
   const struct {
     bool no_inverse_edges;
     Options::InverseEdges inverse_edges;
-    std::optional<data::InverseEdges> want;  // nullopt: refused
+    std::optional<data::InverseEdges> want;  // null if refused
   } kCases[] = {
       {false, Options::INVERSE_EDGES_UNSPECIFIED, data::InverseEdges::kAuto},
       {false, Options::INVERSE_EDGES_AUTO, data::InverseEdges::kAuto},
@@ -74,7 +74,7 @@ data::ImportOptions RoundTrip(const data::ImportOptions& options) {
   return got.ok() ? got->options : data::ImportOptions();
 }
 
-// Each has its own default; 0 is a value like any other.
+// Each fraction has its own default. 0 is a value like any other.
 TEST(ImportOptions, AFractionAloneLeavesTheOtherItsDefault) {
   const struct {
     std::optional<double> train, valid;
@@ -95,12 +95,12 @@ TEST(ImportOptions, AFractionAloneLeavesTheOtherItsDefault) {
   }
 }
 
-// A field of the contract that the rows lack, or a row that one of the conversions drops, fails here by its name.
+// A field of the contract without a row, or a row that a conversion drops, fails here by its name.
 TEST(ImportOptions, EachIsReadToldAndKept) {
   data::ImportOptions options;
   options.source = "/s";
   v1::ImportOptions base = ImportOptionsToWire(options);
-  base.clear_inverse_edges();  // beside which its older name is refused
+  base.clear_inverse_edges();  // the deprecated no_inverse_edges is refused beside it
   for (const Leaf& leaf : LeavesOf(v1::ImportOptions::descriptor())) {
     std::set<std::string> taken;
     std::vector<v1::ImportOptions> changes = ChangesOf(base, leaf);
@@ -122,7 +122,7 @@ TEST(ImportOptions, EachIsReadToldAndKept) {
       EXPECT_EQ(record->options, read->options);
       taken.insert(leaf.Text(change));
     }
-    // The first value of an enum stands for the default, which the base has.
+    // The first value of an enum stands for the default, which `base` already has.
     const auto* const type = leaf.field()->enum_type();
     EXPECT_GE(taken.size(), type == nullptr || leaf.field()->is_repeated() ? 1 : type->value_count() - 2) << leaf.name;
   }
@@ -144,7 +144,7 @@ TEST(ImportOptions, NoCommentsAreSaidApartFromTheDefault) {
   EXPECT_EQ(ImportRequestFromWire(MinimalImport())->options.edge_list.comment, '#');
 }
 
-// The bad fields of a request, whoever finds them: the conversion what the domain cannot hold, the catalog the rest.
+// Returns the refusal of a request. The conversion refuses what the domain cannot hold, and the catalog the rest.
 absl::Status Refusal(const v1::ImportDatasetRequest& wire) {
   const auto request = ImportRequestFromWire(wire);
   return request.ok() ? data::CheckImport(request->id, request->options) : request.status();

@@ -1,4 +1,4 @@
-// States that a list asks for, and artifacts.
+// Tests the states that a list filters by, and artifacts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

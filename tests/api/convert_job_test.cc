@@ -16,8 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-// The bad fields of a request, whoever finds them: the conversion what the domain cannot hold, the job manager the
-// rest.
+// Returns the refusal of a request. The conversion refuses what the domain cannot hold, and the job manager the rest.
 absl::Status Refusal(const v1::CreateJobRequest& wire) {
   const auto request = FromWire(wire);
   return request.ok() ? jobs::CheckRequest(*request) : request.status();
@@ -137,7 +136,7 @@ TEST(CreateRequestFromWire, LinksAreDividedByTheDatasetWhereItDividesThem) {
   EXPECT_FALSE(read(request, divided(false))->spec.train.links.given);
   links.set_split(v1::LinkPrediction::SPLIT_DATASET);
   EXPECT_TRUE(read(request, divided(false))->spec.train.links.given);
-  // The spec that a job is told to have makes the same job again.
+  // A new request with the reported spec of a job makes the same job.
   jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
   job.spec = read(request, divided(true))->spec;
   v1::CreateJobRequest again;
@@ -369,7 +368,7 @@ TEST(JobSpec, MetricsAreReadAndEachBadOneNamed) {
   EXPECT_THAT(FromWire(request)->spec.train.metrics.at(1), spec::Metric::kR2);
   request.mutable_spec()->set_metrics(2, v1::METRIC_UNSPECIFIED);
   EXPECT_THAT(FieldsOf(Refusal(request)), testing::Contains("spec.metrics[2]"));
-  // A request has room for a million of them.
+  // The list is too long. A request could carry a million metrics.
   request.mutable_spec()->add_metrics(v1::METRIC_MAE);
   EXPECT_THAT(FieldsOf(Refusal(request)), ElementsAre("spec.metrics"));
 }

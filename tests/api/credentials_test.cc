@@ -1,4 +1,4 @@
-// The parts of a call's metadata that the gate takes.
+// Tests which parts of a call's metadata the gate accepts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ class CredentialsTest : public TokenServerTest {
   }
 };
 
-// Something before the daemon that looks at the first one must not be passed by with another one.
+// A proxy may check only the first header. A second one must not get past it.
 TEST_F(CredentialsTest, AuthorizationIsGivenOnce) {
   const auto made = tokens_->Create(access::Role::kViewer, "one", absl::InfiniteFuture());
   ASSERT_TRUE(made.ok()) << made.status();

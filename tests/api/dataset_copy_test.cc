@@ -1,4 +1,4 @@
-// DatasetCopier against a server with a real catalog.
+// Tests DatasetCopier against a server with a real catalog.
 #include "api/peers/dataset_copy.h"
 
 #include <gmock/gmock.h>
@@ -67,7 +67,7 @@ class DatasetCopyTest : public ServerTest {
     DatasetCopier copier("");
     return copier.Copy(Request(), "peer:1", channel_);
   }
-  // The upload that a copy makes, as far as an earlier one came.
+  // Starts the upload of a copy, and sends its first `bytes` bytes, as an interrupted copy would leave it.
   UploadId Begin(size_t bytes) {
     const std::string all = *ReadFile(set_->path());
     const std::string xxh3 = HashHex(Hash64(all));

@@ -1,4 +1,4 @@
-// The identity of datasets: uid, etag and imports that are only checked.
+// Tests the identity of datasets: uid, etag, and imports with validate_only.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// A watch tells of the states that its client did not take.
+// Tests that a watch reports the states that its client missed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ class DroppedStatesTest : public ServerTest {
     request.set_name("jobs/a");
     return job_stub_->WatchJob(&context, request);
   }
-  // "": nothing was told.
+  // Returns the reported number, or an empty text if there is none.
   static std::string Told(const grpc::ClientContext& context) {
     const auto& trailers = context.GetServerTrailingMetadata();
     const auto told = trailers.find("permafrost-dropped-states");
@@ -30,7 +30,7 @@ class DroppedStatesTest : public ServerTest {
 };
 
 TEST_F(DroppedStatesTest, AreCountedAndToldWithTheEnd) {
-  // Larger than what flow control buffers, so that the writes wait for the reader.
+  // Larger than the buffers of flow control, so that writes wait for the reader.
   jobs_.runner().SetNotes({std::string(512 << 10, 'x')});
   train::RunContext& run = jobs_.Run("a");
   grpc::ClientContext context;
@@ -52,7 +52,7 @@ TEST_F(DroppedStatesTest, AreCountedAndToldWithTheEnd) {
   ASSERT_TRUE(absl::SimpleAtoi(Told(context), &told)) << Told(context);
   EXPECT_GE(told, 5);
   EXPECT_LE(told + responses, step + 2) << "what was sent was not passed over";
-  // A state is counted after it was passed over, on another thread than the one that tells of it.
+  // The metric counts a state after the stream skipped it, on another thread than the one that ends the stream.
   for (const Stopwatch waited; DroppedStates(kWatchJob) != told && waited.Elapsed() < kPatience;) {
     absl::SleepFor(absl::Milliseconds(1));
   }

@@ -1,4 +1,4 @@
-// EvaluateJob: the wire, the progress, and predictions in pieces.
+// Tests EvaluateJob: the wire, the progress, and predictions in pieces.
 #include <gmock/gmock.h>
 
 #include <cmath>

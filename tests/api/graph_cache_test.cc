@@ -1,4 +1,4 @@
-// GraphCacheService over a real channel: answers, errors with their details, commands that wait, the watch.
+// Tests GraphCacheService over a real channel: answers, error details, commands that wait, and watches.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -32,14 +32,15 @@ class GraphCacheTest : public ServerTest {
     ServerTest::SetUp();
     run_ = &jobs_.Run("a");
   }
-  // The cache of the running job `a` is this from now on, with the commands that came so far if `snapshot` says so.
+  // Makes `snapshot` the cache of the running job `a`. The commands up to its command_sequence have then taken
+  // effect.
   void SetCache(const graphcache::Snapshot& snapshot, std::vector<graphcache::EntryInfo> entries = {}) {
     run_->OnGraphCache(snapshot, std::make_shared<const std::vector<graphcache::EntryInfo>>(std::move(entries)));
   }
   std::vector<graphcache::Command> AwaitCommands(int64_t after = 0) {
     return jobs::AwaitCommands(*run_, /*step=*/312, after);
   }
-  // Answers the commands up to `sequence`, which have taken effect at step 312.
+  // Answers the commands up to `sequence`. They took effect at step 312.
   void Answer(int64_t sequence) {
     graphcache::Snapshot snapshot = Frozen(312);
     snapshot.command_sequence = sequence;
@@ -58,10 +59,10 @@ class GraphCacheTest : public ServerTest {
     return cache_stub_->WatchGraphCache(&context, request);
   }
 
-  train::RunContext* run_ = nullptr;  // of `a`
+  train::RunContext* run_ = nullptr;  // the run of job `a`
 };
 
-// A freeze on a thread of its own, since it waits for its answer.
+// Calls FreezeGraphCache on a thread of its own, because the call waits for its answer.
 class FreezeCall {
  public:
   explicit FreezeCall(v1::GraphCacheService::Stub& stub, absl::Time deadline = absl::InfiniteFuture()) {
@@ -72,7 +73,7 @@ class FreezeCall {
       status_ = stub.FreezeGraphCache(&context_, request, &response_);
     });
   }
-  // A command that a failed test leaves held is never answered.
+  // If the test failed, nobody answers a command that is still held.
   ~FreezeCall() {
     if (!thread_.joinable()) return;
     Cancel();
@@ -257,7 +258,7 @@ TEST_F(GraphCacheTest, EntriesRefuseABadPageSizeAndToken) {
 
 TEST_F(GraphCacheTest, CommandsSayWhatTheyAre) {
   std::vector<graphcache::Command> got;
-  // Each on a thread of its own, since it waits for its step.
+  // Each call has a thread of its own, because it waits for its step.
   const auto call = [&](auto request, auto method) {
     v1::GraphCache cache;
     std::thread client([&] {
@@ -334,7 +335,7 @@ TEST_F(GraphCacheTest, ErrorsOfCommandsReachTheClientWithTheirDetails) {
     EXPECT_EQ(bad ? bad->field_violations(0).field() : "", c.freeze_at < 0 ? "policy.freeze_at" : "");
     EXPECT_FALSE(Detail<google::rpc::RetryInfo>(status).has_value());
   }
-  // One that waits while the job stops: on record, and unavailable for now.
+  // A command is waiting when the job stops. It stays recorded, and its call gets UNAVAILABLE.
   FreezeCall freeze(*cache_stub_);
   AwaitCommands();
   jobs_->Drain();
@@ -361,7 +362,7 @@ TEST_F(GraphCacheTest, ACommandWaitsForItsStepAndHoldsUpNothing) {
 }
 
 TEST_F(GraphCacheTest, TheOutcomeOfACommandWhoseClientHasGoneIsDropped) {
-  // So that the command comes to the server long before its deadline.
+  // Connects first, so that the command reaches the server long before its deadline.
   ASSERT_TRUE(channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + kPatience)));
   FreezeCall late(*cache_stub_, absl::Now() + absl::Seconds(3));
   auto held = AwaitCommands();
@@ -377,7 +378,7 @@ TEST_F(GraphCacheTest, TheOutcomeOfACommandWhoseClientHasGoneIsDropped) {
   EXPECT_TRUE(counts_.Await("GraphCacheService/FreezeGraphCache CANCELLED", 2));
   jobs_->Drain();
   jobs_.runner().Release();
-  jobs_->Join();  // an error is its outcome
+  jobs_->Join();  // the job's end answers the command with an error
 }
 
 TEST_F(GraphCacheTest, OutcomesRaceWithCancels) {
@@ -391,7 +392,7 @@ TEST_F(GraphCacheTest, OutcomesRaceWithCancels) {
     answer.join();
     EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::CANCELLED) << status.error_message();
   }
-  // Waits for every call: one that was never finished would hold it up for all of the grace.
+  // Shutdown waits for every call. A call that never finished would delay it for the whole grace period.
   const absl::Time before = absl::Now();
   server_->Shutdown(kPatience);
   EXPECT_LT(absl::Now() - before, kPatience);
@@ -403,7 +404,7 @@ TEST_F(GraphCacheTest, ShutdownGivesUpCommandsAfterItsGrace) {
   server_->Shutdown(absl::Milliseconds(50));
   EXPECT_FALSE(freeze.Wait().ok());
   server_.reset();
-  Answer(held[0].sequence);  // the server and its call are gone
+  Answer(held[0].sequence);  // the server and the call no longer exist
 }
 
 TEST_F(GraphCacheTest, ShutdownLetsCommandsBeAnswered) {
@@ -443,7 +444,7 @@ TEST_F(GraphCacheTest, WatchSendsEachChangeAndEndsWithTheJob) {
 TEST_F(GraphCacheTest, ASlowWatcherSkipsStatesButNotTheLast) {
   constexpr int kChanges = 20;
   graphcache::Snapshot snapshot;
-  // Larger than what flow control buffers, so that the writes wait for the reader.
+  // Larger than the buffers of flow control, so that writes wait for the reader.
   snapshot.freeze_point.no_formula_reason = std::string(512 << 10, 'x');
   SetCache(snapshot);
   jobs::Notices notices(jobs_, "a");
@@ -454,7 +455,7 @@ TEST_F(GraphCacheTest, ASlowWatcherSkipsStatesButNotTheLast) {
   for (int i = 1; i <= kChanges; ++i) {
     snapshot.command_step = i;
     SetCache(snapshot);
-    // Each change reaches the stream by itself, and would give a response of its own if the stream coalesced nothing.
+    // Each change reaches the stream separately. Without coalescing, each would get its own response.
     ASSERT_TRUE(notices.AwaitOneMore());
   }
   jobs_.runner().End(absl::InternalError("no more"));

@@ -1,5 +1,5 @@
-// Tests which daemons a leader asks, and how it treats their answers. The daemons are servers of this process that
-// answer RunRank as a test says.
+// Tests which daemons a leader asks, and how it handles their answers. The daemons are servers in this process whose
+// RunRank is scripted.
 #include "api/peers/grpc_peers.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ class Peer final : public v1::WorkerService::Service {
     return grpc::Status::CANCELLED;
   }
 
-  std::function<absl::Status()> answer, end;  // Ok: the rank is taken, and goes on
+  std::function<absl::Status()> answer, end;  // if OK, the rank is accepted, and goes on
   std::atomic<int> calls = 0, questions = 0, rank = 0;
 
  private:
@@ -145,7 +145,7 @@ TEST_F(GrpcPeersTest, AvoidsOneThatTakesARankAndDoesNotTrainIt) {
   b_.answer = [] { return Busy(); };
   EXPECT_FALSE(peers->CanRecruit(Request(3, 1)));
   EXPECT_EQ(a_.questions, 0);
-  // A job that would have too few takes it all the same.
+  // A job that would otherwise have too few daemons takes this one nevertheless.
   a_.end = nullptr;
   const auto needed = peers->Recruit(Request(2, 1));
   ASSERT_TRUE(needed.ok()) << needed.status();
@@ -173,7 +173,7 @@ TEST_F(GrpcPeersTest, SendsNoDatasetWhereOthersAreEnough) {
   ASSERT_TRUE(team.ok()) << team.status();
   EXPECT_THAT((*team)->addresses(), ElementsAre(b_.address()));
   EXPECT_THAT(log_, ElementsAre("does not join: " + a_.address() + ": it lacks zinc"));
-  // A job that needs it tries, here in vain.
+  // A job that needs this daemon tries to copy the dataset to it, here in vain.
   request.least = 2;
   a_.calls = 0;
   const absl::Status few = peers->Recruit(request).status();

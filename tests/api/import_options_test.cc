@@ -1,5 +1,5 @@
-// Tries good and bad values in each option of an import, and compares what the server makes of them with a golden file:
-// the options as it tells them, the record that it keeps, or the refusal.
+// Tries good and bad values in each option of an import, and compares the outcome with a golden file. The outcome is
+// the options as the server reports them and the record that it keeps, or the refusal.
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::string JsonOf(const data::ImportOptions& options) {
   return OneFieldALine(data::RecordToJson({.create_time = absl::UnixEpoch(), .uid = "0f", .options = options}));
 }
 
-// Returns the lines of the options as they are told and as they are kept, or the lines of a refusal.
+// Returns the options as reported and as stored, one line for each, or the lines of a refusal.
 std::vector<std::string> OutcomeOf(const v1::ImportDatasetRequest& request) {
   const auto read = ImportRequestFromWire(request);
   const absl::Status status = read.ok() ? data::CheckImport(read->id, read->options) : read.status();
@@ -69,7 +69,7 @@ std::vector<Base> Bases() {
           BaseOf("one-hot", "tu { one_hot: true }")};
 }
 
-// Returns the lines that the base does not have.
+// Returns the lines of the outcome that the base's outcome lacks.
 std::string TextOf(const Base& base, const v1::ImportDatasetRequest& request) {
   std::vector<std::string> lines = OutcomeOf(request);
   std::erase_if(lines, [&](const std::string& line) {
@@ -99,7 +99,8 @@ std::string TextOfLeaf(const Leaf& leaf, const std::vector<Base>& bases) {
   const std::vector<std::string> texts = TextsFor(*leaf.field());
   std::vector<Probe> probes = Probes(*leaf.field(), texts);
   probes.push_back({"unset", ""});
-  std::vector<std::pair<std::string, std::vector<std::string>>> values_of;  // an outcome, and what leads to it
+  // an outcome, and the values that lead to it
+  std::vector<std::pair<std::string, std::vector<std::string>>> values_of;
   for (const Probe& probe : probes) {
     std::vector<std::pair<std::string, std::vector<std::string>>> bases_of;
     for (const Base& base : bases) {
@@ -119,7 +120,7 @@ std::string TextOfLeaf(const Leaf& leaf, const std::vector<Base>& bases) {
   return out;
 }
 
-// Options that only together are refused, or read otherwise than alone.
+// Options that are refused, or read differently, only in combination.
 constexpr const char* kTogether[] = {
     "train_fraction: 0.8 valid_fraction: 0.2",
     "train_fraction: 0.8 valid_fraction: 0.3",

@@ -1,4 +1,4 @@
-// Jobs as the wire has them.
+// Tests the conversion of jobs to the wire.
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ TEST(JobToWire, CarriesEveryField) {
                                     .budget_bytes = 41,
                                     .used_bytes = 42,
                                     .rows = 43}};
-  job.epochs = {{1, 2, 3, 4, 5, 6, 7, 8}, {2, 0, 0, 0, 0, 0, 0, 0}};  // of before several metrics
+  job.epochs = {{1, 2, 3, 4, 5, 6, 7, 8}, {2, 0, 0, 0, 0, 0, 0, 0}};  // the second from a version with a single metric
   job.epochs[0].steps = 9;
   job.epochs[0].exact_hits = 10;
   job.epochs[0].padded_hits = 11;

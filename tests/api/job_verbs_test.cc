@@ -1,4 +1,4 @@
-// Labels, filters, pause, resume, retry, update and checkpoints over a real channel.
+// Tests labels, filters, pause, resume, retry, update and checkpoints over a real channel.
 #include <gmock/gmock.h>
 
 #include "api/wire/convert_job.h"
@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 class JobVerbTest : public ServerTest {
  protected:
-  // The job `a`, which runs.
+  // Runs a job `a` with a label.
   void RunLabelled() {
     jobs::CreateRequest request = jobs::Server::Request("a");
     request.labels = {{"team", "gnn"}};
@@ -181,7 +181,7 @@ TEST(CheckpointToWire, TellsWholeAndDamagedOnes) {
 
 TEST_F(JobVerbTest, CheckpointsAreListedAndVerified) {
   jobs_.Create("a");
-  // One whose file has the size that the manifest says, and other bytes, which only a verification reads.
+  // The file's size is as in the manifest, but its bytes differ. Only a verification reads them.
   WriteCheckpoint(jobs_, "a", 40, "weights", "0123456789abcdef");
   jobs_.WriteFile("a", "checkpoints/30/model.safetensors", "weights");
   v1::ListCheckpointsRequest request;

@@ -1,4 +1,4 @@
-// Bounds of what clients may keep open, and the fate of streams that nobody reads.
+// Tests the limits on what clients keep open, and what happens to streams that nobody reads.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// More than a client and a server buffer between them.
+// Larger than the buffers of a client and a server together.
 constexpr size_t kLargeFile = 32 << 20;
 
 class LimitsTest : public ServerTest {
@@ -43,7 +43,7 @@ class LimitsTest : public ServerTest {
     jobs_.WriteFile("a", "artifacts/best.safetensors", std::string(kLargeFile, 'w'));
   }
 
-  // A stream that stays open until it is dropped.
+  // A stream that stays open until it is destroyed.
   template <class Response>
   struct Stream {
     std::unique_ptr<grpc::ClientContext> context = std::make_unique<grpc::ClientContext>();
@@ -111,7 +111,7 @@ class LimitsTest : public ServerTest {
     return stream;
   }
 
-  // The refusal says what there are too many of, how many there may be, and when to ask again.
+  // Expects a refusal that names the kind of calls, the limit, and the time to retry after.
   static void ExpectTooMany(const grpc::Status& status, const std::string& calls, int limit) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << calls << ": " << status.error_message();
     EXPECT_THAT(status.error_message(), HasSubstr(std::to_string(limit) + " " + calls));
@@ -136,7 +136,7 @@ class LimitsTest : public ServerTest {
   }
 
   const std::filesystem::path artifact_ = jobs_.JobDirectory("a") / "artifacts/best.safetensors";
-  train::RunContext* run_ = nullptr;  // of `a`
+  train::RunContext* run_ = nullptr;  // the run of job `a`
 };
 
 TEST(CallLimit, GivesBackWhatIsDropped) {
@@ -150,7 +150,7 @@ TEST(CallLimit, GivesBackWhatIsDropped) {
   copy = nullptr;
   CallLimit::Slot last = *limit->Take();
   limit.reset();
-  last = nullptr;  // a command's outcome may come after the server
+  last = nullptr;  // an answer may arrive after the server is gone
 }
 
 TEST(CallLimit, LeavesAQuarterToOthers) {
@@ -188,7 +188,7 @@ TEST_F(LimitsTest, ExportsThatNobodyReadsAreFew) {
     ASSERT_TRUE(unread.back().Read());
   }
   ExpectTooMany(Export().End(), "exports", limits_.exports);
-  // One that ends makes room.
+  // The end of one export frees its slot.
   unread.pop_back();
   ASSERT_TRUE(counts_.Await("JobService/ExportJob CANCELLED", 1));
   const Stopwatch waited;
@@ -198,7 +198,7 @@ TEST_F(LimitsTest, ExportsThatNobodyReadsAreFew) {
   }
 }
 
-// Mappings are the datasets': 4,096 exports that nobody reads once took all of them.
+// An export must not use up mappings, which datasets need. 4,096 unread exports would take all of them.
 TEST_F(LimitsTest, AnExportMapsNothing) {
   if (!std::filesystem::exists("/proc/self/maps")) GTEST_SKIP() << "mappings are read from /proc";
   auto source = ExportSource::Open(artifact_);
@@ -269,7 +269,7 @@ TEST_F(LimitsTest, CommandsThatWaitAreFewEvenWhenTheirClientsAreGone) {
     context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
     return cache_stub_->FreezeGraphCache(&context, request, &cache);
   };
-  // Each client gives up; the manager holds its command still.
+  // Every client gives up, while the manager still holds its command.
   int64_t newest = 0;
   for (int i = 0; i < limits_.cache_commands; ++i) {
     grpc::ClientContext context;
@@ -319,7 +319,7 @@ TEST_F(LimitsTest, PlansAndCensusesOfClientsThatAreGoneLeaveTheirPlaces) {
     client.join();
     EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED) << status.error_message();
   }
-  // Each was begun, and ends although nothing else ends it.
+  // Every call has begun. Each ends only because its client left.
   ASSERT_TRUE(counts_.Await("PlanService/PlanGraphCache CANCELLED", limits_.plans / 2));
   ASSERT_TRUE(counts_.Await("CensusService/CensusGraphCache CANCELLED", limits_.plans / 2));
   jobs_.runner().HoldPlans(false);
@@ -331,7 +331,7 @@ TEST_F(LimitsTest, PlansAndCensusesOfClientsThatAreGoneLeaveTheirPlaces) {
 
 TEST_F(LimitsTest, DeletionsThatWaitHoldUpNoOtherCall) {
   jobs_.catalog().Put("unused");
-  // Each waits for the database.
+  // Every deletion waits for the database.
   SQLite::Database other((jobs_.state_dir() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
   other.exec("BEGIN IMMEDIATE");
   std::atomic<int> ids = 0;
@@ -390,14 +390,14 @@ TEST_F(ConnectionTest, HasSoManyCallsOpenAndNoMore) {
 
 class UnreadExportTest : public LimitsTest {
  protected:
-  // More than the client needs for its first piece.
+  // Longer than the client needs to read its first piece.
   UnreadExportTest() { limits_.unread = absl::Seconds(5); }
 };
 
 TEST_F(UnreadExportTest, AnExportThatNobodyReadsIsEnded) {
   auto unread = Export();
   ASSERT_TRUE(unread.Read());
-  // Not read further; the server ends it by itself.
+  // The client reads nothing more, and the server ends the stream by itself.
   ASSERT_TRUE(counts_.Await("JobService/ExportJob CANCELLED", 1));
   const grpc::Status status = unread.End();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED) << status.error_message();

@@ -1,4 +1,4 @@
-// Watches of jobs with thousands of epochs.
+// Tests watches of jobs with thousands of epochs.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST_F(LongHistoryTest, AWatchGetsThoseOfAJobThatTrainsInPieces) {
   EXPECT_TRUE(reader->Finish().ok());
 }
 
-// Clients stop at the first terminal state that they see.
+// Clients stop at the first terminal state, so it must come with all epochs that were not sent before.
 TEST_F(LongHistoryTest, TheTerminalStateComesWithAllThatWasNotSent) {
   jobs::Job job = MakeJob("a", jobs::JobState::kSucceeded);
   for (int64_t epoch = 1; epoch <= 2500; ++epoch) job.epochs.push_back({.epoch = epoch});

@@ -1,4 +1,4 @@
-// Each method of the contract tells who may call it, and the server reads every one.
+// Tests that each method of the contract declares its least role, and that the server reads every declaration.
 #include "api/guard/methods.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,8 @@ TEST(Methods, AViewerChangesNothingAndOnlyAnAdminSeesTokens) {
   }
 }
 
-// Methods that read are named so; any other method must be seen to change something.
+// The name of a method that only reads begins with one of these verbs. The contract must mark any other method as one
+// that changes something.
 TEST(Methods, WhatOnlyReadsIsNamedSo) {
   for (const MethodDescriptor* method : ContractMethods()) {
     bool reads = false;
@@ -74,7 +75,7 @@ TEST(Methods, WhatOnlyReadsIsNamedSo) {
   }
 }
 
-// A service as protoc would make it of a file whose author forgot the options.
+// A service as protoc would generate it from a file without the access options.
 TEST(Methods, OneThatTellsNoRoleNeedsAnAdmin) {
   google::protobuf::FileDescriptorProto file;
   file.set_name("forgotten.proto");

@@ -1,4 +1,4 @@
-// Resource names and page tokens: what clients hold on to.
+// Tests resource names and page tokens, which clients may store.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

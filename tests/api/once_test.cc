@@ -1,4 +1,4 @@
-// Calls about datasets, tokens and the server that come again with their request_id.
+// Tests calls about datasets, tokens and the server that are repeated with their request_id.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 class OnceTest : public ServerTest {
  protected:
-  // All of one moment: what tells them apart is their uid.
+  // All datasets have the same creation time, so only the uid distinguishes them.
   void PutDataset(const std::string& id, const std::string& uid) {
     data::Dataset dataset;
     dataset.id = DatasetId(id);
@@ -36,7 +36,7 @@ class OnceTest : public ServerTest {
     google::protobuf::Empty empty;
     return dataset_stub_->DeleteDataset(&context, request, &empty);
   }
-  // As a server leaves it that dies in the midst of a call.
+  // Leaves a request's record as a server does that dies in the middle of the call.
   void Begin(const jobs::RequestKey& key, const std::string& subject) {
     Put(key, {.answered = false, .subject = subject});
   }
@@ -92,12 +92,13 @@ TEST_F(OnceTest, AnImportIsBegunOnce) {
     return status;
   };
   ASSERT_TRUE(import().ok());
-  // The dataset changes before the call comes again.
+  // The dataset is deleted before the call is repeated.
   ASSERT_TRUE(DeleteDataset("zinc", "").ok());
   const grpc::Status gone = import();
   EXPECT_EQ(gone.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_FALSE(HasDataset("zinc")) << "it is not imported again";
-  // Begun by a server that died once it had been accepted, and by one that died before.
+  // The first call was begun by a server that died after the catalog accepted the import. The second was begun by one
+  // that died before that.
   request.set_request_id("two");
   Begin(KeyOf(request), "");
   PutDataset("zinc", "9000000");
@@ -145,7 +146,8 @@ TEST_F(OnceTest, AJobIsReadByWhatItsDatasetWasToIt) {
   jobs_.catalog().PutGraph("given", bare);
   const grpc::Status made = create();
   ASSERT_TRUE(made.ok()) << made.error_message();
-  // Another dataset by now, whose links are divided: to a new call the part would be a bad field.
+  // By now the name belongs to another dataset, which divides its links. In a new call, the part would be a bad
+  // field.
   jobs_.catalog().PutGraph("given", divides);
   EXPECT_TRUE(create().ok());
   EXPECT_EQ(job.name(), "jobs/links");
@@ -169,7 +171,8 @@ TEST(LevelsOfAJob, AreWhatTheyWereWhenItWasMade) {
   const absl::Time made = absl::FromUnixSeconds(1'700'000'000);
   const absl::Time before = made - absl::Seconds(1), after = made + absl::Seconds(1);
   const DatasetTraits divides{.level = kNode, .gives_links = true, .uid = "a", .create_time = before};
-  // Traits for jobs of older versions, which noted no uid, and for a clock that was set back.
+  // Jobs of older versions recorded no uid, so these traits have none. Other cases below cover a clock that was set
+  // back.
   const DatasetTraits divided{.level = kNode, .gives_links = true, .uid = "", .create_time = before};
   const struct {
     const char* why;
@@ -293,7 +296,7 @@ TEST_F(TokenOnceTest, OneTokenIsMadeAndItsLastSecretCounts) {
   EXPECT_EQ(tokens_->List().size(), 1U);
   EXPECT_FALSE(tokens_->Find(first.secret()));
   EXPECT_TRUE(tokens_->Find(again.secret()));
-  // Another server knows it as well, from the file.
+  // A new server knows the request too, from the file.
   EXPECT_TRUE((*access::TokenStore::Open(dir_.path() / "tokens.json"))->ChangeSecret("one").ok());
   ASSERT_TRUE(Revoke(first.name(), "revoke").ok());
   EXPECT_TRUE(Revoke(first.name(), "revoke").ok());

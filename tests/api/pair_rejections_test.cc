@@ -1,4 +1,4 @@
-// Values that the server takes one at a time and refuses together, as a golden file.
+// Compares pairs of values with a golden file: the server accepts each value alone, and refuses them together.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ struct Change {
   std::string name() const { return absl::StrCat(leaf.name, ": ", probe.name); }
 };
 
-// Returns the changes of one field that the server takes and that make another job of the spec: of an enum every value,
-// of other fields the first two.
+// Returns the changes of single fields that the server accepts and that make another job of the spec. It tries every
+// value of an enum, and the first two accepted values of other fields.
 std::vector<Change> TakenChanges(const v1::JobSpec& base) {
   const auto job = SpecOf(base);
   EXPECT_TRUE(job.ok()) << job.status();
@@ -40,7 +40,7 @@ std::vector<Change> TakenChanges(const v1::JobSpec& base) {
   return taken;
 }
 
-// Returns true if the fields are the same, or one contains the other.
+// Returns true if both are the same field, or if one contains the other.
 bool Overlap(const Leaf& a, const Leaf& b) {
   const size_t depth = std::min(a.path.size(), b.path.size());
   return std::equal(a.path.begin(), a.path.begin() + static_cast<std::ptrdiff_t>(depth), b.path.begin());

@@ -1,4 +1,4 @@
-// Plans over a real channel.
+// Tests plans over a real channel.
 #include <gmock/gmock.h>
 
 #include "api/wire/convert_graph_cache.h"

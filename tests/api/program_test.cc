@@ -1,4 +1,4 @@
-// ProgramService over a real port, before a real ProgramStore.
+// Tests ProgramService over a real port, with a real ProgramStore.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -50,7 +50,7 @@ class ProgramTest : public ServerTest {
       start.set_request_id(request_id);
       writer->Write(request);
     }
-    // In pieces of at most `piece` bytes, until the server has answered.
+    // Sends pieces of at most `piece` bytes, until the server answers.
     void Send(const std::string& data, size_t piece = 512 << 10) const {
       v1::UploadProgramRequest request;
       for (size_t at = 0; at < data.size(); at += piece) {
@@ -103,7 +103,7 @@ class ProgramTest : public ServerTest {
     }
     return names;
   }
-  // A call that ended may still be removing what it wrote.
+  // Waits, because an ended call may still be removing its files.
   void AwaitNothingOnDisk() const {
     for (int i = 0; i < 6'000 && !OnDisk().empty(); ++i) absl::SleepFor(absl::Milliseconds(10));
     EXPECT_THAT(OnDisk(), IsEmpty());

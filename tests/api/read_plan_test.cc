@@ -1,4 +1,4 @@
-// PlanDataset: between the wire and the domain, and as a call.
+// Tests PlanDataset: the conversion between wire and domain, and the call.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>

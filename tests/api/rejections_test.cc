@@ -1,5 +1,5 @@
-// Tries good and bad values in each field of a job's spec, and compares the answers with a golden file: a lost
-// rejection, a new limit or new words show.
+// Tries good and bad values in each field of a job's spec, and compares the answers with a golden file. It shows
+// every lost refusal, new limit and changed text.
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ std::vector<std::string> ValuesIn(const v1::JobSpec& spec) {
 struct Base {
   std::string name;
   v1::JobSpec spec;
-  std::vector<std::string> told;  // ValuesIn the spec that the server tells after it made a job of it
+  std::vector<std::string> told;  // ValuesIn the spec that the server reports after it made a job of `spec`
 };
 
 std::vector<Base> Bases() {
@@ -72,8 +72,8 @@ std::vector<Base> Bases() {
   return bases;
 }
 
-// Returns the server's answer to the spec: a refusal, or the fields in which the job differs from that of the base. A
-// value that is kept as it was given is not repeated.
+// Returns the server's answer to the spec: a refusal, or the fields in which the job differs from the base's job.
+// Leaves out a value that was kept as given.
 std::string OutcomeText(const Base& base, const Leaf& leaf, const v1::JobSpec& changed) {
   const auto spec = SpecOf(changed);
   if (!spec.ok()) return RefusalText(spec.status());
@@ -88,7 +88,7 @@ std::string OutcomeText(const Base& base, const Leaf& leaf, const v1::JobSpec& c
   return text;
 }
 
-// Names the bases, with neighbours as a range: "b0-b5 c7".
+// Returns the names of the bases, with consecutive ones as a range: "b0-b5 c7".
 std::string Ranges(const std::set<size_t>& indices, const std::vector<Base>& bases) {
   if (indices.size() == bases.size()) return "all";
   std::vector<std::string> ranges;
@@ -101,7 +101,7 @@ std::string Ranges(const std::set<size_t>& indices, const std::vector<Base>& bas
   return absl::StrJoin(ranges, " ");
 }
 
-// The outcomes of one field: values with the same outcomes stand together.
+// The outcomes of one field. Values with equal outcomes are grouped.
 class Outcomes {
  public:
   Outcomes(const Leaf& leaf, const std::vector<Base>& bases) : leaf_(leaf), bases_(bases) {
@@ -148,8 +148,8 @@ class Outcomes {
 
   Leaf leaf_;
   const std::vector<Base>& bases_;
-  std::vector<std::pair<std::string, std::string>> tried_;  // a probe's name, its outcomes
-  std::set<std::string> said_;                              // all refusals
+  std::vector<std::pair<std::string, std::string>> tried_;  // a probe's name and its outcomes
+  std::set<std::string> said_;                              // the texts of all refusals
 };
 
 TEST(Rejections, OfEveryFieldOfASpec) {

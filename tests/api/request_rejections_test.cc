@@ -1,4 +1,4 @@
-// Compares the answers to the other parts of requests for jobs, and to changes of jobs, with a golden file.
+// Compares the answers to the remaining parts of job requests, and to updates of jobs, with a golden file.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace permafrost::api {
 namespace {
 
-// Texts that a name, a key or a value may be, and those that it may not be.
+// Returns texts that are valid, and texts that are invalid, as a name, a key or a value.
 std::vector<std::string> NameTexts() {
   std::vector<std::string> texts = {"",    "a",    "A",    "7",    "-a", "a-",   "a_b", "a.b", "a/b",
                                     "a b", "a\nb", "\x01", "\xff", "é",  "a--b", ".a",  "a."};
@@ -67,7 +67,7 @@ std::string CreatingText() {
   return text;
 }
 
-// Returns what an update changes: the names of the parts that are set, and their values.
+// Returns the names and values of the parts that an update sets, or the text of its refusal.
 std::string TextOf(const absl::StatusOr<jobs::JobUpdate>& update) {
   if (!update.ok()) return RefusalText(update.status());
   std::string text = "accepted";
@@ -136,7 +136,7 @@ std::string UpdatingText() {
   return text;
 }
 
-// The policy that a change leaves to a cache, or why it is refused.
+// Returns the policy after a change, or the reason why the change is refused.
 std::string TextOf(const v1::UpdateGraphCachePolicyRequest& request, const spec::PolicyOptions& before) {
   Violations violations;
   const graphcache::PolicyUpdate update = PolicyUpdateFromWire(request, violations);

@@ -1,4 +1,4 @@
-// Streams whose callers would not be let in any more.
+// Tests streams whose callers lose the right to call.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,7 +75,7 @@ TEST_F(RevocationTest, AStreamEndsWhenItsTokenExpires) {
 }
 
 TEST_F(RevocationTest, AStreamThatNobodyReadsEndsToo) {
-  // Larger than what flow control buffers, so that the write waits.
+  // Larger than the buffers of flow control, so that the write waits.
   graphcache::Snapshot large;
   large.freeze_point.no_formula_reason = std::string(4 << 20, 'x');
   run_->OnGraphCache(large, nullptr);
@@ -105,7 +105,7 @@ TEST_F(RevocationTest, AnUploadEndsWithItsToken) {
   file->set_bytes(10);
   file->set_xxh3("0123456789abcdef");
   ASSERT_TRUE(writer->Write(request));
-  // A call that has not reached the server is refused before it begins, by gRPC's hook, which sends no details.
+  // Waits for the call to reach the server. Before that, gRPC's hook would refuse it without details.
   while (!std::filesystem::exists(dir_.path() / "uploads/u1")) absl::SleepFor(absl::Milliseconds(1));
   ASSERT_TRUE(tokens_->Revoke(revoked_.token.id).ok());
   ExpectRefused(writer->Finish());

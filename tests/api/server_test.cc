@@ -1,4 +1,4 @@
-// The server as a whole: health, reflection, request metrics, ports and threads.
+// Tests the server as a whole: health, reflection, request metrics, ports and threads.
 #include "api/server.h"
 
 #include <gmock/gmock.h>
@@ -23,28 +23,28 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A call whose messages are bytes: health and reflection have no generated code here.
+// A call whose messages are raw bytes, because health and reflection have no generated code here.
 class RawCall {
  public:
   RawCall(grpc::Channel& channel, const std::string& method, const std::string& request) : RawCall(channel, method) {
     const grpc::Slice slice(request);
     call_->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
-    Next();  // fails where the server has refused the call already
+    Next();  // fails if the server has already refused the call
   }
-  // Says nothing: a stream that stays open.
+  // Sends no request, so the stream stays open.
   RawCall(grpc::Channel& channel, const std::string& method)
       : stub_(std::shared_ptr<grpc::ChannelInterface>(&channel, [](auto*) {})) {
     call_ = stub_.PrepareCall(&context_, method, &queue_);
     call_->StartCall(nullptr);
     EXPECT_TRUE(Next());
   }
-  // One more request, with others to follow; false where the server has ended the call.
+  // Sends one request and leaves the stream open. Returns false if the server has ended the call.
   bool Write(const std::string& request) {
     const grpc::Slice slice(request);
     call_->Write(grpc::ByteBuffer(&slice, 1), nullptr);
     return Next();
   }
-  // The next message, nullopt at the end.
+  // Returns the next message, or null at the end.
   std::optional<std::string> Read() {
     grpc::ByteBuffer buffer;
     call_->Read(&buffer, nullptr);
@@ -75,7 +75,7 @@ class RawCall {
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
 };
 
-// grpc.health.v1: request field 1 is the service, response field 1 the status.
+// The encodings of grpc.health.v1: field 1 of a request is the service, and field 1 of a response is the status.
 std::string HealthRequest(const std::string& service) {
   return service.empty() ? "" : "\x0a" + std::string(1, static_cast<char>(service.size())) + service;
 }
@@ -104,7 +104,7 @@ TEST_F(ServerTest, HealthCheckAndWatchTurnNotServing) {
   EXPECT_EQ(watch.Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
-// Longer than what is left for answers to leave once all calls are done.
+// The check takes longer than the time that shutdown leaves for answers once all calls are done.
 TEST_F(ServerTest, ACheckThatIsSlowIsAnsweredBeforeTheServerEnds) {
   absl::Notification asked, may_answer;
   before_status_ = [&](std::string_view method) {
@@ -154,7 +154,7 @@ TEST_F(HealthLimitTest, WatchesAreBounded) {
   RawCall check(*channel_, "/grpc.health.v1.Health/Check", HealthRequest(""));
   EXPECT_EQ(check.Read(), kServing) << "a check is no watch";
   EXPECT_TRUE(check.Finish().ok());
-  // One that ends makes room.
+  // The end of one watch frees its slot.
   second->Cancel();
   EXPECT_EQ(second->Finish().error_code(), grpc::StatusCode::CANCELLED);
   const Stopwatch waited;
@@ -250,7 +250,7 @@ TEST_F(ServerTest, ATakenPortIsRefused) {
 
 TEST_F(ServerTest, AForeignAddressIsRefused) {
   ServerOptions options;
-  options.address = "192.0.2.1:0";  // TEST-NET-1: no machine has it
+  options.address = "192.0.2.1:0";  // TEST-NET-1, which no machine has
   const auto server = Server::Start(std::move(options), jobs_.manager(), jobs_.catalog());
   EXPECT_THAT(std::string(server.status().message()), HasSubstr("192.0.2.1:0: Cannot assign requested address"));
 }
@@ -284,7 +284,7 @@ int CountThreads() {
   return static_cast<int>(std::distance(begin(tasks), end(tasks)));
 }
 
-// A watcher that costs the test no thread either: reads its first response, then waits for the end.
+// A watcher that needs no thread in the test either. It reads its first response and then waits for the end.
 class IdleWatcher : public grpc::ClientReadReactor<v1::Job> {
  public:
   IdleWatcher(v1::JobService::Stub& stub, absl::BlockingCounter& started, absl::BlockingCounter& ended)
@@ -319,7 +319,7 @@ class IdleWatcher : public grpc::ClientReadReactor<v1::Job> {
 TEST_F(ServerTest, AThousandIdleWatchersCostNoThreads) {
   if (!std::filesystem::exists("/proc/self/task")) GTEST_SKIP() << "threads are counted in /proc";
   constexpr int kWatchers = 1000;
-  // gRPC's pools grow with load to a size that depends on the machine alone; the first watchers make them grow.
+  // gRPC's pools grow under load to a size that depends only on the machine. The first watchers make them grow.
   constexpr int kWarmUp = 100;
   jobs_.Run("a");
   std::vector<std::unique_ptr<IdleWatcher>> watchers;
@@ -375,7 +375,7 @@ TEST_F(ServerTest, IdleReflectionStreamsCostFewThreadsAndHoldUpNoCalls) {
     stream->Cancel();
     EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
-  // Their threads come back, each when its handler has seen the end.
+  // A thread is free again once its handler has seen the end of its stream.
   const absl::Time deadline = absl::Now() + kPatience;
   while (true) {
     RawCall again(*channel_, kReflection, kListServices);

@@ -1,4 +1,4 @@
-// Unary calls over a real channel: conversion, errors and their details on the wire.
+// Tests unary calls over a real channel: conversion, errors, and their details on the wire.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -42,7 +42,7 @@ TEST_F(ServerTest, ViolationsReachTheClient) {
   const auto bad = Detail<google::rpc::BadRequest>(status);
   ASSERT_TRUE(bad.has_value());
   ASSERT_EQ(bad->field_violations_size(), 3);
-  // A field that cannot be read comes first.
+  // A field that cannot be parsed is listed first.
   EXPECT_EQ(bad->field_violations(0).field(), "spec.dataset");
   EXPECT_EQ(bad->field_violations(1).field(), "job_id");
   EXPECT_EQ(bad->field_violations(2).field(), "spec.epochs");
@@ -231,7 +231,7 @@ TEST_F(ServerTest, ServerInfoTellsWhatMainKnowsAndWhatTheRoomsKnow) {
   EXPECT_EQ(info.running_jobs(), 1) << "it is on the device still";
 }
 
-// A value that the device does not tell is absent, and not 0.
+// A value that the device does not report is absent rather than 0.
 TEST_F(ServerTest, ServerInfoTellsTheDevicesState) {
   SetDevice({.memory = {.allocated = 5, .reserved = 7, .driver = 0, .recommended_max = 13, .resident = std::nullopt},
              .graph_entries = 0,

@@ -1,5 +1,6 @@
-// Checks, by reflection, that every field of a job's spec takes a value that is not its default from the wire into the
-// domain, the database's column and back. A field of the proto that any of them drops fails here by its name.
+// Checks by reflection that every field of a job's spec survives the way from the wire through the domain and the
+// database's column and back, with a value other than its default. A field of the proto that one of them drops fails
+// here by its name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ TEST(SpecFields, EachGoesThroughDomainAndDatabaseAndBack) {
       taken[leaf.name].insert(leaf.Text(base));
       for (const auto& change : ChangesOf(base, leaf)) {
         const auto spec = SpecOf(change);
-        // A value that this spec refuses is for another spec; one that changes nothing was not taken.
+        // A value that this spec refuses suits another spec. A value that changes nothing was not accepted.
         if (!spec.ok() || *spec == *base_spec) continue;
         SCOPED_TRACE(leaf.name + ": " + leaf.Text(change) + " in " + text);
         EXPECT_EQ(leaf.Text(WireOf(*spec)), leaf.Text(change)) << "as it is told";
@@ -40,7 +41,7 @@ TEST(SpecFields, EachGoesThroughDomainAndDatabaseAndBack) {
   }
   for (const Leaf& leaf : LeavesOf(v1::JobSpec::descriptor())) {
     const auto* const type = leaf.field()->enum_type();
-    // An enum must take all of its values but the first, which stands for the default.
+    // All values of an enum but the first, which stands for the default, must be accepted.
     EXPECT_GE(taken[leaf.name].size(), type == nullptr ? 2 : type->value_count() - 1)
         << leaf.name << ": only " << testing::PrintToString(taken[leaf.name]);
   }

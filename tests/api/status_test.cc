@@ -51,7 +51,8 @@ TEST(ToGrpcStatus, ViolationsBecomeABadRequest) {
   EXPECT_EQ(bad.field_violations(1).field(), "job_id");
 }
 
-// PERMISSION_DENIED is for callers who may not, and an alert counts it.
+// PERMISSION_DENIED means that the caller lacks a right, and an alert counts it. An error of the machine must not use
+// it.
 TEST(ToGrpcStatus, WhatTheMachineForbidsIsUnavailable) {
   const grpc::Status status = ToGrpcStatus(
       AsTransient(WithReason(absl::PermissionDeniedError("jobs/a: cannot create: Read-only file system"), "WHY")));
@@ -111,7 +112,7 @@ TEST(ToGrpcStatus, FitsATrailerWhateverTheInput) {
   const absl::Status huge =
       WithReason(violations.ToStatus(), "HUGE", {{"a", std::string(9999, 'x')}, {"b", std::string(9999, 'y')}});
   const grpc::Status status = ToGrpcStatus(huge);
-  // gRPC's default limit is 8 KiB; the message goes percent-encoded, the details in base64.
+  // gRPC's default limit for metadata is 8 KiB. The message is percent-encoded, and the details are in base64.
   EXPECT_LT(status.error_message().size() * 3 + status.error_details().size() * 4 / 3, 8000u);
   google::rpc::BadRequest bad;
   ASSERT_TRUE(Details(status).details(0).UnpackTo(&bad));

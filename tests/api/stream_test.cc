@@ -1,4 +1,4 @@
-// Server streams over a real channel: order, coalescing, the end, and that nothing is left behind.
+// Tests server streams over a real channel: order, coalescing, the end, and that nothing is left behind.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ TEST_F(StreamTest, WatchJobOfAnEndedJobSendsOneResponse) {
 
 TEST_F(StreamTest, ASlowReaderSkipsStatesButNoEpochAndNotTheEnd) {
   constexpr int kChanges = 12;
-  // Larger than what flow control buffers, so that the writes wait for the reader.
+  // Larger than the buffers of flow control, so that writes wait for the reader.
   jobs_.runner().SetNotes({std::string(512 << 10, 'x')});
   train::RunContext& run = jobs_.Run("a");
   jobs::Notices notices(jobs_, "a");
@@ -71,7 +71,7 @@ TEST_F(StreamTest, ASlowReaderSkipsStatesButNoEpochAndNotTheEnd) {
   ASSERT_TRUE(reader->Read(&got));
   for (int64_t i = 1; i <= kChanges; ++i) {
     run.OnEpoch({.epoch = i});
-    // Each change reaches the stream by itself, and would give a response of its own if the stream coalesced nothing.
+    // Each change reaches the stream separately. Without coalescing, each would get its own response.
     ASSERT_TRUE(notices.AwaitOneMore());
     run.OnProgress({.step = 1 + i});
     ASSERT_TRUE(notices.AwaitOneMore());
@@ -110,7 +110,7 @@ TEST_F(StreamTest, WatchJobSaysNothingWhereNothingChanged) {
 }
 
 TEST_F(StreamTest, WatchJobEndsWithNotFoundWhenTheJobIsDeleted) {
-  // Larger than what flow control buffers, so that a write waits for the reader while the job ends and is deleted.
+  // Larger than the buffers of flow control, so that a write waits for the reader while the job ends and is deleted.
   jobs_.runner().SetNotes({std::string(512 << 10, 'x')});
   train::RunContext& run = jobs_.Run("a");
   grpc::ClientContext context;
@@ -147,12 +147,12 @@ TEST_F(StreamTest, ACancelledWatchLeavesNothingBehind) {
     auto reader = Watch(context, "jobs/a");
     v1::Job got;
     if (i % 2 == 0) {
-      ASSERT_TRUE(reader->Read(&got));  // cancelled while idle; the odd ones around the first write
+      ASSERT_TRUE(reader->Read(&got));  // even streams are cancelled while idle, odd ones near the first write
     }
     context.TryCancel();
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
-  // Until the server has met them all. With which code is gRPC's own matter where the cancel came before the request.
+  // Waits until the server has seen the end of all 20. If a cancel overtakes the request, gRPC chooses the code.
   const auto met = [this] {
     int calls = 0;
     for (const auto& [key, count] : counts_.all()) calls += count;
@@ -295,7 +295,7 @@ TEST_F(StreamTest, LogsFollowEndsEvenWithoutANewByte) {
 
 TEST_F(StreamTest, LogsEndWithNotFoundAndOutOfRange) {
   jobs_.Record(MakeJob("a", jobs::JobState::kSucceeded));
-  // More than a client and a server buffer between them.
+  // Larger than the buffers of a client and a server together.
   constexpr size_t kLog = 32 << 20;
   jobs_.WriteFile("a", "log", std::string(kLog, 'x'));
   v1::StreamJobLogsResponse piece;

@@ -1,6 +1,6 @@
-// Checks every number that a job tells of its run: each field of the database's columns reaches the wire and is stored
-// again, and each field of the wire comes from one. A field that the conversion or the column drops fails here by its
-// name.
+// Checks everything that a job records about its run. Each field of the database's columns must reach the wire and be
+// stored again, and each field of the wire must come from a column. A field that the conversion or the column drops
+// fails here by its name.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace {
 
 using Wire = google::protobuf::Message;
 
-// Returns another value of the same type. Times and durations are Abseil's texts.
+// Returns another value of the same type. Times and durations are texts in Abseil's format.
 nlohmann::json Other(const nlohmann::json& value) {
   if (value.is_boolean()) return !value.get<bool>();
   if (value == "0") return "7ns";
@@ -28,9 +28,9 @@ nlohmann::json Other(const nlohmann::json& value) {
   return value.get<double>() + 0.375;
 }
 
-// Changes a column's fields one after the other. `stored` takes a column's text through the domain and back, `told` to
-// the wire. `unsaid` has the fields of the column that the wire lacks, `not_stored` those of the wire that the column
-// lacks.
+// Changes the fields of a column one by one. `stored` takes a column's text through the domain and back, and `told`
+// takes it to the wire. `unsaid` lists the column's fields that the wire lacks. `not_stored` lists the wire's fields
+// that the column lacks.
 void ExpectEachIsTold(const std::string& column, const google::protobuf::Descriptor& type,
                       const std::function<std::string(const std::string&)>& stored,
                       const std::function<std::unique_ptr<Wire>(const std::string&)>& told,

@@ -1,4 +1,4 @@
-// Compares what a job tells clients and the database with golden files, so that a default that changes is seen.
+// Compares a job's messages to clients and its database row with golden files, so that a changed default shows.
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace permafrost::api {
 namespace {
 
-// Returns the JSON that the client writes, with a line for each field.
+// Returns the spec as the client's JSON, with one line for each field.
 std::string JsonOf(const v1::JobSpec& spec) {
   google::protobuf::util::JsonPrintOptions options;
   options.always_print_primitive_fields = true;

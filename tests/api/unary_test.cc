@@ -1,4 +1,4 @@
-// Calls that wait for a thread.
+// Tests calls that wait for a thread.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -38,7 +38,8 @@ TEST_F(UnaryTest, ACallThatIsGivenUpWhileItWaitsIsNeverBegun) {
     v1::Job job;
     paused = job_stub_->PauseJob(&context, request, &job);
   });
-  // Answered without that thread, and after what the connection brought before: that a call was given up.
+  // These calls need no worker thread. Each is answered after everything that its connection brought before, so the
+  // server knows by then that CancelJob was given up.
   for (int i = 0; i < 200; ++i) {
     grpc::ClientContext context;
     v1::ServerInfo info;
@@ -52,7 +53,7 @@ TEST_F(UnaryTest, ACallThatIsGivenUpWhileItWaitsIsNeverBegun) {
   EXPECT_EQ(jobs_.Get("a").state, jobs::JobState::kPaused) << "what nobody waits for was done";
 }
 
-// Another process writes to the database meanwhile, as a sqlite3 shell does.
+// Another process holds a write lock on the database, as a sqlite3 shell could.
 class LockedTest : public UnaryTest {
  protected:
   void SetUp() override {
@@ -70,7 +71,7 @@ class LockedTest : public UnaryTest {
   SQLite::Database other_{(jobs_.state_dir() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000};
 };
 
-// A part of the time that the client gives it: a call that is given up in time leaves its client some to hear of it.
+// The call waits for only a part of its deadline, so that its client still gets the answer in time.
 TEST_F(LockedTest, ACallWaitsForAPartOfItsTimeOnly) {
   for (const absl::Duration timeout : {absl::Seconds(4), absl::InfiniteDuration()}) {
     grpc::ClientContext context;
@@ -93,7 +94,7 @@ TEST_F(LockedTest, ACallThatIsGivenUpWhileItWaitsDoesNothing) {
   client.join();
   ASSERT_TRUE(counts_.Await("JobService/PauseJob CANCELLED", 1));
   other_.exec("COMMIT");
-  // Served after it, by the only thread.
+  // The only thread serves this call after the abandoned one.
   grpc::ClientContext after;
   v1::GetJobRequest request;
   request.set_name("jobs/a");

@@ -1,5 +1,5 @@
-// UploadDataset: the stream's own rules. UploadStore decides what becomes of the bytes; the Python package's tests
-// drive both in the real daemon.
+// Tests the rules of the stream of UploadDataset. UploadStore handles the bytes. The tests of the Python package run
+// both in the real daemon.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -83,14 +83,14 @@ TEST_F(UploadTest, OneThatCameIsAnsweredAgainUnlessItIsKnownFromABackupAlone) {
   const auto come = [this] {
     auto call = Open();
     EXPECT_TRUE(call->Start("uploads/mine", "one"));
-    call->Send("hello");  // refused where it had come, all of it, before
+    call->Send("hello");  // fails if the upload was already complete
     const grpc::Status status = call->End();
     EXPECT_TRUE(status.ok()) << status.error_message();
     EXPECT_TRUE(call->answer.complete());
   };
   come();
   come();
-  // The store has the records, and no uploads.
+  // This is the state after a restore: the store has the records of requests, but no uploads.
   ASSERT_TRUE(store_->Delete(UploadId("mine")).ok());
   come();
   EXPECT_TRUE(store_->Source(UploadId("mine")).ok()) << "its bytes are here";
@@ -142,7 +142,7 @@ TEST_F(UploadTest, AClientThatGoesAwayLeavesTheUploadToTheNext) {
     call->context.TryCancel();
     EXPECT_EQ(call->writer->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
-  // Its code on the server is another where the end of the requests is heard of before the cancel.
+  // The call's code on the server differs if the end of the requests arrives before the cancel, so any code will do.
   for (int i = 0; i < 6'000 && counts_.all().empty(); ++i) absl::SleepFor(absl::Milliseconds(10));
   EXPECT_FALSE(counts_.all().empty()) << "it has not ended";
   const auto call = Open();
@@ -171,7 +171,7 @@ class NarrowUploadTest : public UploadTest {
 TEST_F(NarrowUploadTest, OneTooManyIsRefused) {
   const auto first = Open();
   ASSERT_TRUE(first->Start("uploads/first"));
-  // The server may take calls in another order than they are made.
+  // Waits, because the server may serve calls in another order than they were made.
   while (!std::filesystem::exists(dir_.path() / "uploads/first")) absl::SleepFor(absl::Milliseconds(1));
   const auto second = Open();
   second->Start("uploads/second");

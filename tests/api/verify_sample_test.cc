@@ -1,4 +1,4 @@
-// VerifyDataset and SampleDataset: calls that read whole stores, on threads of their own.
+// Tests VerifyDataset and SampleDataset, which read whole stores on threads of their own.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -165,7 +165,7 @@ TEST_F(VerifySampleTest, ThereAreFewAtATime) {
   v1::PlanDatasetResponse planned;
   EXPECT_EQ(dataset_stub_->PlanDataset(&plan_context, plan, &planned).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
-  // Calls that take no slot are served meanwhile.
+  // Calls that take no slot are still served.
   grpc::ClientContext context;
   v1::ListDatasetsResponse list;
   EXPECT_TRUE(dataset_stub_->ListDatasets(&context, {}, &list).ok());

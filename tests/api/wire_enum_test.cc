@@ -1,4 +1,4 @@
-// The contract's enums and the names' tables of the domain are the same words.
+// Tests that the contract's enums and the domain's name tables have the same words.
 #include "api/wire/wire_values.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@
 namespace permafrost::api {
 namespace {
 
-// `unspecified`: values of the domain that the wire leaves unspecified.
+// `unspecified` is the number of domain values that the wire leaves unspecified.
 template <class Wire, const auto& kNames>
 void ExpectSameWords(std::size_t unspecified = 0) {
   using Table = WireEnum<Wire, kNames>;

@@ -1,4 +1,5 @@
-// The right to call: every method of every service, with every kind of token, over plain text, TLS and the unix socket.
+// Tests access rights: every method of every service, with every kind of token, over plain text, TLS and the unix
+// socket.
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
@@ -37,12 +38,12 @@ constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/Server
 
 struct Method {
   std::string path;
-  // The role below the one it needs; empty: there is none.
+  // The role just below the required one. Empty if there is none.
   std::string too_low;
   std::string enough;
 };
 
-// Every method of the contract and reflection.
+// Returns every method of the contract, and reflection.
 std::vector<Method> AllMethods() {
   std::vector<Method> methods = {{kReflection, "", "viewer"}};
   const auto& roles = *v1::Token::Role_descriptor();
@@ -55,7 +56,7 @@ std::vector<Method> AllMethods() {
   return methods;
 }
 
-// Calls it with an empty request.
+// Calls the method with an empty request.
 grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& path, const std::string& token,
                   absl::Duration limit = absl::Seconds(20)) {
   grpc::GenericStub stub(channel);
@@ -77,7 +78,7 @@ grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const std::stri
 
 std::string SocketOf(const fs::path& state) { return absl::StrCat("unix:", (state / "permafrost.sock").string()); }
 
-// As whoever may open the socket.
+// Runs the client over the unix socket, with the rights of whoever may open it.
 Output AsOwner(const fs::path& state, std::vector<std::string> arguments) {
   std::vector<std::string> argv = {PERMAFROST, "--server", SocketOf(state)};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
@@ -139,7 +140,7 @@ TEST(EndToEndAccess, EveryMethodRefusesWhoMayNotCallIt) {
       EXPECT_THAT(status.error_message(), HasSubstr(absl::StrCat("needs role ", method.enough)));
     }
     if (method.path.find("/Drain") != std::string::npos) continue;
-    // Streams that wait for something end with the deadline.
+    // Streams that wait for an event end at the deadline.
     const grpc::Status status = Call(daemon.channel(), method.path, secrets[method.enough], absl::Seconds(1));
     EXPECT_THAT(status.error_code(), Not(AnyOf(grpc::StatusCode::UNAUTHENTICATED, grpc::StatusCode::PERMISSION_DENIED)))
         << method.path << ": " << status.error_message();
@@ -191,7 +192,7 @@ TEST(EndToEndAccess, TokensOutliveAKillAndFilesAreTheOwnersAlone) {
   EXPECT_FALSE(fs::exists(state / "permafrost.sock"));
 }
 
-// grpcurl asks this first.
+// grpcurl calls reflection first.
 TEST(EndToEndAccess, ReflectionCanBeTurnedOffAndSoCanTheSocket) {
   const TempDir dir;
   const fs::path state = dir.path() / "state";
@@ -213,7 +214,7 @@ class EndToEndTls : public testing::Test {
     more.insert(more.end(), {"--tls-cert", Path("server.pem"), "--tls-key", Path("server.key")});
     return more;
   }
-  // Over a connection of its own, with the certificate of `client`; empty: none.
+  // Calls over a new connection with the certificate of `client`, or without one if that is empty.
   grpc::Status CallAs(const std::string& client, const Daemon& daemon, const std::string& path,
                       const std::string& token, absl::Duration limit) const {
     grpc::SslCredentialsOptions options{
@@ -230,7 +231,7 @@ class EndToEndTls : public testing::Test {
   grpc::Status Info(const Daemon& daemon, const std::string& token, const std::string& client = "") const {
     return CallAs(client, daemon, "/permafrost.v1.ServerService/GetServerInfo", token, absl::Seconds(5));
   }
-  // Returns what `openssl` is told of /metrics.
+  // Returns what `openssl s_client` receives from /metrics.
   std::string Scrape(const Daemon& daemon, const std::string& token, const std::string& more = "") const {
     const std::string command =
         absl::StrCat("printf 'GET /metrics HTTP/1.1\\r\\nAuthorization: Bearer ", token,
@@ -254,7 +255,7 @@ TEST_F(EndToEndTls, ACertificateThatIsReplacedIsServedWithoutARestart) {
   EXPECT_THAT(Scrape(daemon, "pft_wrong"), HasSubstr("401 Unauthorized"));
   EXPECT_FALSE(Call(daemon.channel(), kHealthCheck, "", absl::Seconds(2)).ok()) << "plain text is not answered";
 
-  // The same names, another authority: clients of the old one no longer trust it.
+  // The certificate has the same names but another authority, so clients of the old authority no longer trust it.
   const TestAuthority other("other");
   other.Issue(Path("server"), "server");
   EXPECT_EQ(Info(daemon, token).error_code(), grpc::StatusCode::UNAVAILABLE);
@@ -263,12 +264,12 @@ TEST_F(EndToEndTls, ACertificateThatIsReplacedIsServedWithoutARestart) {
   EXPECT_TRUE(Info(daemon, token).ok());
   EXPECT_THAT(Scrape(daemon, token), HasSubstr("permafrost_build_info"));
 
-  // A pair that does not fit is never served.
+  // A certificate is never served with a key that does not match it.
   std::ofstream(Path("server.key")) << "no key\n";
   EXPECT_TRUE(Info(daemon, token).ok());
   EXPECT_THAT(TextOf(state_.string() + ".stderr"), HasSubstr("the certificate that was read before stays"));
 
-  // Expired: clients refuse it, and the log says why.
+  // The certificate has expired. Clients refuse it, and the log says why.
   other.Issue(Path("server"), "server", -7'200, -3'600);
   EXPECT_EQ(Info(daemon, token).error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(Scrape(daemon, token), Not(HasSubstr("permafrost_build_info")));
@@ -297,7 +298,7 @@ TEST_F(EndToEndTls, ClientCertificatesAreAskedForAndHaveARole) {
   EXPECT_THAT(Scrape(daemon, token), Not(HasSubstr("permafrost_build_info")));
   EXPECT_THAT(Scrape(daemon, token, absl::StrCat("-cert ", Path("late.pem"), " -key ", Path("late.key"))),
               Not(HasSubstr("permafrost_build_info")));
-  // The client program, and the audit by the certificate's name.
+  // The client program works with a certificate, and the audit log has the certificate's name.
   const std::vector<std::string> tls = {"--ca-cert",       Path("ca.pem"), "--client-cert",
                                         Path("alice.pem"), "--client-key", Path("alice.key")};
   const auto as_alice = [&](std::vector<std::string> arguments) {

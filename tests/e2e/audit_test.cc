@@ -1,4 +1,4 @@
-// A job whose replays are audited, strict, and killed while it trains.
+// Tests a strict job whose replays are audited, and which is killed while it trains.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// 8 epochs of 157 steps.
+// The job has 8 epochs of 157 steps.
 void SubmitAudited(Daemon& daemon, const std::string& id, const std::vector<std::string>& flags) {
   std::vector<std::string> arguments{
       "job",      "submit", "--id",         id,   "--dataset", "zinc", "--epochs",  "8",   "--hidden",           "16",
@@ -53,7 +53,7 @@ TEST(Audits, AStrictJobIsAuditedToItsEndAndAKillCostsNoBit) {
   const std::string plain = daemon.LastWeights("plain", dir.path() / "plain");
   EXPECT_TRUE(daemon.LastWeights("job", dir.path() / "job") == plain) << "bit for bit";
 
-  // 1,256 steps.
+  // The job has run 1,256 steps.
   const v1::ExplainGraphCacheResponse all = Explain(daemon, "job");
   const v1::GraphCache& cache = all.cache();
   EXPECT_TRUE(cache.policy().strict());
@@ -91,7 +91,7 @@ TEST(Audits, AStrictJobIsAuditedToItsEndAndAKillCostsNoBit) {
   EXPECT_EQ(resumed.Stop(), 0);
 }
 
-// Larger batches than the cache holds, and no padding.
+// The job's batches are larger than all cached shapes, and it may not pad.
 TEST(Audits, AStrictJobFailsWhereItsFrozenCacheWouldRunAStepEager) {
   const TempDir dir;
   Daemon daemon(dir.path() / "state", ShippedSample());

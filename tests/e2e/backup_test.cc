@@ -1,4 +1,4 @@
-// A backup of a daemon that trains, and a daemon that goes on from it.
+// Tests a backup of a daemon that trains, and a daemon that continues from the backup.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// There are so many that two backups which begin in the second one end long before the job.
+// So many that the two backups, which begin during the second epoch, end long before the job does.
 constexpr int64_t kEpochs = 10;
 
 void SubmitBackedUp(Daemon& daemon, const std::string& id, int64_t epochs) {
@@ -35,7 +35,7 @@ struct Ended {
 
 Ended EndOf(Daemon& daemon, const std::string& id, const fs::path& scratch) {
   EXPECT_EQ(daemon.AwaitEnd(id).state(), v1::Job::STATE_SUCCEEDED);
-  // A watch tells each epoch once.
+  // Reads the job itself, because a watch sends each epoch only once.
   const v1::Job job = daemon.Get(id);
   Ended ended{.weights = daemon.LastWeights(id, scratch), .losses = {}};
   for (const v1::EpochMetrics& epoch : job.epochs()) ended.losses.push_back(epoch.train_loss());
@@ -80,7 +80,7 @@ TEST(Backup, OfADaemonThatTrainsGoesOnBitEqualElsewhere) {
   {
     const fs::path restored = dir.path() / "restored-without";
     CopyState(root / "without", restored);
-    // As a daemon leaves it that is killed while it takes the copy up: checked, and changed since.
+    // Leaves the copy as a daemon does that is killed during the restore: checked, and changed since.
     fs::rename(restored / "backup.json", restored / "restoring.json");
     std::ofstream(restored / "jobs/job/log", std::ios::app) << "a line\n";
     Daemon daemon(restored, ShippedSample());

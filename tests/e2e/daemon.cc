@@ -158,7 +158,7 @@ std::string HttpGet(const std::string& address, const std::string& path) {
   int port = 0;
   if (!absl::SimpleAtoi(address.substr(colon + 1), &port)) return "";
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  // A caller that polls asks again: a server that hangs must not hold it up.
+  // A caller that polls will retry, so a hanging server must not block this call.
   const timeval limit{.tv_sec = 30, .tv_usec = 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   sockaddr_in to{};
@@ -172,7 +172,7 @@ std::string HttpGet(const std::string& address, const std::string& path) {
       char piece[65536];
       ssize_t got = 0;
       while ((got = recv(fd, piece, sizeof(piece), 0)) > 0) answer.append(piece, static_cast<size_t>(got));
-      if (got < 0) answer.clear();  // a part of it
+      if (got < 0) answer.clear();  // discards a partial answer
     }
   }
   close(fd);

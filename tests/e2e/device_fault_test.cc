@@ -1,4 +1,4 @@
-// A device that fails for the rest of the process, and a clock that jumps: what the real daemon does about each.
+// Tests the real daemon with a device that fails for the rest of the process, and with a clock that jumps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -54,7 +54,7 @@ TEST(DeviceFault, EndsTheDaemonAndCostsNoJob) {
   EXPECT_THAT(ContentsOf(state.string() + ".stderr"),
               HasSubstr("CUDA error: an illegal memory access was encountered"));
 
-  // As a supervisor does.
+  // Restarts the daemon, as a supervisor does.
   daemon = std::make_unique<Daemon>(state, ShippedSample());
   ASSERT_TRUE(daemon->ready());
   v1::Job job;
@@ -75,7 +75,7 @@ TEST(DeviceFault, EndsTheDaemonAndCostsNoJob) {
   EXPECT_EQ(daemon->AwaitEnd("second").state(), v1::Job::STATE_SUCCEEDED) << "the queue goes on";
 }
 
-// As if the wall clock had been set forward while no daemon ran.
+// Changes the record as if the wall clock had been set forward while no daemon ran.
 void SetBack(const fs::path& file, absl::Duration by) {
   nlohmann::json record = nlohmann::json::parse(ContentsOf(file));
   for (const char* name : {"wall", "expected"}) {

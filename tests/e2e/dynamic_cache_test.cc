@@ -1,4 +1,4 @@
-// A job whose steps are served by one executable for every shape, killed and steered while it trains.
+// Tests a job with one executable for all shapes, killed and given commands while it trains.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST_F(DynamicCache, TwoExecutablesServeTheJobAndAKillCostsNoBit) {
   const v1::GraphCache first = daemon.Cache("job");
   EXPECT_TRUE(first.frozen());
   EXPECT_EQ(first.freeze_step(), 0) << "before the first step";
-  // Copies what a kill -9 at this moment would leave, while the job itself goes on undisturbed.
+  // Copies the state that a kill -9 at this moment would leave, while the job itself continues undisturbed.
   daemon.AwaitStep("job", 300);
   daemon.process().Suspend();
   CopyState(dir_.path() / "state", dir_.path() / "killed");
@@ -70,7 +70,7 @@ TEST_F(DynamicCache, TwoExecutablesServeTheJobAndAKillCostsNoBit) {
   EXPECT_THAT(entries.out, testing::ContainsRegex("train +every "));
   EXPECT_THAT(entries.out, testing::ContainsRegex("eval +every "));
 
-  // The same sums as of steps that are run eagerly.
+  // Eager steps compute the same sums.
   SubmitJob(daemon, "eager", kEpochs, {"--cache-policy", "never"});
   ASSERT_EQ(daemon.AwaitEnd("eager").state(), v1::Job::STATE_SUCCEEDED);
   const std::string undisturbed = WeightsOf(daemon, "job");

@@ -1,4 +1,5 @@
-// A trained job's weights on other rows and other data, as a user asks for them, while another job trains.
+// Tests EvaluateJob as a user calls it: a trained job's weights on other rows and other data, while another job
+// trains.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

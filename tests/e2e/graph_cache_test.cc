@@ -1,4 +1,4 @@
-// A job's graph cache, steered from afar while the job trains.
+// Tests commands to a job's graph cache while the job trains.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ const v1::GraphCacheStatistics& TrainOf(const v1::GraphCache& cache) { return ca
 const v1::GraphCacheStatistics& EvalOf(const v1::GraphCache& cache) { return cache.statistics(1); }
 int64_t Steps(const v1::GraphCacheStatistics& s) { return s.hits() + s.padded_hits() + s.misses(); }
 
-// The cache of a job named "job".
+// The graph cache of the job named "job".
 class Cache {
  public:
   explicit Cache(Daemon& daemon) : stub_(v1::GraphCacheService::NewStub(daemon.channel())) {}
@@ -98,7 +98,7 @@ TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
   Daemon daemon(dir.path() / "state", ShippedSample());
   ASSERT_TRUE(daemon.ready());
   daemon.Import("zinc", ShippedSample());
-  // Long enough that it still runs at the last kill.
+  // Long enough that the job still runs at the last kill.
   constexpr int64_t kEpochs = 60;
   Submit(daemon, kEpochs);
   Cache cache(daemon);
@@ -128,11 +128,11 @@ TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
   const v1::GraphCache again = cache.Update(v1::GraphCachePolicy::POLICY_FREEZE, 7);
   EXPECT_GE(TrainOf(again).eager_steps(), 10);
   EXPECT_GT(again.command_step(), never.command_step());
-  // A resumed job captures again what a checkpoint knows.
+  // A resumed job captures again the shapes that its checkpoint lists.
   ASSERT_TRUE(WaitUntil(absl::Seconds(120),
                         [&] { return daemon.Get("job").progress().checkpoint_step() > again.command_step() + 15; }));
 
-  // Copies what a kill -9 at this moment would leave, while the job itself goes on undisturbed.
+  // Copies the state that a kill -9 at this moment would leave, while the job itself continues undisturbed.
   daemon.process().Suspend();
   CopyState(dir.path() / "state", dir.path() / "killed");
   daemon.process().Signal(SIGCONT);
@@ -199,7 +199,7 @@ TEST(GraphCache, AfterTheFreezeNothingIsCompiledAndNothingGrows) {
   EXPECT_EQ(Steps(TrainOf(last)), 4 * 157);
   EXPECT_EQ(TrainOf(last).misses(), 5) << "the steps that captured the shapes";
   EXPECT_EQ(EvalOf(last).misses(), 0);
-  // Weights that are both the last and the best are tested once.
+  // If the last weights are also the best, they are tested once.
   EXPECT_EQ(Steps(EvalOf(last)), (4 + (job.result().best_epoch() == 4 ? 1 : 2)) * 16);
   EXPECT_EQ(daemon.Stop(), 0);
 }

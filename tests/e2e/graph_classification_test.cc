@@ -1,4 +1,5 @@
-// A TUDataset as a user drives it: imported from its zip, a GINE trained to tell its classes, its folds swept.
+// Tests a TUDataset as a user works with it: imported from its ZIP, a GINE trained to classify it, a sweep over its
+// folds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,7 +48,7 @@ TEST(GraphClassification, MutagIsImportedLearnedAndSwept) {
   const v1::Job whole = daemon.Get("first");
   ASSERT_EQ(whole.result().best_test_metrics_size(), 3);
   EXPECT_EQ(whole.result().best_test_metrics(1).metric(), v1::METRIC_F1_MACRO);
-  // Two thirds are of one class.
+  // Two thirds of the graphs belong to one class.
   EXPECT_GT(whole.result().best_valid_metric(), 0.7);
   EXPECT_LT(whole.epochs(24).train_loss(), whole.epochs(0).train_loss());
   EXPECT_THAT(daemon.Client({"job", "show", "first"}).out, HasSubstr("test macro F1, best epoch"));
@@ -58,7 +59,7 @@ TEST(GraphClassification, MutagIsImportedLearnedAndSwept) {
   ASSERT_EQ(swept.code, 0) << swept.err;
   const auto result = nlohmann::json::parse(swept.out);
   ASSERT_EQ(result["jobs"].size(), 3U);
-  // The same fold again is the same job again.
+  // The same fold gives the same result as the first job.
   EXPECT_EQ(result["jobs"][0]["test"]["accuracy"], whole.result().best_test_metric());
   double mean = 0;
   for (const auto& one : result["jobs"]) mean += one["test"]["accuracy"].get<double>() / 3;

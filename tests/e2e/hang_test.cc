@@ -1,4 +1,4 @@
-// A disk or a device thread that hangs: what operators see, and what still answers.
+// Tests a disk or a device thread that hangs: what operators see, and which calls are still answered.
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
@@ -29,10 +29,10 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// grpc.health.v1.HealthCheckResponse.ServingStatus; -1: no answer.
+// grpc.health.v1.HealthCheckResponse.ServingStatus, or -1 for no answer.
 enum Health { kNoAnswer = -1, kServing = 1, kNotServing = 2 };
 
-// The health service's messages are one field each, and Debian has no generated code of them.
+// Each message of the health service has one field, and Debian ships no generated code for it.
 Health HealthOf(const Daemon& daemon, const std::string& service) {
   grpc::GenericStub stub(daemon.channel());
   grpc::ClientContext context;
@@ -68,7 +68,7 @@ std::string LogOf(const fs::path& state) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The metric, health and the line of the log say so one after the other.
+// The metric, health and the log line change one after the other, so each is awaited.
 bool AwaitHealth(const Daemon& daemon, const std::string& service, Health health) {
   return WaitUntil(absl::Minutes(1), [&] { return HealthOf(daemon, service) == health; });
 }
@@ -97,7 +97,7 @@ TEST(Hang, ADiskThatHangsHoldsUpNeitherHealthNorMetrics) {
   EXPECT_EQ(HealthOf(daemon, ""), kServing);
 
   std::ofstream(gate) << "held";
-  // More calls of everything that waits for the disk than gRPC has threads.
+  // For each kind of call that waits for the disk, makes more calls than gRPC has threads.
   std::vector<std::thread> calls;
   std::atomic<int> answered = 0;
   constexpr int kCalls = 64;
@@ -143,7 +143,7 @@ TEST(Hang, ADiskThatHangsHoldsUpNeitherHealthNorMetrics) {
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
-// Has the daemons that are started while it lives hang in each fsync while `gate` is there, and tell `manager`.
+// Daemons that start while this lives hang in each fsync as long as the file `gate` exists. They notify `manager`.
 class HeldDisk {
  public:
   HeldDisk(const fs::path& gate, const std::string& manager) {
@@ -206,7 +206,7 @@ TEST(Hang, AStopDuringTheStartEndsADaemonThatHasNotServed) {
   disk.reset();
   ASSERT_NE(manager.NextOf("STATUS=starting"), "");
   daemon.Signal(SIGTERM);
-  // Until the signal is heard, at which nothing tells of it.
+  // Waits for the daemon to receive the signal, because it reports nothing when it does.
   absl::SleepFor(absl::Milliseconds(500));
   fs::remove(gate);
   EXPECT_EQ(daemon.ReadLine(absl::Minutes(1)), "") << "it served";
@@ -215,8 +215,8 @@ TEST(Hang, AStopDuringTheStartEndsADaemonThatHasNotServed) {
   EXPECT_FALSE(manager.HasCome("READY=1"));
 }
 
-// Has the device thread take job "second" and hang: the log of a job is the first file that it opens for it, and this
-// one is a pipe, which is returned, that nobody reads.
+// Makes the device thread take job "second" and hang. The first file that it opens for a job is the log, which is a
+// pipe here that nobody reads. Returns the pipe's path.
 fs::path HangOnSecondJob(Daemon& daemon, const fs::path& state) {
   daemon.Import("zinc", ShippedSample());
   Submit(daemon, "first", 100'000);
@@ -239,7 +239,7 @@ TEST(Hang, ADeviceThreadThatHangsIsToldOfByJobAndPhase) {
   EXPECT_TRUE(AwaitStalled(daemon, true)) << LogOf(state);
   EXPECT_TRUE(AwaitHealth(daemon, "", kNotServing));
   EXPECT_TRUE(AwaitLog(state, "job second, opening the dataset, after step 0; health is NOT_SERVING")) << LogOf(state);
-  // Calls that need no device still work.
+  // Calls that need no device are still answered.
   EXPECT_EQ(daemon.Client({"job", "list"}).code, 0);
 
   {
@@ -251,11 +251,12 @@ TEST(Hang, ADeviceThreadThatHangsIsToldOfByJobAndPhase) {
   EXPECT_TRUE(AwaitLog(state, "the device thread gets on")) << LogOf(state);
 }
 
-// A drain that the hanging thread does not answer: the process still ends, and says why.
+// The hanging thread does not respond to a drain. The process still ends, and says why.
 TEST(Hang, AStopEndsWithinItsTimeoutAllTheSame) {
   const TempDir dir;
   const fs::path state = dir.path() / "state";
-  // The work is given up at four fifths of it, by the line below; a stop that takes all of it ends with another line.
+  // The daemon gives up the work after four fifths of this timeout, with the line below. A stop that used the whole
+  // timeout would end with another line.
   Daemon daemon(state, ShippedSample(), {"--exit-timeout", "10"});
   ASSERT_TRUE(daemon.ready());
   HangOnSecondJob(daemon, state);

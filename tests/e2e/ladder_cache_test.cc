@@ -1,4 +1,4 @@
-// Jobs on a ladder and on composed batches, killed while they train.
+// Tests jobs on a ladder and on composed batches, killed while they train.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ TEST_F(LadderCache, AKillCostsNoBitOnALadderOfBalancedBatches) {
   EXPECT_EQ(one.statistics(0).entries(), 1);
   EXPECT_EQ(one.statistics(0).rungs(), 1);
   daemon.AwaitStep("job", one.command_step() + 150);
-  // Copies what a kill -9 at this moment would leave, while the job itself goes on undisturbed.
+  // Copies the state that a kill -9 at this moment would leave, while the job itself continues undisturbed.
   daemon.process().Suspend();
   CopyState(dir_.path() / "state", dir_.path() / "killed");
   daemon.process().Signal(SIGCONT);
@@ -78,7 +78,7 @@ TEST_F(LadderCache, AKillCostsNoBitOnALadderOfBalancedBatches) {
   EXPECT_EQ(resumed.Stop(), 0);
 }
 
-// Each kind of executables on each kind of composed batches, switched to another kind on the way.
+// Runs each kind of executables with each kind of composed batches, and switches to another kind during the job.
 TEST_F(LadderCache, AKillCostsNoBitInAnyModeOnComposedBatches) {
   const struct {
     std::string id;

@@ -1,4 +1,4 @@
-// A user's way with one large graph: import, look at it, train on its nodes, break it.
+// Tests one large graph as a user works with it: import, inspection, training on its nodes, damage to its file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// Epochs, so that a kill in one of the first comes long before the end, on a slow machine too.
+// The number of epochs. A kill in one of the first then comes long before the end, even on a slow machine.
 constexpr int64_t kLongRun = 30;
 
 class LargeGraph : public testing::Test {
@@ -47,9 +47,9 @@ class LargeGraph : public testing::Test {
     EXPECT_TRUE(status.ok()) << status.error_message();
     return job;
   }
-  // A job's last weights, as the client exports them.
+  // Returns a job's last weights, as the client exports them.
   std::string Weights(const std::string& job) { return daemon_->LastWeights(job, dir_.path() / job); }
-  // Expects it for jobs on `kinds`, which is imported.
+  // Expects that a killed job on the imported graph `kinds` ends like an undisturbed one.
   void ExpectKilledEqualsUndisturbed() {
     Submit("undisturbed", kLongRun);
     ASSERT_EQ(daemon_->AwaitEnd("undisturbed").state(), v1::Job::STATE_SUCCEEDED);
@@ -198,7 +198,7 @@ TEST_F(LargeGraph, ADaemonThatMayNotKeepTheFeaturesGoesOnToTheSameWeights) {
   EXPECT_FALSE(daemon_->Get("mapped").progress().look_ahead().has_features());
   Submit("read", kLongRun);
   ASSERT_NO_FATAL_FAILURE(daemon_->AwaitEpoch("read", 2));
-  // 3,000 rows of 48 bytes: a fifth of them.
+  // After its bookkeeping for all 3,000 rows of 48 bytes, the cache has room for about a fifth of them.
   ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path() / "source",
                                          {"--feature-reader", "pread", "--feature-cache", "100kB"}));
   const v1::Job read = daemon_->AwaitEnd("read");
@@ -230,8 +230,8 @@ TEST_F(LargeGraph, DamageCostsTheJobThatMeetsItAndNothingElse) {
   EXPECT_EQ(cut.state(), v1::Job::STATE_FAILED);
   EXPECT_THAT(cut.error(), HasSubstr("cut short while it was in use"));
 
-  // A byte in the middle is another: found where it is touched first, and by verify. Put there by a rename, as a
-  // restore from a backup would.
+  // One byte in the middle is flipped, by a rename, as a restore from a backup might do. The daemon finds it when it
+  // first touches that place, and `dataset verify` finds it too.
   std::string bytes;
   {
     std::ifstream file(dir_.path() / "whole.pfg", std::ios::binary);
@@ -303,7 +303,7 @@ TEST_F(LargeGraph, WhatDoesNotGoTogetherIsRefusedInALine) {
   EXPECT_EQ(daemon_->Stop(), 0);
 }
 
-// Kipf and Welling 2017 give 81.5 % for this network on Cora's public split.
+// Kipf and Welling 2017 report 81.5 % for this network on Cora's public split.
 TEST_F(LargeGraph, CoraIsLearntAsThePaperSays) {
   const fs::path cora = fs::path(PERMAFROST_SOURCE_DIR) / "../shared/data/node/cora";
   if (!fs::exists(cora)) GTEST_SKIP() << cora << " is not here";

@@ -1,5 +1,5 @@
-// The life of a job besides its training: preempted, killed with its daemon, stopped by its limits. The real client and
-// the real daemon.
+// Tests the life of a job apart from training: preempted, killed with its daemon, stopped by its limits. It uses the
+// real client and the real daemon.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ std::vector<std::string> LifeJob(const std::string& id, int epochs, const std::v
   return arguments;
 }
 
-// "QUEUED SUBMITTED", ...
+// Returns texts such as "QUEUED SUBMITTED".
 std::vector<std::string> ChangesOf(const v1::Job& job) {
   std::vector<std::string> changes;
   for (const v1::StateChange& change : job.state_changes()) {

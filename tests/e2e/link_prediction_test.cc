@@ -1,4 +1,5 @@
-// A user's way with links: import a graph, predict its links, read where they rank, kill the server meanwhile.
+// Tests link prediction as a user works with it: import a graph, predict its links, read their ranks, and kill the
+// server meanwhile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +22,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// So that a kill in the third comes long before the end, on a slow machine too.
+// So many that a kill in the third epoch comes long before the end, even on a slow machine.
 constexpr char kManyEpochs[] = "40";
 
 class LinkPrediction : public testing::Test {
@@ -104,7 +105,7 @@ TEST_F(LinkPrediction, WhatDoesNotGoIsRefusedInALine) {
   }
 }
 
-// [rows, 2] of `values`.
+// Writes an NPY file of shape [rows, 2].
 void WritePairs(const std::filesystem::path& file, const std::vector<int64_t>& values) {
   std::filesystem::create_directories(file.parent_path());
   std::string header =
@@ -116,7 +117,7 @@ void WritePairs(const std::filesystem::path& file, const std::vector<int64_t>& v
             static_cast<std::streamsize>(values.size() * sizeof(int64_t)));
 }
 
-// Links that the source divides, with negatives of test that all share.
+// The source divides the links, and gives negatives that all links of the test split share.
 TEST_F(LinkPrediction, TakesTheLinksThatTheSourceDivides) {
   std::vector<int64_t> train, valid, test, negatives;
   for (int64_t node = 0; node < 1990; ++node) {
@@ -162,7 +163,7 @@ TEST_F(LinkPrediction, TakesTheLinksThatTheSourceDivides) {
                                      "accepted: with split drawn"));
   EXPECT_EQ(Submit("drawn", "1", {"--dataset", "divided", "--link-split", "drawn", "--link-valid", "0.2"}).code, 0);
 
-  // Left out, the split is the dataset's: other words for other links.
+  // An unset split means the dataset's own. The request then asks for other links, so it is no repetition.
   v1::CreateJobRequest create;
   create.set_request_id("one");
   create.mutable_spec()->set_dataset("datasets/divided");

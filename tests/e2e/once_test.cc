@@ -1,4 +1,4 @@
-// Calls with a request_id, over the death of the daemon.
+// Tests calls with a request_id that are repeated after the daemon died.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ TEST_F(OnceOverDeath, ADeletedJobIsNotMadeAgain) {
 
 TEST_F(OnceOverDeath, AJobWhoseDatasetIsDeletedIsAnsweredAsItWasMade) {
   v1::CreateJobRequest create = JobOf("a");
-  // The model predicts for nodes unless its dataset says otherwise.
+  // Without its dataset, this model would be taken to predict for nodes.
   create.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_GCN);
   v1::Job job;
   google::protobuf::Empty empty;
@@ -131,7 +131,7 @@ TEST_F(OnceOverDeath, DatasetsTokensAndBackupsAreChangedOnce) {
     ASSERT_TRUE(daemon_->server().ListTokens(&c5, v1::ListTokensRequest(), &tokens).ok());
     EXPECT_EQ(tokens.tokens_size(), 1);
     if (pass == 0) {
-      // A call that comes again must leave these alone.
+      // Creates these again. A repeated call must leave them alone.
       daemon_->Import("zinc", ShippedSample());
       KillIt();
     }

@@ -16,7 +16,7 @@
 namespace permafrost::e2e {
 namespace {
 
-// In the child: nothing but async-signal-safe calls until exec.
+// Runs in the child: only async-signal-safe calls until exec.
 [[noreturn]] void Exec(const std::vector<char*>& argv, int out, const std::string& stderr_path) {
   dup2(out, STDOUT_FILENO);
   if (!stderr_path.empty()) {
@@ -90,7 +90,7 @@ int Process::Wait(absl::Duration limit) {
 
 Output RunCommand(const std::vector<std::string>& argv, absl::Duration limit) {
   const TempDir dir;
-  // Through a shell that only redirects, so that a full pipe cannot stall the command.
+  // Runs the command through a shell that redirects its output to files, so that a full pipe cannot stall it.
   const std::string out = dir.path() / "out", err = dir.path() / "err";
   std::vector<std::string> shell = {"/bin/sh", "-c", "out=$1 err=$2; shift 2; exec \"$@\" >\"$out\" 2>\"$err\"",
                                     "sh",      out,  err};

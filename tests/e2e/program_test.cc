@@ -1,5 +1,5 @@
-// A module that Python exports, as a resource of the real daemon: imported, shown, kept over a restart and in a backup,
-// deleted. A refused upload leaves it as it was.
+// Tests a module exported by Python as a resource of the real daemon: imported, shown, kept over a restart and in a
+// backup, and deleted. A refused upload leaves the existing program unchanged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ TEST_F(ProgramsTest, AModuleIsKeptOverARestartAndInABackup) {
 TEST_F(ProgramsTest, WhatIsNoProgramIsRefusedInOneLineAndTheDaemonGoesOn) {
   const std::string whole = ReadAll(archive_);
   std::string damaged = whole;
-  // Within the records, whose checksums the archive has.
+  // The damage is inside the records, whose checksums the archive contains.
   for (size_t at = 0; at < damaged.size(); at += 997) damaged[at] = static_cast<char>(~damaged[at]);
   Daemon daemon(state_, exports_);
   ASSERT_TRUE(daemon.ready());

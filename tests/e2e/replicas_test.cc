@@ -1,4 +1,4 @@
-// Jobs that several real daemons train together.
+// Tests jobs that several real daemons train together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ class ReplicasTest : public testing::Test {
     flags.insert(flags.end(), {"--listen", "127.0.0.1:0"});
     return std::make_unique<Daemon>(dir_.path() / name, data_, flags);
   }
-  // Another one takes the place of `daemon`, which was killed, at its address.
+  // Starts a new daemon at the address of `daemon`, which was killed, and replaces it.
   void Restart(std::unique_ptr<Daemon>& daemon, const std::string& name, std::vector<std::string> flags = {}) {
     flags.insert(flags.end(), {"--listen", daemon->grpc()});
     daemon = std::make_unique<Daemon>(dir_.path() / name, data_, flags);
@@ -73,7 +73,7 @@ class ReplicasTest : public testing::Test {
   }
   std::string Weights(const std::string& job) { return a_->LastWeights(job, dir_.path() / (job + ".safetensors")); }
   std::string Log(const std::string& job) { return a_->Client({"job", "logs", job}).out; }
-  // The content checksum of a dataset that is READY; empty: there is none.
+  // Returns the content checksum of a READY dataset. Empty if there is none.
   static std::string Checksum(Daemon& daemon, const std::string& name) {
     grpc::ClientContext context;
     v1::GetDatasetRequest request;
@@ -82,7 +82,7 @@ class ReplicasTest : public testing::Test {
     EXPECT_TRUE(daemon.datasets().GetDataset(&context, request, &dataset).ok());
     return dataset.content_checksum();
   }
-  // Waits until the log of the job has this text.
+  // Waits until the job's log contains `text`.
   void AwaitLog(const std::string& job, const std::string& text) {
     ASSERT_TRUE(WaitUntil(absl::Seconds(30), [&] { return absl::StrContains(Log(job), text); })) << Log(job);
   }
@@ -109,7 +109,7 @@ TEST_F(ReplicasTest, TrainAsOneDaemonDoes) {
   EXPECT_EQ(Weights("three"), Weights("again")) << "equal worlds give equal bits";
   EXPECT_EQ(three.spec().replicas(), 3);
   EXPECT_THAT(Log("three"), HasSubstr("trains on 3 daemons: this one and " + b_->grpc() + ", " + c_->grpc()));
-  // It is told of, by its leader alone.
+  // Only the leader reports the exchange.
   const v1::Exchange& exchange = three.progress().exchange();
   EXPECT_EQ(exchange.replicas(), 3);
   EXPECT_GT(exchange.exchanges(), 2 * 40);
@@ -127,7 +127,7 @@ TEST_F(ReplicasTest, TrainAsOneDaemonDoes) {
   EXPECT_EQ(b_->Client({"job", "list", "--output", "json"}).out.find("three"), std::string::npos);
 }
 
-// Only the leader has the dataset. One peer was killed when half of a copy had come.
+// Only the leader has the dataset. One peer was killed in the middle of a copy.
 TEST_F(ReplicasTest, APeerThatLacksTheDatasetGetsACopy) {
   ASSERT_EQ(a_->Import("few", data_ / "zinc").content_checksum(), Checksum(*b_, "zinc"));
   const std::string store = *ReadFile(dir_.path() / "a" / "datasets" / "few" / "graphs.pfg");
@@ -172,7 +172,7 @@ TEST_F(ReplicasTest, APeerThatLacksTheDatasetGetsACopy) {
   EXPECT_EQ(Weights("copied"), Weights("imported"));
 }
 
-// The module has batch norms, and only the leader imported it.
+// The module contains batch norms, and only the leader imported it.
 TEST_F(ReplicasTest, TrainAUsersModuleAsOneDaemonDoes) {
   if (!ExportModule("cg", more_.path())) GTEST_SKIP() << "PERMAFROST_TEST_PYTHON has no torch_geometric";
   ASSERT_EQ(a_->Client({"program", "import", "cg", (more_.path() / "cg.pt2").string()}).code, 0);
@@ -199,7 +199,7 @@ TEST_F(ReplicasTest, TrainAUsersModuleAsOneDaemonDoes) {
                                    std::to_string(replicas)});
     ASSERT_EQ(out.code, 0) << out.err;
   };
-  // 10,000 training graphs: the last batch has one, so that two ranks have none.
+  // Of 10,000 training graphs, the last batch has one, so two ranks have none.
   submit("one", 1, "freeze");
   submit("three", 3, "freeze");
   submit("eager", 3, "never");
@@ -251,7 +251,7 @@ TEST_F(ReplicasTest, AnyKillEndsWithTheSameWeights) {
   Restart(b_, "b");
   a_->AwaitEpoch("killed", 10);
   Kill(*a_);
-  // The others are free again, though nobody told them anything.
+  // The other daemons are free again, although nobody told them that the leader died.
   ASSERT_TRUE(WaitUntil(absl::Seconds(10), [&] {
     return absl::StrContains(
         c_->Client({"job", "submit", "--id", "own", "--dataset", "zinc", "--epochs", "1", "--watch"}).out, "succeeded");
@@ -291,14 +291,14 @@ TEST_F(ReplicasTest, ADaemonThatDoesNotAnswerIsNamedAndWaitedFor) {
   a_->AwaitEpoch("job", 2);
   b_->process().Signal(SIGSTOP);
   AwaitLog("job", "rank 1 (127.0.0.1) has not answered for 2s");
-  // The other one takes its place.
+  // The other peer takes the place of the one that does not answer.
   AwaitLog("job", "this one and " + c_->grpc());
   b_->process().Signal(SIGCONT);
   EXPECT_EQ(a_->Client({"job", "cancel", "job"}).code, 0);
   EXPECT_EQ(a_->AwaitEnd("job").state(), v1::Job::STATE_CANCELLED);
 }
 
-// The peer wants a certificate and a token; the leader has them, and then lacks one of them.
+// The peer requires a certificate and a token. The leader has both at first, and later lacks one of them.
 TEST_F(ReplicasTest, PeersMayWantTlsACertificateAndAToken) {
   const auto path = [this](const std::string& name) { return (more_.path() / name).string(); };
   const TestAuthority authority("lab");

@@ -1,4 +1,4 @@
-// Jobs whose daemon is killed again and again.
+// Tests jobs whose daemon is killed repeatedly.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ void Kill(Daemon& daemon) {
   ASSERT_EQ(daemon.process().Wait(absl::Seconds(30)), 128 + SIGKILL);
 }
 
-// All that a job leaves which does not tell the time.
+// All results of a job that do not depend on time.
 struct Leavings {
   std::string last, best, predictions;
   std::vector<double> train_losses, valid_metrics;
@@ -64,7 +64,7 @@ struct NodeJob {
   const char* why;
   std::vector<int64_t> fan_outs;
   int64_t epochs, steps_per_epoch;
-  std::vector<int64_t> kills;  // steps
+  std::vector<int64_t> kills;  // the steps to kill at
   v1::ModelSpec::Architecture architecture = v1::ModelSpec::ARCHITECTURE_GCN;
   bool edge_features = false;
 };
@@ -114,7 +114,8 @@ TEST_P(KilledNodeJob, EndsBitEqualToAnUndisturbedOne) {
     ASSERT_TRUE(WaitUntil(absl::Seconds(120),
                           [&] {
                             seen = daemon.Get("job");
-                            // One that was killed late is beyond the step before it runs again.
+                            // After a late kill, the job is beyond this step even before it runs again, so the state
+                            // is checked too.
                             return seen.state() == v1::Job::STATE_RUNNING && seen.progress().step() >= c.kills[i];
                           }))
         << c.kills[i] << ": the kill must come before the end: " << seen.ShortDebugString();
@@ -144,13 +145,13 @@ INSTANTIATE_TEST_SUITE_P(
                     NodeJob{"Sampled", {8, 4}, 20, 15, {50, 160}, v1::ModelSpec::ARCHITECTURE_GINE, true}),
     [](const auto& job) { return job.param.why; });
 
-// An epoch is far longer than any life of the daemon, and the job says nothing of checkpoints.
+// An epoch takes far longer than any life of the daemon, and the job has no checkpoint options.
 TEST(EndToEnd, AJobThatIsKilledOverAndOverGetsFurtherAndIsNotFailed) {
   const TempDir dir;
   const fs::path state = dir.path() / "state";
   v1::JobSpec spec;
   spec.set_dataset("datasets/zinc");
-  // Slow steps, so that all lives end within the first epoch.
+  // Makes steps slow, so that all lives end within the first epoch.
   spec.set_batch_size(1);
   spec.mutable_model()->set_hidden_channels(512);
   spec.set_epochs(100);
@@ -165,7 +166,7 @@ TEST(EndToEnd, AJobThatIsKilledOverAndOverGetsFurtherAndIsNotFailed) {
     Daemon daemon(state, ShippedSample());
     ASSERT_TRUE(daemon.ready());
     v1::Job seen;
-    // Every third life is long enough for a checkpoint, the others for a few steps.
+    // Every third life is long enough for a checkpoint. The others last a few steps.
     const bool long_life = life % 3 == 2;
     const auto far_enough = [&] {
       seen = daemon.Get("job");

@@ -1,4 +1,4 @@
-// permafrostd --self-test-device, as the owner of a machine runs it.
+// Tests permafrostd --self-test-device as the owner of a machine runs it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// permafrostd as a service of systemd's Type=notify: what it tells the manager, by a manager's own socket.
+// Tests permafrostd as a systemd service of Type=notify: what it sends to a manager's socket.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Sets a variable of this process and of those that it starts.
+// Sets an environment variable of this process and of the processes that it starts.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
@@ -57,7 +57,7 @@ TEST(Service, TheManagersSocketMayBeAbstract) { ServeUnder(absl::StrCat("@permaf
 
 TEST(Service, ALogAsJsonIsJsonToTheLastLine) {
   const TempDir dir;
-  // An address of nobody's, so that it ends by itself, with what a log would otherwise say in plain text.
+  // No machine has this address, so the daemon ends by itself. It must log even this as JSON.
   const Output run = RunCommand({PERMAFROSTD, "--log-format", "json", "--state-dir", (dir.path() / "state").string(),
                                  "--listen", "127.0.0.1:0", "--metrics", "203.0.113.1:1", "--insecure"});
   EXPECT_EQ(run.code, 1);

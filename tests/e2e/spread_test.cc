@@ -1,4 +1,4 @@
-// A sweep, single jobs and the queue over two real daemons.
+// Tests a sweep, single jobs and the queue over two real daemons.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -101,7 +101,7 @@ TEST_F(SpreadTest, RefusesDifferentDataOfOneName) {
   EXPECT_EQ(error.at("server"), b_->grpc());
   EXPECT_THAT(error.at("message").get<std::string>(), HasSubstr("datasets/graph: differs from that on " + a_->grpc()));
   EXPECT_EQ(CountJobs(*a_) + CountJobs(*b_), 0u);
-  // It is the same after a restart.
+  // The dataset is the same after a restart.
   KillAndRestart(a_, dir_.path() / "a", data_);
   v1::GetDatasetRequest request;
   request.set_name("datasets/graph");
@@ -131,7 +131,7 @@ TEST_F(SpreadTest, JobsGoWhereTheyBeginFirstAndTheQueueShowsBothDaemons) {
   EXPECT_EQ(urgent.at("server"), a_->grpc());
   EXPECT_EQ(urgent.at("serverReason"), "no job there comes before it");
   EXPECT_EQ(submit("last", "0").at("server"), b_->grpc()) << "two are ahead on the other one";
-  // Killed and back, a daemon has its job, which is found there.
+  // The daemon still has its job after a kill and restart, so the repeated command finds it there.
   KillAndRestart(b_, dir_.path() / "b", data_);
   const json again = submit("two", "0");
   EXPECT_EQ(again.at("serverReason"), "it was there already");

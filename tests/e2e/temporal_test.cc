@@ -1,4 +1,5 @@
-// A user's way with times: import events, look at what is before one, predict the latest, kill the server meanwhile.
+// Tests times as a user works with them: import events, look at those before one of them, predict the latest, and
+// kill the server meanwhile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Users 0..199 come back to one of two items of late, or go on to another of 100.
+// Writes events of users 0 to 199. A user returns to one of two recent items, or moves on to another of 100.
 void WriteEvents(const std::filesystem::path& path) {
   constexpr uint64_t kUsers = 200, kItems = 100;
   constexpr int kEvents = 6000;

@@ -1,4 +1,4 @@
-// A user's whole way: import, submit, watch, read the metrics, take the weights.
+// Tests the whole work of a user: import, submit, watch, read the metrics, export the weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -56,7 +56,7 @@ TEST(EndToEnd, TrainsTheShippedSampleAndCountsIt) {
   EXPECT_EQ(dataset.graph_set().train().num_graphs(), 10000);
   EXPECT_TRUE(dataset.graph_set().inverse_edges_added());
 
-  // Every series that may be 0 is there before the first job.
+  // Every series that may be 0 exists before the first job.
   const std::string before = HttpGet(daemon.metrics(), "/metrics");
   for (const char* series :
        {"permafrost_train_steps_total", "permafrost_jobs{state=\"succeeded\"}", "permafrost_checkpoint_failures_total",
@@ -97,7 +97,7 @@ TEST(EndToEnd, TrainsTheShippedSampleAndCountsIt) {
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
-// Returns an address with a port that nobody has now.
+// Returns an address with a port that is free at this moment.
 std::string FreeAddress() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -129,7 +129,8 @@ TEST(EndToEnd, MetricsPassPromtoolAndARealPrometheusScrapesThem) {
       << "scrape_configs: [{job_name: permafrost, static_configs: [{targets: ['" << daemon.metrics() << "']}]}]\n";
   std::unique_ptr<Process> prometheus;
   std::string address, answer;
-  // It cannot pick a free port itself, and ends where another process takes the one that was free: once more then.
+  // Prometheus cannot pick a free port itself. If another process has taken this one, it ends and the loop tries
+  // another port.
   bool ended = true;
   for (int start = 0; start < 5 && ended; ++start) {
     address = FreeAddress();
@@ -146,7 +147,7 @@ TEST(EndToEnd, MetricsPassPromtoolAndARealPrometheusScrapesThem) {
     })) << answer;
   }
   ASSERT_FALSE(ended) << "Prometheus does not start";
-  // A scrape may take longer than its limit, which is the interval.
+  // Waits for a successful scrape, because one may take longer than its limit, which is the scrape interval.
   EXPECT_TRUE(WaitUntil(absl::Seconds(60), [&] {
     answer = HttpGet(address, "/api/v1/query?query=up%3D%3D1");
     return absl::StrContains(answer, "\"result\":[{");
@@ -162,7 +163,7 @@ TEST(EndToEnd, FiveKillsInMidEpochChangeNoBitOfTheWeights) {
     std::ifstream in(dir.path() / to, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
-  // Far more epochs than the kills need, so that the last one comes before the end on a slow machine too.
+  // Far more epochs than the kills need, so that the last kill comes before the end, even on a slow machine.
   constexpr int64_t kEpochs = 20, kBatch = 64, kStepsPerEpoch = 157, kEvery = 10;
   std::string want_last, want_best, want_predictions;
   std::vector<double> want_losses;
@@ -184,7 +185,7 @@ TEST(EndToEnd, FiveKillsInMidEpochChangeNoBitOfTheWeights) {
     ASSERT_TRUE(daemon.ready());
     daemon.Import("zinc", ShippedSample());
     Submit(daemon, "job", kEpochs, kBatch, kEvery);
-    // Acknowledged, perhaps not begun: the first kill.
+    // The first kill comes when the job is acknowledged, and perhaps not yet begun.
     daemon.process().Signal(SIGKILL);
     ASSERT_EQ(daemon.process().Wait(absl::Seconds(30)), 128 + SIGKILL);
   }
@@ -195,7 +196,8 @@ TEST(EndToEnd, FiveKillsInMidEpochChangeNoBitOfTheWeights) {
     ASSERT_TRUE(WaitUntil(absl::Seconds(120),
                           [&] {
                             seen = daemon.Get("job");
-                            // One that was killed late is beyond the step before it runs again.
+                            // After a late kill, the job is beyond this step even before it runs again, so the state
+                            // is checked too.
                             return seen.state() == v1::Job::STATE_RUNNING && seen.progress().step() >= step;
                           }))
         << step << ": the kill must come before the end: " << seen.ShortDebugString();
@@ -239,7 +241,7 @@ TEST(EndToEnd, SigtermDrainsAndTheNextStartGoesOn) {
 }
 
 #ifdef __linux__
-// It starts itself anew once (UseShortSpins): pkill and ps must still find it.
+// The process once executes itself anew (UseShortSpins). pkill and ps must still find it by name.
 TEST(EndToEnd, TheProcessHasTheProgramsName) {
   const TempDir dir;
   Daemon daemon(dir.path() / "state", ShippedSample());
@@ -275,7 +277,7 @@ TEST(EndToEnd, AStoreCutShortInUseCostsThatJobAndNothingElse) {
   const v1::Job cut = daemon.AwaitEnd("cut");
   EXPECT_EQ(cut.state(), v1::Job::STATE_FAILED);
   EXPECT_THAT(cut.error(), HasSubstr("cut short while it was in use"));
-  // Another job on it is refused in a line; a good set trains.
+  // Another job on the dataset is refused with one line. A job on an intact set trains.
   Submit(daemon, "again", 1, 64);
   EXPECT_THAT(daemon.AwaitEnd("again").error(), HasSubstr("graphs.pfg"));
   EXPECT_EQ(daemon.Client({"dataset", "delete", "zinc"}).code, 0);

@@ -1,4 +1,5 @@
-// Labels, pause, resume, retry, update, wait, checkpoints, compare and report: the real client and the real daemon.
+// Tests labels, pause, resume, retry, update, wait, checkpoints, compare and report, with the real client and the
+// real daemon.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,8 +39,8 @@ bool AwaitState(Daemon& daemon, const std::string& job, v1::Job::State state) {
   return WaitUntil(absl::Seconds(120), [&] { return daemon.Get(job).state() == state; });
 }
 
-// Paused while it runs, the daemon killed, resumed in another, cancelled, retried, and bit-equal to one that was left
-// alone.
+// The job is paused while it runs, its daemon is killed, and another daemon resumes it. It is then cancelled and
+// retried, and ends with the bits of an undisturbed job.
 TEST(EndToEndVerbs, AJobThatIsPausedKilledAndRetriedEndsBitEqual) {
   const TempDir dir;
   const fs::path state = dir.path() / "state";

@@ -1,4 +1,4 @@
-// Any bytes as an edge list, under any options.
+// Imports any bytes as an edge list, with any options.
 #include "fuzz_import.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One directory a process, in memory where there is such a file system.
+// Returns one directory per process, in memory if there is such a file system.
 fs::path Root() {
   static const fs::path root = [] {
     const fs::path parent = fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
@@ -51,7 +51,7 @@ void FuzzImport(const FuzzFiles& files, const std::string& source, ImportOptions
     std::ofstream(directory / name, std::ios::binary) << bytes;
   }
   options.source = source.empty() ? directory : directory / source;
-  // Small enough that an input of a few bytes cannot ask for minutes.
+  // Small enough that an input of a few bytes cannot cause minutes of work.
   const ImportLimits limits{.memory_bytes = uint64_t{16} << 20};
   const absl::Status accepted = CheckImportOptions(options);
   const absl::StatusOr<ImportedSummary> imported =

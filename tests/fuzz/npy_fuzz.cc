@@ -1,4 +1,4 @@
-// A good NPY directory with one file of any bytes.
+// Imports a good NPY directory in which one file has any bytes.
 #include <cstring>
 
 #include "fuzz_import.h"

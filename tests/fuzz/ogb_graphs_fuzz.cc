@@ -1,4 +1,4 @@
-// A small set of OGB's graph layout whose files are any bytes, parted as Parted has it.
+// Imports a small set in OGB's graph layout. Its files have any bytes, divided by Parted.
 #include "fuzz_import.h"
 
 namespace permafrost::data {

@@ -1,4 +1,4 @@
-// A small graph of OGB's node layout whose files are any bytes, parted as Parted has it.
+// Imports a small graph in OGB's node layout. Its files have any bytes, divided by Parted.
 #include "fuzz_import.h"
 
 namespace permafrost::data {

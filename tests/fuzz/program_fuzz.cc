@@ -1,4 +1,4 @@
-// Any bytes as a program's archive, as the JSON of one of its forms, or as a table of its tensors.
+// Reads any bytes as a program's archive, as the JSON of one of its forms, or as a table of its tensors.
 #include <algorithm>
 #include <cctype>
 #include <string>
@@ -20,7 +20,7 @@ void CheckRefusal(const absl::Status& status) {
         "another error: " + status.ToString());
 }
 
-// Every index is in range, and every value is defined before it is used.
+// Checks that every index is in range, and that every value is defined before it is used.
 void CheckGraph(const Graph& graph) {
   std::vector<bool> defined(graph.values.size());
   const auto define = [&](ValueIndex value) {

@@ -1,5 +1,5 @@
-// Any bytes as a safetensors file; or any header with data behind it; or a good header some of whose values are any
-// bytes, or some of whose numbers are others.
+// Reads one of these as a safetensors file: any bytes; any header with data after it; a good header with some of its
+// values replaced by any bytes; a good header with some of its numbers changed.
 #include <ATen/ATen.h>
 
 #include <cstring>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kGoodBytes = 28;
 
-// The header of so many bytes of data. Its values are replaced in turn by the parts of `rest`, which stand between
-// bytes of 1: an empty part leaves the good one.
+// Returns the header for kGoodBytes bytes of data. The parts of `rest`, separated by bytes of value 1, replace its
+// values in order. An empty part keeps the good value.
 std::string HeaderOfParts(std::string rest) {
   constexpr struct {
     const char *before, *value;
@@ -40,7 +40,7 @@ std::string HeaderOfParts(std::string rest) {
   return header + "}";
 }
 
-// Adds bytes 0, 1, 2, ... behind the header.
+// Appends bytes 0, 1, 2, ... to the header.
 std::string WithData(const std::string& header, int64_t bytes) {
   const uint64_t length = header.size();
   std::string file(sizeof length, '\0');
@@ -53,7 +53,7 @@ std::string WithData(const std::string& header, int64_t bytes) {
 std::string FileOf(FuzzInput input) {
   const int kind = input.TakeByte() % 4;
   if (kind == 0) return input.rest();
-  // Returns what a byte adds, from -128 to 127: 0 leaves what is good.
+  // Returns the change that a byte stands for, from -128 to 127. 0 keeps the good number.
   const auto change = [&input] {
     const int64_t byte = input.TakeByte();
     return byte < 128 ? byte : byte - 256;
@@ -81,7 +81,7 @@ std::string_view BytesOf(const at::Tensor& tensor) {
   return {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-// The tensors are the file's data, in its order and side by side.
+// Checks that the tensors cover the file's data, in its order and without gaps.
 void CheckTensors(const SafetensorsFile& decoded, std::string_view body) {
   std::set<std::string> names;
   for (const NamedTensor& t : decoded.tensors) {

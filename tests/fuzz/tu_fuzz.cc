@@ -1,4 +1,4 @@
-// A small TUDataset whose files are any bytes, parted as Parted has it, or a ZIP archive of any bytes.
+// Imports a small TUDataset whose files have any bytes, divided by Parted, or a ZIP archive of any bytes.
 #include "fuzz_import.h"
 
 namespace permafrost::data {

@@ -1,6 +1,6 @@
-// The life of graphs and their pools of memory, by libtorch's own allocator and graphs on a hollow GPU (hollow.h).
-// Prints a line for each part; the exit code is 1 if one fails.
-//   capture_trial libpermafrost_cuda.so
+// Tests the life of graphs and their memory pools, with libtorch's own allocator and graphs on a hollow GPU
+// (hollow.h). Prints a line for each part. The exit code is 1 if a part fails.
+// Usage: capture_trial libpermafrost_cuda.so
 #include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -31,7 +31,7 @@ void Expect(bool holds, const std::string& what) {
   failures += holds ? 0 : 1;
 }
 
-// A graph with the memory that it holds on to.
+// A graph and the memory that it keeps alive.
 struct Captured {
   std::unique_ptr<DeviceGraph> graph;
   at::Tensor result;
@@ -41,7 +41,7 @@ class Trial {
  public:
   explicit Trial(const CudaModule& module) : module_(module) {}
 
-  // nullopt: refused, with `error` set.
+  // Returns null and sets `error` if the capture is refused.
   std::optional<Captured> Capture(c10::MempoolId_t pool, int64_t rows = 1000) {
     std::unique_ptr<DeviceGraph> graph(module_.make_graph());
     try {
@@ -71,7 +71,7 @@ class Trial {
   const CudaModule& module_;
 };
 
-// A switch of the hollow GPU, which is on while this lives.
+// Turns on a switch of the hollow GPU for as long as this lives.
 class Switch {
  public:
   explicit Switch(const std::string& name) : path_(std::filesystem::path(std::getenv("HOLLOW_DIR")) / name) {

@@ -1,4 +1,4 @@
-// The conformance test once more, where the fake hooks make MPS present.
+// Repeats the conformance test with MPS present, by the fake hooks.
 #include "../device/backend_conformance_test.cc"  // NOLINT(bugprone-suspicious-include)
 
 #include "device/mps/stand_in.h"
@@ -7,7 +7,7 @@
 namespace permafrost::device {
 namespace {
 
-// The main thread's, for all tests.
+// Belongs to the main thread, for all tests.
 class WithFakeMps final : public testing::Environment {
  public:
   void SetUp() override { FakeMps::Get().Reset(); }

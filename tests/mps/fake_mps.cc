@@ -18,7 +18,7 @@
 #include "device/cpu/storage.h"
 #include "device/mps/mps_backend.h"
 
-// As ATen/native/mps/OperationUtils.h of libtorch 2.13 lays it out.
+// Has the layout of ATen/native/mps/OperationUtils.h in libtorch 2.13.
 namespace at::native::mps {
 
 struct MPSCachedGraph;
@@ -42,7 +42,8 @@ namespace {
 
 using at::native::mps::MPSGraphCache;
 
-// The operators of a GNN's step that compile a graph a shape in 2.13; of bmm's kind what no step here has is left out.
+// The operators of a GNN's step that compile one graph per shape in libtorch 2.13. Operators of this kind that no
+// step here uses are left out.
 constexpr std::array<std::string_view, 17> kGraphOperators{"aten::mm",
                                                            "aten::addmm",
                                                            "aten::bmm",
@@ -80,7 +81,7 @@ void Violate(State& state, std::string line) {
   if (state.violations.size() < 20) state.violations.push_back(std::move(line));
 }
 
-// Notes that something uses the device.
+// Records that something uses the device, and checks the rules for that.
 void NoteUse(State& state, const char* what) {
   const std::thread::id self = std::this_thread::get_id();
   if (!state.owner) state.owner = self;
@@ -93,7 +94,7 @@ void Note(State& state, const char* call) {
     state.calls.emplace_back(call);
 }
 
-// The stand-in's tensors are the host's bytes.
+// Writes into the tensors directly, because the stand-in's tensors are in host memory.
 void SpoilGradients(const at::RecordFunction& optimizer) {
   for (const at::Tensor& gradient : optimizer.inputs()[1].toTensorVector()) {
     auto* const values = static_cast<float*>(gradient.storage().mutable_data()) + gradient.storage_offset();
@@ -150,7 +151,7 @@ int64_t GraphsNow() {
   return cache == nullptr ? 0 : static_cast<int64_t>(cache->cache_.size());
 }
 
-// Tells of memory as a caching allocator does; hands out none.
+// Reports memory as a caching allocator does, but allocates none.
 class FakeAllocator final : public c10::DeviceAllocator {
  public:
   bool initialized() override { return true; }
@@ -246,7 +247,7 @@ std::vector<std::string> FakeMps::violations() const {
 
 namespace at {
 
-// The name that getMPSHooks() asks the registry for.
+// getMPSHooks() looks this name up in the registry.
 struct MPSHooks : MPSHooksInterface {
   bool isBuilt() const override { return true; }
   bool hasMPS() const override { return true; }
@@ -290,7 +291,7 @@ struct MPSHooks : MPSHooksInterface {
   }
 
  private:
-  // Reading the memory needs no pool, but the thread.
+  // A reading of the memory must be on the owner's thread, but needs no autorelease pool.
   static permafrost::device::State& Use(const char* what) {
     auto& state = permafrost::device::TheState();
     const std::scoped_lock lock(state.mutex);

@@ -1,4 +1,4 @@
-// The MPS backend with its hooks, on this process's fake of them.
+// Tests the MPS backend with this process's fake hooks.
 #include <ATen/ATen.h>
 #include <ATen/detail/MPSHooksInterface.h>
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ class MpsBackendTest : public testing::Test {
     EXPECT_TRUE(backend.ok()) << backend.status();
     return backend.ok() ? *std::move(backend) : nullptr;
   }
-  // A step that multiplies matrices of so many rows.
+  // Runs a step that multiplies matrices with `rows` rows.
   static absl::Status Step(int64_t rows) {
     const auto options = at::TensorOptions().dtype(at::kFloat).device(c10::kMPS);
     const at::Tensor product = at::mm(at::ones({rows, 4}, options), at::ones({4, 2}, options));
@@ -47,7 +47,7 @@ class MpsBackendTest : public testing::Test {
   const MpsStandIn within_;
 };
 
-// Does what a job does to a device, in short.
+// Calls the backend as a job does, in a short form.
 absl::Status TwoStepsAndAnEmptiedCache(const Backend& backend, const std::function<absl::Status(int64_t)>& step) {
   absl::Status status = backend.Enter();
   status.Update(backend.Within([&] {
@@ -61,7 +61,7 @@ absl::Status TwoStepsAndAnEmptiedCache(const Backend& backend, const std::functi
   return status;
 }
 
-// The backend, but for one behaviour.
+// Behaves like the real backend, except for one method.
 class Mutated : public Backend {
  public:
   explicit Mutated(const Backend& real) : real_(real) {}
@@ -121,7 +121,7 @@ TEST_F(MpsBackendTest, AJobBreaksNoRule) {
   EXPECT_THAT(fake_.calls(), Not(IsEmpty()));
 }
 
-// The checks above notice what they are there for.
+// The checks above detect each fault that they exist for.
 TEST_F(MpsBackendTest, EachMutationIsNoticed) {
   const auto run = [&](const char* line, const auto& make) {
     fake_.Reset();
@@ -155,7 +155,7 @@ TEST_F(MpsBackendTest, OnlyItsThreadMayUseIt) {
     expect_refused(backend->EndStep().status(), "EndStep");
     expect_refused(backend->EmptyCaches(EmptyReason::kNever), "EmptyCaches");
     EXPECT_THROW(backend->Synchronize(), c10::Error);
-    // Safe anywhere.
+    // These two are safe on any thread.
     backend->Observe();
     backend->storage();
   }).join();

@@ -1,5 +1,5 @@
-// Whole jobs on device mps: the fake hooks, the stand-in's kernels, and a cache of graphs that grows as libtorch's
-// does.
+// Tests whole jobs on the device mps: with the fake hooks, the stand-in's kernels, and a cache of graphs that grows
+// as in libtorch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using spec::Policy;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Notes the device's graphs after each step.
+// Records the number of the device's graphs after each step.
 class GraphRecorder final : public Recorder {
  public:
   void OnGraphCache(const graphcache::Snapshot& snapshot,
@@ -77,7 +77,7 @@ class MpsJobTest : public testing::Test {
   static int64_t Emptied(const Runner& runner, EmptyReason reason) {
     return runner.device_state().empty_caches.at(std::string(kEmptyReasonNames.Name(reason)));
   }
-  // Training and evaluation.
+  // Returns the number of steps of training and evaluation together.
   static int64_t StepsOf(const Recorder& context) {
     int64_t steps = 0;
     for (const auto& mode : context.cache.modes) steps += mode.hits + mode.padded_hits + mode.misses;
@@ -110,7 +110,7 @@ TEST_F(MpsJobTest, ASealedJobAddsNoGraphInTrainingLastBatchEvaluationOrTest) {
   }
 }
 
-// Jobs on sampled blocks and whole graphs are among them.
+// The cases include jobs on sampled blocks and on whole graphs.
 TEST_F(MpsJobTest, EveryModelsSealedJobIsFlat) {
   const auto runner = Open();
   int jobs = 0;
@@ -124,7 +124,7 @@ TEST_F(MpsJobTest, EveryModelsSealedJobIsFlat) {
     ASSERT_TRUE(outcome.ok()) << c.why << ": " << outcome.status();
     EXPECT_THAT(fake_.violations(), IsEmpty()) << c.why;
     ASSERT_FALSE(context.sealed.empty()) << c.why;
-    // An evaluation of links is no step: the first one adds what those after it, of either split, find.
+    // An evaluation of links is no step. The first one adds the graphs that later ones, on either split, reuse.
     const auto grows = std::ranges::adjacent_find(context.sealed, std::ranges::not_equal_to());
     const int64_t from = c.evaluates_by_steps() || grows == context.sealed.end() ? context.sealed.front() : grows[1];
     EXPECT_EQ(context.sealed.back(), from) << c.why;
@@ -160,7 +160,7 @@ TEST_F(MpsJobTest, PastTheThresholdASealedLadderIsWarmedAgainAndNoBitChanges) {
   ExpectSucceeds(*calm, Options(), "calm", undisturbed);
 
   fake_.Reset();
-  fake_.SetDriver(int64_t{15} << 30, 0);  // of 16: at once
+  fake_.SetDriver(int64_t{15} << 30, 0);  // of 16 GiB, so the first step passes the threshold
   const auto runner = Open();
   GraphRecorder context;
   ExpectSucceeds(*runner, Options(), "job", context);

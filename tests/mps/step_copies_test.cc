@@ -1,4 +1,4 @@
-// A step on device mps is watched for copies and waits, for every model and kind of batch.
+// Counts the copies and waits of a step on the device mps, for every model and kind of batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,8 @@ class StepCopiesTest : public testing::Test {
     if (!device::MpsStandIn::present()) GTEST_SKIP() << "MPS is real here";
   }
 
-  // Steps of the case's first epoch, sealed before it or with shapes that come as they are.
+  // Runs the first epoch of a case. Under FREEZE its cache is sealed before it. Under ALWAYS shapes are captured as
+  // they come.
   void ExpectOneCopyAStep(const StepCase& c, const data::OpenedDataset& dataset, spec::Policy policy) {
     fake_.Reset();
     const auto backend = device::OpenBackend(DeviceKind::kMps);
@@ -75,7 +76,7 @@ class StepCopiesTest : public testing::Test {
   const device::MpsStandIn within_;
 };
 
-// The plainest case of each model and kind of batch, and those that have more tensors or another optimizer.
+// Selects the plainest case of each model and kind of batch, and cases with more tensors or another optimizer.
 bool IsTried(const StepCase& c) {
   if (c.why.find(',') == std::string::npos) return true;
   constexpr std::array<std::string_view, 4> kMore{"groups of batches", "sparse features", "few categories", "SGD"};

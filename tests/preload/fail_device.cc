@@ -1,5 +1,5 @@
-// Preloaded into a daemon under test (LD_PRELOAD): while the file of PERMAFROST_TEST_FAIL_DEVICE is there, reading a
-// value of a tensor fails as on CUDA after an illegal memory access.
+// Preloaded into a daemon under test (LD_PRELOAD). While the file named by PERMAFROST_TEST_FAIL_DEVICE exists,
+// reading a value of a tensor fails as on CUDA after an illegal memory access.
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
@@ -13,9 +13,9 @@ constexpr int kIllegalAddress = 700;  // cudaErrorIllegalAddress
 
 }  // namespace
 
-// In place of libtorch's, which the daemon finds by this symbol.
+// Replaces libtorch's function, which the daemon finds by this symbol.
 at::Scalar at::_ops::item::call(const at::Tensor& self) {
-  // `std` names an operator in this scope.
+  // In this scope, a plain `std` would name an operator.
   const char* path = ::std::getenv("PERMAFROST_TEST_FAIL_DEVICE");
   if (path != nullptr && access(path, F_OK) == 0) {
     throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, kIllegalAddress,

@@ -1,5 +1,5 @@
-// Preloaded into a daemon under test (LD_PRELOAD): while the file of PERMAFROST_TEST_HOLD_FSYNC is there, no fsync and
-// no fdatasync returns, as on a disk that hangs.
+// Preloaded into a daemon under test (LD_PRELOAD). While the file named by PERMAFROST_TEST_HOLD_FSYNC exists, no
+// fsync or fdatasync returns, as on a disk that hangs.
 #include <dlfcn.h>
 #include <unistd.h>
 

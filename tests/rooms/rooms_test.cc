@@ -1,6 +1,6 @@
-// The rooms that a room may include: DESIGN's table, held against every #include under server/.
-// The libraries are bound by CMake, but headers of all rooms are on every room's path, so that only this test sees a
-// wrong arrow before it has grown into a cycle.
+// Tests which rooms a room may include: the table of server/README.md, compared with every #include under server/.
+// CMake restricts the libraries, but every room's include path has the headers of all rooms. So only this test finds
+// a forbidden include before it grows into a cycle.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,20 +20,20 @@
 namespace permafrost {
 namespace {
 
-// Path under server/ ("nn/gine.cc") -> content.
+// Maps a path under server/ ("nn/gine.cc") to the file's content.
 using Tree = std::map<std::string, std::string>;
 
 struct Room {
   const char* name;
-  // Rooms ("data") or single headers ("train/runner.h") that it may include beside its own, base, spec and
+  // The rooms ("data") or single headers ("train/runner.h") that the room may include, besides itself, base, spec and
   // telemetry.
   std::vector<std::string> may_include;
-  bool torch = false;  // its own files may include libtorch
-  bool wire = false;   // its own files may include .pb.h and gRPC
+  bool torch = false;  // files of the room may include libtorch
+  bool wire = false;   // files of the room may include .pb.h and gRPC
   const char* why;
 };
 
-// A room in a room stands before it: data/store/graph.h is of data/store.
+// A nested room is listed before its parent, so data/store/graph.h belongs to data/store.
 const Room kRooms[] = {
     {.name = "base", .may_include = {}, .why = "base is below every room, so it can know none of them"},
     {.name = "telemetry", .may_include = {}, .why = "every room may use telemetry, so it can know none of them"},
@@ -135,7 +135,7 @@ bool IsWire(std::string_view include) {
          StartsWith(include, "google/protobuf/");
 }
 
-// The room of a path or include ("nn/ops/dropout.h" -> nn); nullptr: none.
+// Returns the room of a path or include ("nn/ops/dropout.h" -> nn), or null if it belongs to none.
 const Room* FindRoom(const std::string& path) {
   const auto* found = std::find_if(std::begin(kRooms), std::end(kRooms),
                                    [&](const Room& room) { return StartsWith(path, std::string(room.name) + "/"); });
@@ -157,8 +157,8 @@ std::string Joined(std::initializer_list<std::string_view> parts) {
   return text;
 }
 
-// The first chain of includes from `path` to an outside header that `wanted` accepts: "a.h -> b.h -> torch/x.h"; or
-// empty.
+// Returns the first chain of includes from `path` to an outside header that `wanted` accepts, such as "a.h -> b.h ->
+// torch/x.h". Empty if there is none.
 std::string ChainTo(const Tree& tree, const std::string& path, bool (*wanted)(std::string_view),
                     std::set<std::string>& seen) {
   if (!seen.insert(path).second) return "";
@@ -176,7 +176,7 @@ std::string ChainTo(const Tree& tree, const std::string& path, bool (*wanted)(st
   return ChainTo(tree, path, wanted, seen);
 }
 
-// One line for each breach, with its reason.
+// Returns one line for each breach, with its reason.
 std::vector<std::string> Breaches(const Tree& tree) {
   std::vector<std::string> breaches;
   for (const auto& [path, content] : tree) {
@@ -232,7 +232,7 @@ TEST(Rooms, HeadersThatTorchFreeRoomsUseAreTorchFree) {
   }
 }
 
-// The checker itself: a tree with one planted breach gives one line that names the file and the include.
+// Tests the checker itself: each planted breach gives one line that names the file and the include.
 TEST(Rooms, PlantedBreachesAreFound) {
   const Tree sound = {
       {"daemon/main.cc", "#include \"api/service.h\"\n#include \"train/loop.h\"\n"},
@@ -245,7 +245,7 @@ TEST(Rooms, PlantedBreachesAreFound) {
       {"data/store/set.h", "#include \"base/status.h\"\n#include \"telemetry/log.h\"\n"},
       {"base/status.h", "// #include \"api/service.h\" in a comment is none\n"},
   };
-  // main.cc above sees the wire but not torch: its train/loop.h is not in the tree.
+  // main.cc sees the wire but not torch, because train/loop.h is not in this tree.
   ASSERT_THAT(Breaches(sound), testing::IsEmpty());
 
   const struct {

@@ -1,4 +1,4 @@
-// A read of freed memory, which AddressSanitizer must report: a run of tests that were not built with it would find
+// Reads freed memory, which AddressSanitizer must report. Tests that were not built with AddressSanitizer would find
 // nothing.
 #include <cstdio>
 #include <memory>

@@ -1,4 +1,5 @@
-// A data race, which ThreadSanitizer must report: a run of tests that were not built with it would find nothing.
+// Has a data race, which ThreadSanitizer must report. Tests that were not built with ThreadSanitizer would find
+// nothing.
 #include <cstdio>
 #include <thread>
 

@@ -44,7 +44,7 @@ TEST(PolicyTest, AuditsTheLimitAndStrictHaveTheirRanges) {
   const struct {
     const char* why;
     PolicyOptions options;
-    const char* field;  // nullptr: accepted
+    const char* field;  // null if accepted
   } kCases[] = {
       {"no audits", {.audit_every = 0}, nullptr},
       {"each step", {.audit_every = 1}, nullptr},

@@ -40,7 +40,7 @@ TEST(DeviceMetrics, WhatTheDeviceDoesNotTellHasNoSeries) {
   EXPECT_EQ(MetricValue(registry, "permafrost_device_empty_cache_total", {{"reason", "job"}}), 0) << "it has caches";
   EXPECT_THAT(MetricsText(registry), Not(HasSubstr("made-up")));
 
-  // Lost again.
+  // The values become unavailable again.
   state.graph_entries = state.memory.driver = std::nullopt;
   state.empty_caches["never"] = 2;
   metrics.Set(state);

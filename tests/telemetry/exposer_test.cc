@@ -31,7 +31,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// A connection over which `text` was sent; not valid where that failed. Reads end after a minute.
+// Returns a connection over which `text` was sent, or an invalid descriptor on failure. Reads time out after a
+// minute.
 Descriptor Connect(const std::string& address, std::string_view text) {
   const auto parsed = ParseHostPort(address);
   if (!parsed.ok()) return Descriptor(-1);
@@ -51,7 +52,7 @@ Descriptor Connect(const std::string& address, std::string_view text) {
   return connection;
 }
 
-// The body of GET /metrics; empty on any failure.
+// Returns the body of GET /metrics, or an empty text on any failure.
 std::string Scrape(const std::string& address) {
   const Descriptor connection = Connect(address, "GET /metrics HTTP/1.0\r\n\r\n");
   std::string answer;
@@ -123,20 +124,20 @@ TEST_F(ExposerTest, ScrapesAreOneAtATime) {
   EXPECT_EQ(calls, 20);
 }
 
-// By the HTTP server's defaults, two threads and half a minute for a request, these would hide the metrics for a
-// quarter of an hour.
+// With the HTTP server's defaults (two threads, and half a minute for a request), these connections would block the
+// metrics for a quarter of an hour.
 TEST_F(ExposerTest, ConnectionsThatSayNothingDoNotHoldUpAScrape) {
   auto exposer = Exposer::Start("127.0.0.1:0", registry_, [] {});
   ASSERT_TRUE(exposer.ok()) << exposer.status();
   prometheus::BuildGauge().Name("permafrost_seen").Help("Test.").Register(*registry_).Add({}).Set(1);
   std::vector<Descriptor> idle;
   for (int i = 0; i < 60; ++i) {
-    // Every other one begins a request and does not end it.
+    // Every other connection begins a request and never ends it.
     idle.push_back(Connect((*exposer)->address(), i % 2 == 0 ? "" : "GET /metrics HTTP/1.1\r\nHost"));
     ASSERT_TRUE(idle.back().valid());
   }
   EXPECT_THAT(Scrape((*exposer)->address()), HasSubstr("permafrost_seen 1\n"));
-  // They are closed: the server holds no descriptor for them as long as they please.
+  // The server closes idle connections, so clients cannot hold its descriptors for as long as they like.
   char byte = 0;
   errno = 0;
   EXPECT_LE(read(idle.front().get(), &byte, 1), 0);
@@ -153,7 +154,7 @@ TEST_F(ExposerTest, ATakenPortIsNamed) {
 }
 
 TEST_F(ExposerTest, AForeignAddressCannotBeBound) {
-  const auto exposer = Exposer::Start("192.0.2.1:0", registry_, [] {});  // RFC 5737: nobody's
+  const auto exposer = Exposer::Start("192.0.2.1:0", registry_, [] {});  // TEST-NET-1 of RFC 5737, which no machine has
   EXPECT_EQ(exposer.status().code(), absl::StatusCode::kFailedPrecondition) << exposer.status();
 }
 
@@ -178,7 +179,7 @@ TEST_F(ExposerTest, WhatIsNotOneAddressIsRefused) {
   }
 }
 
-// Prometheus's own linter over what a scraper gets, the HTTP server's series included.
+// Runs Prometheus's own linter on what a scraper gets, including the HTTP server's series.
 TEST_F(ExposerTest, PromtoolFindsNothing) {
   if (std::system("promtool --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "promtool (package prometheus) is absent";
   JobMetrics jobs(*registry_, {"queued", "running", "cancelling", "succeeded", "failed", "cancelled"});
@@ -190,7 +191,7 @@ TEST_F(ExposerTest, PromtoolFindsNothing) {
     server.BeforeScrape();
   });
   ASSERT_TRUE(exposer.ok()) << exposer.status();
-  Scrape((*exposer)->address());  // the HTTP server's own series appear with the first
+  Scrape((*exposer)->address());  // the HTTP server's own series appear with the first scrape
   const std::string text = Scrape((*exposer)->address());
   ASSERT_THAT(text, HasSubstr("permafrost_build_info"));
 

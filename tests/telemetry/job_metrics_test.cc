@@ -136,7 +136,7 @@ TEST_F(JobMetricsTest, CheckpointAgeIsWhatACrashOfTheRunningJobWouldLose) {
   metrics_.BeforeScrape();
   EXPECT_EQ(Value("permafrost_checkpoint_age_seconds"), std::nullopt);
   EXPECT_GE(Value("permafrost_checkpoint_timestamp_seconds").value(), before) << "it is still there";
-  // The next job's run is not as old as the last one's checkpoint.
+  // For the next job, the age counts from the start of its run, not from the last job's checkpoint.
   absl::SleepFor(absl::Milliseconds(20));
   const absl::Time next = absl::Now();
   metrics_.SetRunning(1, 0.5, 100);

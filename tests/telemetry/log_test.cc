@@ -104,7 +104,7 @@ TEST_F(JobLogTest, ALineThatCannotBeWrittenIsCountedAndTheFirstIsTold) {
   const auto log = Open(dir.path() / "log");
   ASSERT_TRUE(log.ok()) << log.status();
   const auto failures = [this] { return MetricValue(registry_, "permafrost_job_log_failures_total"); };
-  // More than what is captured below, which the limit is for, too.
+  // Longer than the captured stderr below, which is a file under the same size limit.
   (*log)->Write(Severity::kInfo, "there is room" + std::string(8192, '.'));
   EXPECT_EQ(failures(), 0);
   testing::internal::CaptureStderr();
@@ -120,7 +120,7 @@ TEST_F(JobLogTest, ALineThatCannotBeWrittenIsCountedAndTheFirstIsTold) {
   (*log)->Write(Severity::kInfo, "there is room again");
   EXPECT_EQ(failures(), 3);
   EXPECT_THAT(ReadAll(dir.path() / "log"), testing::EndsWith("there is room again\n"));
-  // Another time is another event.
+  // A later failure is reported as a new event.
   testing::internal::CaptureStderr();
   {
     const FileSizeLimit limit(std::filesystem::file_size(dir.path() / "log"));

@@ -1,14 +1,17 @@
-// Makes calls of the system fail, or the process die at them: loaded into permafrostd by LD_PRELOAD.
-// PERMAFROST_FAULTS: rules separated by ';', each FUNCTION:PATH_PART:NTH:ACTION[:TIMES]
-//   FUNCTION   one of those below; of a descriptor the path is that of its file. `allocate`: memory, whose PATH_PART is
-//              the least number of bytes. `clock`: the wall clock is an hour behind while PERMAFROST_STALL_FILE is
-//              there
-//   NTH        from 1, of the calls of this function whose path holds PATH_PART (empty: of all)
-//   ACTION     a number, which is the errno that the call fails with; `while-` and a number: the same, while
-//              PERMAFROST_STALL_FILE is there; `kill`: SIGKILL before the call; `kill-after`: after it; `short`: a
-//              write takes half of its bytes; `stall`: the call waits while PERMAFROST_STALL_FILE is there
-//   TIMES      how many calls from the NTH on; 0: all of them. Default 1.
-// PERMAFROST_FAULTS_LOG: a file that gets a line for each call that met a rule.
+// Makes system calls fail, or kills the process at them. Loaded into permafrostd by LD_PRELOAD.
+// PERMAFROST_FAULTS holds rules, separated by ';'. Each is FUNCTION:PATH_PART:NTH:ACTION[:TIMES].
+//   FUNCTION   One of the functions below. For a call on a descriptor, the path is that of its file. For `allocate`,
+//   PATH_PART is the least number of bytes. `clock` sets the wall clock back by an hour while PERMAFROST_STALL_FILE
+//   exists.
+//   NTH        The number of the first call that the rule hits, from 1. It counts calls of FUNCTION whose path
+//   contains PATH_PART, or all calls if PATH_PART is empty.
+//   ACTION     NUMBER: the call fails with this errno.
+//              while-NUMBER: the same, while PERMAFROST_STALL_FILE exists.
+//              kill: SIGKILL before the call. kill-after: SIGKILL after it.
+//              short: a write takes half of its bytes.
+//              stall: the call waits while PERMAFROST_STALL_FILE exists.
+//   TIMES      The number of calls that the rule hits, or 0 for all from the NTH on. The default is 1.
+// PERMAFROST_FAULTS_LOG names a file that gets a line for each call that a rule hits.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/limits.h>
@@ -71,7 +74,7 @@ __attribute__((constructor)) void ReadRules() {
     if (size >= sizeof(line)) Fatal("PERMAFROST_FAULTS: a rule is too long\n");
     std::memcpy(line, at, size);  // NOLINT(bugprone-not-null-terminated-result): the rest is zero
     at = end == nullptr ? nullptr : end + 1;
-    // An empty PATH_PART is no match of %[^:].
+    // %[^:] does not match an empty PATH_PART.
     int fields =
         std::sscanf(line, "%23[^:]:%127[^:]:%ld:%15[^:]:%ld", rule.function, rule.part, &rule.nth, action, &rule.times);
     if (fields == 1) {
@@ -112,7 +115,7 @@ void Kill() {
   pause();
 }
 
-// The rule that this call meets, done before it: nullptr where there is none.
+// Returns the rule that this call hits, or null. Has already done what the rule does before a call.
 const Rule* Met(const char* function, const char* path) {
   const Rule* met = nullptr;
   for (int i = 0; i < rule_count; ++i) {
@@ -140,7 +143,7 @@ struct FilePath {
   char text[PATH_MAX];
 };
 
-// Calls `real` unless a rule makes the call fail; `failed` is what it then returns.
+// Calls `real`, or makes the call fail by a rule and returns `failed`.
 template <class R, class F>
 R Call(const char* function, const char* path, R failed, F real) {
   if (inside || rule_count == 0) return real();
