@@ -1,4 +1,4 @@
-// Create and Delete.
+// Tests Create and Delete.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ TEST_F(AdmissionTest, WhatDoesNotFitInMemoryIsRefused) {
   server_.runner().SetFits(absl::InvalidArgumentError("needs about 3.2 GB"));
   EXPECT_THAT(server_->Create(Server::Request("job-a")).status().message(), HasSubstr("needs about 3.2 GB"));
   EXPECT_TRUE(absl::IsNotFound(server_->Get(JobId("job-a")).status()));
-  // A damaged file is for the run to tell.
+  // The job is created despite a damaged file, which its run will report.
   server_.runner().SetFits(absl::DataLossError("graphs.pfg: section labels"));
   server_.Create("job-a");
 }
@@ -104,7 +104,7 @@ TEST_F(AdmissionTest, ARetriedRequestAnswersWithTheJobMadeFirst) {
   EXPECT_EQ(retried->id, first->id);
   request.id = first->id;
   EXPECT_TRUE(server_->Create(request).ok()) << "naming the id that it got is the same request";
-  // An update may have changed them since.
+  // Priority and labels may differ, because an update may have changed them since.
   CreateRequest described = request;
   described.spec.priority = 1;
   described.labels = {{"team", "gnn"}};
@@ -179,7 +179,7 @@ TEST_F(AdmissionTest, TheDatasetMustBeReadyAndFit) {
   request.spec.train.dataset = DatasetId("broken");
   EXPECT_THAT(std::string(server_->Create(request).status().message()), HasSubstr("edge.csv:7: ragged"));
 
-  // The machine's fault alone.
+  // A fault of the machine alone.
   server_.catalog().SetOpenError(AsTransient(absl::FailedPreconditionError("cannot map: Cannot allocate memory")));
   const absl::Status soon = server_->Create(request).status();
   EXPECT_EQ(soon.code(), absl::StatusCode::kUnavailable) << soon;
@@ -259,7 +259,7 @@ TEST_F(AdmissionTest, AJobUnderADeletedOnesIdBeginsClean) {
   server_.Create("job-a");
   server_.AwaitEnd("job-a");
   ASSERT_TRUE(server_->Delete(JobId("job-a")).ok());
-  // As if the directory could not be moved away.
+  // Restores the directory, as if the deletion could not have moved it away.
   std::filesystem::create_directories(server_.JobDirectory("job-a"));
   std::ofstream(server_.JobDirectory("job-a") / "checkpoint") << 5;
   server_.Create("job-a");

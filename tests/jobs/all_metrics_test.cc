@@ -1,4 +1,4 @@
-// Every metric on /metrics, as a golden file: a name, a type, a text, a label or a bound that changes breaks
+// Compares every metric on /metrics with a golden file. A changed name, type, text, label or bound would break
 // dashboards.
 #include <gtest/gtest.h>
 #include <prometheus/metric_family.h>
@@ -38,7 +38,7 @@ std::string TypeName(prometheus::MetricType type) {
   }
 }
 
-// The names of the labels of all series of the family, and the bounds of a histogram's buckets.
+// Returns the label names of all series of the family, and the bounds of a histogram's buckets.
 std::string FormOf(const prometheus::MetricFamily& family) {
   std::set<std::string> labels, bounds;
   for (const prometheus::ClientMetric& metric : family.metric) {
@@ -54,7 +54,7 @@ std::string FormOf(const prometheus::MetricFamily& family) {
   return text;
 }
 
-// Returns the names of metrics that stand as string literals in server/telemetry.
+// Returns the metric names that occur as string literals in server/telemetry.
 std::set<std::string> NamesInSources() {
   const std::regex name(R"rx("((?:permafrost|process)_[a-z_]+)")rx");
   std::set<std::string> names;
@@ -76,7 +76,7 @@ TEST(AllMetrics, KeepTheirNamesTypesTextsAndLabels) {
   GraphCacheMetrics graph_cache(registry, CacheCounterRows(), {"train", "eval"}, {"freeze"});
   DeviceMetrics device(registry);
   WatchdogMetrics watchdog(registry);
-  // These series are absent until there is something to tell.
+  // These series are absent until they have a value.
   server.SetImportProgress(0.5);
   server.SetDisk(1, 2);
   server.SetClockJump(absl::Seconds(1));

@@ -1,4 +1,4 @@
-// Graph caches of jobs: what is told of them, and the commands to them, across runs and servers.
+// Tests the graph caches of jobs: what is reported about them, and the commands to them, across runs and servers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ class Answer {
   }
 
  private:
-  // Also the callback's: a server that ends after this answers what is open.
+  // Shared with the callback, because a server that ends later still answers open commands.
   struct State {
     bool IsThere() { return answer.has_value(); }
     absl::Mutex mu;
@@ -63,13 +63,14 @@ Command Update(const PolicyUpdate& update) { return {.kind = CommandKind::kUpdat
 
 class CacheCommandsTest : public testing::Test {
  protected:
-  // The state directory as SIGKILL would leave it now. The runner is held, so that nobody writes meanwhile.
+  // Copies the state directory as SIGKILL would leave it now, and returns the copy. The runner is held, so that
+  // nobody writes meanwhile.
   std::filesystem::path Crash(const Server& server) {
     const std::filesystem::path copy = dir_.path() / ("after-crash-" + std::to_string(++crashes_));
     std::filesystem::copy(server.state_dir(), copy, std::filesystem::copy_options::recursive);
     return copy;
   }
-  // A job that stands before its step `boundary`.
+  // Runs a job of `epochs` epochs up to its step boundary `boundary`, and holds it there.
   void RunTo(Server& server, int64_t boundary, int64_t epochs = 3) {
     server.runner().Hold();
     server->Start();
@@ -275,7 +276,7 @@ TEST_F(CacheCommandsTest, AQueuedJobGoesOnWhereItsCheckpointIsButNotBeforeEarlie
   Answer at_5(server, "job-a", Freeze());
   server.runner().Permit(1);
   ASSERT_EQ(at_5.Await()->command_step, 5);
-  server.runner().AwaitHeld();  // step 6 and its checkpoint are done; a crash before that is what is simulated next
+  server.runner().AwaitHeld();  // step 6 and its checkpoint are done; the next lines simulate a crash before that
   Answer pending(server, "job-a", Freeze());
   Server later(Crash(server));
   EXPECT_EQ(Answer(later, "job-a", Update({.policy = Policy::kAlways})).Await()->command_step, 6);

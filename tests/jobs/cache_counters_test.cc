@@ -19,7 +19,8 @@ Snapshot Hits(int64_t train, int64_t eval, int64_t misses = 0) {
   return snapshot;
 }
 
-// The increment of the counter `permafrost_graph_cache_NAME_total`; `value`: of its label, where it has one.
+// Returns the increment of the counter `permafrost_graph_cache_NAME_total`. `value` is the value of its label, if it
+// has one.
 double Of(const telemetry::GraphCacheCounts& counts, const std::string& name, const std::string& value = "") {
   const std::vector<telemetry::CounterRow> rows = CacheCounterRows();
   for (size_t i = 0; i < rows.size(); ++i) {

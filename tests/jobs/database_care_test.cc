@@ -1,4 +1,4 @@
-// The care of a database before it is used: it is checked, and kept as it was before it is migrated.
+// Tests how a database is treated before it is used: it is checked, and copied before a migration.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::string BytesOf(const fs::path& path) {
 
 class DatabaseCareTest : public testing::Test {
  protected:
-  // A file of the version before the present one that holds a job.
+  // Writes a database of the previous version that holds a job.
   void MakeOld() const {
     SQLite::Database old(path_.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
     old.exec(R"sql(
@@ -60,7 +60,7 @@ TEST_F(DatabaseCareTest, AnOlderSchemaIsKeptBesideBeforeItIsMigrated) {
   EXPECT_GT(VersionOf(path_), 3);
   EXPECT_EQ(VersionOf(copy_), 3);
   EXPECT_EQ(SQLite::Database(copy_.string()).execAndGet("SELECT error FROM jobs WHERE id = 'kept'").getString(), "why");
-  // Opened again, there is nothing to keep.
+  // A second open migrates nothing, and so makes no copy.
   ASSERT_TRUE(JobStore::Open(path_).ok());
   EXPECT_FALSE(fs::exists(copy_.string() + "-2"));
 }
@@ -75,7 +75,7 @@ TEST_F(DatabaseCareTest, ACopyIsNeverWrittenOver) {
 
 TEST_F(DatabaseCareTest, WhereNoCopyCanBeMadeNothingIsMigrated) {
   MakeOld();
-  // In the way of the copy's temporary name, and not removable as a file.
+  // This directory has the copy's temporary name, and cannot be removed as a file.
   fs::create_directories(dir_.path() / "permafrost.db.tmp-backup");
   fs::permissions(dir_.path(), fs::perms::owner_read | fs::perms::owner_exec);
   const auto store = JobStore::Open(path_);
@@ -94,7 +94,7 @@ TEST_F(DatabaseCareTest, ANewFileIsNotCopied) {
 TEST_F(DatabaseCareTest, ADamagedPageIsRefusedAndNothingIsChanged) {
   MakeOld();
   {
-    // Rows enough for more pages than the first.
+    // Adds enough rows to fill more than the first page.
     SQLite::Database old(path_.string(), SQLite::OPEN_READWRITE);
     for (int i = 0; i < 200; ++i) {
       old.exec("INSERT INTO jobs (id, state, create_time, spec, progress, error, resumes) VALUES ('j" +

@@ -1,4 +1,4 @@
-// The fate of a deleted job's files where the disk does not let go of them.
+// Tests what becomes of a deleted job's files if the disk does not release them.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,8 @@ using testing::SizeIs;
 class DeletionTest : public testing::Test {
  protected:
   fs::path Jobs() const { return dir_.path() / "jobs"; }
-  // Runs a job to its end and deletes it, while a directory stands where its own is to be moved. Returns that obstacle.
+  // Runs a job to its end and deletes it, while another directory occupies the place to which the job's directory is
+  // moved. Returns the path of that obstacle.
   fs::path DeleteWithAnObstacle(Server& server, const std::string& id) {
     const Job job = server.Create(id, 1);
     server.AwaitEnd(id);
@@ -36,13 +37,14 @@ class DeletionTest : public testing::Test {
     EXPECT_TRUE(fs::exists(server.JobDirectory(id))) << "nothing kept it from being moved";
     return obstacle;
   }
-  // From its place at once: what the server moves there is not to be met. The server may have removed it by itself.
+  // Moves the obstacle away in one step, so as not to remove what the server moves to the same place. The server may
+  // already have removed the obstacle.
   void RemoveObstacle(const fs::path& obstacle) const {
     std::error_code gone;
     fs::rename(obstacle, dir_.path() / "away", gone);
     fs::remove_all(dir_.path() / "away");
   }
-  // Waits until nothing is at the path, which the server's own thread sees to.
+  // Waits until the server's own thread has removed `path`.
   static void AwaitGone(const fs::path& path) {
     for (const Stopwatch waited; fs::exists(path); absl::SleepFor(absl::Milliseconds(2))) {
       ASSERT_LT(waited.Elapsed(), absl::Minutes(1)) << path << " is still there";
@@ -72,7 +74,7 @@ TEST_F(DeletionTest, FilesOfALaterJobOfTheSameIdStay) {
   const fs::path second = DeleteWithAnObstacle(server, "job-b");
   RemoveObstacle(first);
   RemoveObstacle(second);
-  // The oldest leftover is looked at first.
+  // The server handles the oldest leftover first. Once job-b's is gone, it has also handled job-a's.
   AwaitGone(server.JobDirectory("job-b"));
   EXPECT_TRUE(fs::exists(server.JobDirectory("job-a") / "log"));
 }
@@ -89,7 +91,7 @@ TEST_F(DeletionTest, OneThatAKillCutShortIsEndedByTheNextStart) {
     ASSERT_TRUE(server->Delete(JobId("gone")).ok());
     EXPECT_FALSE(fs::exists(server.JobDirectory("gone")));
   }
-  // One was killed after its row was deleted, and one before.
+  // A kill interrupted the deletion of `gone` after its row was deleted, and that of `stays` before.
   const JobFiles files(Jobs());
   fs::create_directories(Jobs() / "gone/artifacts/best.safetensors");
   files.MarkDeleted(JobId("gone"), gone);
@@ -105,7 +107,7 @@ TEST_F(DeletionTest, OneThatAKillCutShortIsEndedByTheNextStart) {
   }
 }
 
-// As an older backup of the database does not, which never held the job.
+// An older backup of the database, which never held the job, is such a database.
 TEST_F(DeletionTest, AMarkProvesNothingToADatabaseThatNeverGaveItsSequence) {
   {
     Server server(dir_.path());
@@ -135,7 +137,7 @@ TEST_F(DeletionTest, OneThatTheDatabaseRefusesLeavesNoMark) {
   EXPECT_TRUE(fs::exists(server.JobDirectory("job-a") / "log"));
 }
 
-// A kill came before its mark was on disk, or an older version made none.
+// The kill came before the mark was on disk, or an older version made no mark.
 TEST_F(DeletionTest, OneThatAKillCutShortKeepsNoServerFromStarting) {
   {
     Server server(dir_.path());
@@ -144,7 +146,7 @@ TEST_F(DeletionTest, OneThatAKillCutShortKeepsNoServerFromStarting) {
     server.AwaitEnd("only");
     ASSERT_TRUE(server->Delete(JobId("only")).ok());
   }
-  // The row is gone, and the directory was not moved yet.
+  // Restores the state in which the row is deleted and the directory is not yet moved.
   fs::create_directories(Jobs() / "only/artifacts/best.safetensors");
   const absl::Status started = Server::TryOpen(dir_.path(), /*quarantine_unknown_jobs=*/false);
   EXPECT_TRUE(started.ok()) << started;

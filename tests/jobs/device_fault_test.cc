@@ -1,4 +1,4 @@
-// A device that fails for the rest of the process: its job waits for the next one, and nothing else is begun.
+// Tests a device that fails for the rest of the process: the job waits for the next process, and no other job begins.
 #include "base/device.h"
 #include "base/status.h"
 
@@ -22,7 +22,7 @@ absl::Status Fault() {
   return AsDeviceFault(absl::UnavailableError("the device has failed: CUDA error: an illegal memory access"));
 }
 
-// After `steps` steps, none of which is in a checkpoint.
+// Returns a script that fails after `steps` steps, none of which is in a checkpoint.
 FakeRunner::Script FailAfter(int64_t steps) {
   return [steps](const train::RunRequest&, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
     train::Progress progress;
@@ -46,7 +46,7 @@ TEST_F(DeviceFaultJobsTest, ItsJobIsQueuedAgainAndNoOtherIsTaken) {
     server.Create("second");
     server.runner().SetScript(FailAfter(2));
     server->Start();
-    server->Join();  // by itself: the fault drains
+    server->Join();  // returns because the fault drains the server
     EXPECT_THAT(told, HasSubstr("illegal memory access"));
     EXPECT_TRUE(server->draining());
     EXPECT_THAT(server.runner().runs(), ElementsAre("first"));
@@ -73,7 +73,7 @@ TEST_F(DeviceFaultJobsTest, AFifthOneWithoutACheckpointBetweenThemFailsTheJob) {
     Server server(state_);
     if (i == 1) server.Create("bad", 2, /*priority=*/1);
     if (i == 1) server.Create("good");
-    // A device tells of a fault some steps after its cause.
+    // A device reports a fault some steps after its cause, so each run fails at another step.
     server.runner().SetScript([&, i](const train::RunRequest& request, train::RunContext& context) {
       return request.job_directory.filename() == "bad" ? FailAfter(10 + i)(request, context)
                                                        : server.runner().Train(request, context);
@@ -119,7 +119,7 @@ TEST_F(DeviceFaultJobsTest, AnEvaluationOnTheDeviceThatMeetsItDrainsToo) {
   std::filesystem::create_directories(server.JobDirectory("done") / "artifacts");
   std::ofstream(server.JobDirectory("done") / "artifacts" / train::kBestWeightsFile) << "weights";
   server.runner().SetEvaluateError(Fault());
-  // The thread has to wait for a job first.
+  // Retries until the device thread waits for a job.
   absl::Status status;
   do {
     status = server->Evaluate({.job = JobId("done")}, [](int64_t, int64_t) { return true; }).status();

@@ -1,4 +1,4 @@
-// Files that a job is to begin with, before anything is made of them.
+// Tests the files of initial weights before a job uses them.
 #include "jobs/job_inputs.h"
 
 #include <gmock/gmock.h>
@@ -36,8 +36,8 @@ TEST(InitialWeightsTest, AFileIsReadWholeIfItBeginsAsSafetensorsDo) {
   EXPECT_EQ(*read, good);
   const std::string others[] = {
       "", "short", "\x93NUMPY\x01\0v\0{'descr': '<f4'}"s,
-      "\x10\0\0\0\0\0\0\0{}"s,              // a header that goes beyond its end
-      "\xff\xff\xff\xff\xff\xff\xff\xff{}"  // and one beyond all numbers
+      "\x10\0\0\0\0\0\0\0{}"s,              // a header that extends beyond the end of the file
+      "\xff\xff\xff\xff\xff\xff\xff\xff{}"  // a header of 2^64 - 1 bytes
   };
   for (const std::string& other : others) {
     ASSERT_TRUE(WriteFileAtomic(path, other).ok());
@@ -51,7 +51,7 @@ TEST(InitialWeightsTest, AFileThatMemoryHasNoRoomForIsNotRead) {
   const TempDir dir;
   const std::filesystem::path path = dir.path() / "w";
   ASSERT_TRUE(WriteFileAtomic(path, "\x02\0\0\0\0\0\0\0{}"s).ok());
-  // A hole, which takes no disk.
+  // The rest of the file is a hole, which takes no disk space.
   std::filesystem::resize_file(path, MemoryLimit() + (uint64_t{64} << 20));
   const absl::Status refused = ReadWeightsFile(path, "mine/weights").status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;

@@ -1,4 +1,4 @@
-// Databases of other versions, files that are none, and the rows of requests.
+// Tests databases of other versions, files that are no database, and the rows of requests.
 #include "jobs/job_database.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The database that the first release wrote: its schema, and a job with an epoch.
+// A database as the first release wrote it: its schema, and a job with one epoch.
 constexpr char kVersion1[] = R"sql(
   PRAGMA journal_mode = WAL;
   CREATE TABLE jobs (
@@ -75,7 +75,7 @@ TEST_F(JobSchemaTest, AFileOfVersion1IsBroughtUpToDateWithItsJobs) {
 }
 
 TEST_F(JobSchemaTest, MetricsOfVersion2KeepTheirValuesUnderTheirNewNames) {
-  // 0.1 + 0.2, and what a diverged run leaves.
+  // The values are 0.1 + 0.2, and the ones that a diverged run leaves.
   constexpr char kVersion2[] = R"sql(
     CREATE TABLE graph_caches (
       job INTEGER PRIMARY KEY REFERENCES jobs (sequence) ON DELETE CASCADE,
@@ -183,7 +183,7 @@ class RequestRowsTest : public testing::Test {
 
   const TempDir dir_;
   SQLite::Database database_ = Prepared(dir_.path() / "jobs.db");
-  // One for all: nothing is brought to disk.
+  // One transaction for all calls, so that nothing is synced to disk.
   SQLite::Transaction transaction_{database_};
   RequestRows rows_{database_};
 };
@@ -193,7 +193,7 @@ TEST_F(RequestRowsTest, EachCallTakesOnePlace) {
   for (int64_t i = 1; i < JobStore::kMaxRequests; ++i) {
     std::string id = absl::StrCat("r", i);
     Put(id, false);
-    if (i % 2 == 0) {  // refused; its client tries another one
+    if (i % 2 == 0) {  // the call is refused, and its client tries another one
       rows_.Drop(id);
       id += "b";
       Put(id, false);
@@ -217,7 +217,7 @@ TEST_F(RequestRowsTest, ACreationOutlivesTheCallsOfItsTimeOnceItsJobIsDeleted) {
   ASSERT_TRUE(found.ok() && found->has_value());
   EXPECT_EQ((*found)->job, JobId("job-a"));
   EXPECT_EQ((*found)->asked, "all that was asked for");
-  // One that had gone by the time that its job was deleted.
+  // This creation's row was dropped before its job was deleted.
   rows_.RenewCreation("other", JobId("job-b"));
   EXPECT_EQ(rows_.FindCreation("other")->value().asked, "");
 }

@@ -1,4 +1,4 @@
-// Evaluations of a job's weights: what a request leaves open, which weights they are, and the device.
+// Tests evaluations of a job's weights: the defaults of a request, the choice of weights, and the device.
 #include "base/file.h"
 #include "jobs/manager_fixture.h"
 
@@ -28,7 +28,7 @@ class JobEvaluatorTest : public testing::Test {
     if (request.job.empty()) request.job = JobId("made");
     return server_->Evaluate(request, [](int64_t /*done*/, int64_t /*total*/) { return true; });
   }
-  // The weights of the pass that the last request led to.
+  // Returns the weights that the last request evaluated.
   std::string weights() { return server_.runner().evaluated().weights; }
 
   const TempDir dir_;
@@ -63,7 +63,7 @@ TEST_F(JobEvaluatorTest, OfAnotherDatasetAllRowsAreMeant) {
   EXPECT_EQ(Evaluate({.dataset = DatasetId("other"), .rows = EvaluatedRows::kValid})->rows, EvaluatedRows::kValid);
 }
 
-// Deleted and imported anew under its name, with whatever data.
+// The dataset was deleted and imported anew under its name, perhaps with other data.
 TEST_F(JobEvaluatorTest, OtherDataUnderTheNameOfTheJobsAreAnotherDataset) {
   server_.catalog().Put("zinc");
   const absl::Status refused = Evaluate({}).status();

@@ -73,7 +73,7 @@ TEST(LogPieces, IsReadOnceForAllWhoAreAtOnePlace) {
   };
   EXPECT_EQ(read(id, 0, 100), "one\n");
   EXPECT_EQ(read(id, 4, 100), "");
-  // A change that nobody told of shows what is read anew.
+  // The log grows without a notice, so only a read that is not served from memory shows it.
   std::ofstream(files.Log(id), std::ios::app) << "two\n";
   EXPECT_EQ(read(id, 0, 100), "one\n");
   EXPECT_EQ(read(id, 4, 100), "") << "asked in turn, as each stream does";
@@ -84,7 +84,7 @@ TEST(LogPieces, IsReadOnceForAllWhoAreAtOnePlace) {
   EXPECT_EQ(read(id, 0, 100), "one\ntwo\n");
   EXPECT_EQ(read(id, 4, 100), "two\n");
   EXPECT_EQ(read(id, -4, 100), "two\n");
-  // An error is nothing to keep.
+  // Errors are not kept.
   EXPECT_EQ(pieces.Read(id, 9, 100).status().code(), absl::StatusCode::kOutOfRange);
   std::ofstream(files.Log(id), std::ios::app) << "three\n";
   EXPECT_EQ(read(id, 9, 100), "hree\n");

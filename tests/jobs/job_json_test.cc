@@ -84,7 +84,7 @@ TEST(JobJsonTest, AnEpochKeepsWhatTheCacheDidAndAnOlderOneHasNone) {
   EXPECT_EQ(older->cache_bytes, 0);
 }
 
-// Sets one field of options at a time to a value that is not its default.
+// Sets the fields of options to other values than their defaults, one field at a time.
 class Changes {
  public:
   explicit Changes(std::function<void(const std::string& name)> check) : check_(std::move(check)) {}
@@ -143,7 +143,7 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
   for (const auto& [level, level_name] : spec::kModelLevelNames.rows) {
     spec::JobSpec spec;
     spec.train = spec::DefaultOptions(level);
-    // A job without it has the default look_ahead, whatever its row says.
+    // A job that samples nothing has the default look_ahead, whatever its row says.
     spec.train.nodes.fan_outs = {5};
     const spec::JobSpec before = spec;
     int fields = 0;
@@ -158,7 +158,7 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
   }
 }
 
-// Weights of such jobs are of models that read no features of edges, whatever the graph has.
+// Jobs of that time have weights of models that read no edge features, even if the graph has some.
 TEST(JobJsonTest, ASpecOfBeforeFeaturesOfEdgesReadsNone) {
   const auto inputs = [](const char* model) {
     const auto spec = SpecOf(std::string(R"({"dataset": "a", "model": )") + model + "}");
@@ -170,7 +170,7 @@ TEST(JobJsonTest, ASpecOfBeforeFeaturesOfEdgesReadsNone) {
   EXPECT_EQ(inputs(R"({"architecture": "gatv2", "level": "node", "edge_inputs": "auto"})"), spec::EdgeInputs::kAuto);
 }
 
-// Their weights have as many columns as their graph's degrees asked for.
+// Weights of that time have as many columns as the degrees of their own graph required.
 TEST(JobJsonTest, ASpecOfBeforeDegreesHadTheSameColumnsOnEveryGraphHasItsOwn) {
   const auto own = [](const char* model) {
     const auto spec = SpecOf(std::string(R"({"dataset": "a", "model": )") + model + "}");
@@ -261,7 +261,7 @@ TEST(JobJsonTest, ResultRoundTrips) {
   EXPECT_EQ(back->final_test_metric, 0.4);
   EXPECT_TRUE(std::isnan(back->best_valid_metrics.at(1)));
   EXPECT_EQ(back->final_test_metrics.at(1), 5);
-  // Rows of before several metrics.
+  // The row of a version with a single metric.
   const auto before = ResultFromJson(R"({"best_test_metric":0.5})");
   ASSERT_TRUE(before.ok()) << before.status();
   EXPECT_TRUE(before->best_test_metrics.empty());

@@ -1,4 +1,4 @@
-// The states that a job goes through, why, and what limits and priorities make of it.
+// Tests the states of a job, the reasons for them, and the effects of limits and priorities.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// "queued SUBMITTED", ...
+// Returns texts such as "queued SUBMITTED".
 std::vector<std::string> ChangesOf(const Job& job) {
   std::vector<std::string> changes;
   for (const StateChange& change : job.history.changes) {
@@ -30,7 +30,7 @@ std::vector<std::string> ChangesOf(const Job& job) {
 
 class JobLifeTest : public testing::Test {
  protected:
-  // A job of three epochs that stands after `steps` steps.
+  // Runs a job of three epochs up to step `steps`, and holds it there.
   void RunTo(const std::string& id, int64_t steps, int32_t priority = 0) {
     server_.runner().Hold();
     server_->Start();
@@ -38,7 +38,7 @@ class JobLifeTest : public testing::Test {
     server_.runner().Permit(steps);
     server_.runner().AwaitHeld();
   }
-  // The state directory as SIGKILL would leave it now.
+  // Copies the state directory as SIGKILL would leave it now, and returns the copy.
   std::filesystem::path Crash(const std::string& name) {
     const std::filesystem::path copy = dir_.path() / name;
     std::filesystem::copy(server_.state_dir(), copy, std::filesystem::copy_options::recursive);
@@ -241,7 +241,7 @@ TEST_F(JobLifeTest, AJobStopsAtItsMaxRuntimeAfterACheckpointAndGoesOnWithMore) {
   CreateLimited("job-a", {.max_runtime = absl::Hours(1)});
   server_.runner().Permit(1);
   server_.runner().AwaitHeld();
-  // Only now, when a step is done: a slow machine may take longer than any short limit to come here.
+  // Sets the limit only after a step, because a slow machine might exceed any short limit before that.
   ASSERT_TRUE(server_->Update(JobId("job-a"), {.max_runtime = absl::Milliseconds(1)}).ok());
   while (server_.Get("job-a").device_time < absl::Milliseconds(1)) absl::SleepFor(absl::Milliseconds(1));
   server_.runner().Release();
@@ -269,7 +269,7 @@ TEST_F(JobLifeTest, TimeOnTheDeviceOutlivesTheServer) {
   server_.runner().AwaitHeld();
   while (server_.Get("job-a").device_time < absl::Milliseconds(20)) absl::SleepFor(absl::Milliseconds(1));
   ASSERT_TRUE(server_->Pause(JobId("job-a")).ok());
-  // The limit comes before the pause, which would leave a job behind that cannot go on.
+  // The limit takes precedence over the pause. A job that was paused here could never continue.
   server_.runner().Release();
   EXPECT_EQ(server_.AwaitEnd("job-a").failure.reason, "MAX_RUNTIME");
   Server later(Crash("after"));
@@ -279,7 +279,7 @@ TEST_F(JobLifeTest, TimeOnTheDeviceOutlivesTheServer) {
 
 TEST_F(JobLifeTest, ADeadlineEndsJobsThatWaitAndJobsThatRun) {
   RunTo("runs", 1);
-  // Later than all of them are on record, on a slow disk too.
+  // Late enough that all jobs are recorded before it, even on a slow disk.
   const absl::Time soon = absl::Now() + absl::Seconds(10);
   ASSERT_TRUE(server_->Update(JobId("runs"), {.deadline = soon}).ok());
   CreateLimited("queued", {.deadline = soon});
@@ -370,7 +370,7 @@ TEST_F(JobLifeTest, AJobThatCannotRunNowPreemptsNobody) {
   server.Create("low", 1);
   server.runner().Permit(2);
   server.runner().AwaitHeld();
-  // One that came and went, too.
+  // A job of higher priority that came and went does not interrupt the run either.
   server.Create("gone", 1, /*priority=*/9);
   ASSERT_TRUE(server->Cancel(JobId("gone")).ok());
   server.runner().Release();

@@ -1,4 +1,4 @@
-// List, Get and CountByState tell which jobs there are; filters and page tokens of lists.
+// Tests List, Get and CountByState, and the filters and page tokens of lists.
 #include "jobs/job_list.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -25,7 +25,7 @@ using testing::HasSubstr;
 
 class JobListTest : public testing::Test {
  protected:
-  // The ids of all jobs in these states, asked for a page at a time.
+  // Returns the ids of all jobs in these states, read page by page.
   std::vector<std::string> ListAll(int64_t page_size, const std::vector<JobState>& states = {},
                                    const std::string& filter = "") {
     std::vector<std::string> ids;
@@ -122,7 +122,8 @@ TEST_F(JobListTest, ProgressIsLiveInGetAndList) {
   server_->Start();
   server_.Create("job-a", 100);
   const auto store = JobStore::Open(dir_.path() / "permafrost.db");
-  // Stored once a second, which a slow machine may take for a step: one that is not stored shows it.
+  // The store takes progress once a second. A slow machine may need that long for a step, so the loop looks for one
+  // step that is not stored.
   bool ahead = false;
   for (int64_t step = 1; step <= 50 && !ahead; ++step) {
     server_.runner().Permit(1);
@@ -194,7 +195,7 @@ TEST(JobFilterTest, TakesTheJobsForWhichItHolds) {
       {"labels.note = 'a \"b\" c'", true},
       {"labels.team = \"*\"", false},
       {"labels.team : \"*\"", false},
-      // Fields that the job does not have.
+      // These fields are not set in the job.
       {"labels.owner = x", false},
       {"labels.owner != x", false},
       {"NOT labels.owner = x", true},
@@ -202,7 +203,7 @@ TEST(JobFilterTest, TakesTheJobsForWhichItHolds) {
       {"labels:owner", false},
       {"end_time < \"2100-01-01T00:00:00Z\"", false},
       {"NOT end_time < \"2100-01-01T00:00:00Z\"", true},
-      // Words, and how they bind.
+      // Operators, and how strongly they bind.
       {"state = RUNNING AND labels.team = \"gnn\" AND dataset = \"datasets/zinc\"", true},
       {"state = RUNNING AND priority > 5", false},
       {"state = QUEUED OR priority = 5", true},
@@ -210,7 +211,7 @@ TEST(JobFilterTest, TakesTheJobsForWhichItHolds) {
       {"NOT state = QUEUED", true},
       {"NOT(state = RUNNING)", false},
       {"NOT state = QUEUED AND priority = 5", true},
-      // AIP-160: OR binds closer. The other way round it would hold.
+      // OR binds more strongly than AND (AIP-160). With the opposite precedence, the first filter would hold.
       {"priority = 5 OR state = RUNNING AND priority = 6", false},
       {"(priority = 5) OR (state = RUNNING AND priority = 6)", true},
       {"((((state = RUNNING))))", true},
@@ -268,7 +269,7 @@ TEST(JobFilterTest, WhatIsNoFilterIsRefusedWithItsPlace) {
   }
 }
 
-// Texts of the language's own pieces in any order: each is parsed or refused, and none brings the parser down.
+// Joins pieces of the filter language in any order. Each text is parsed or refused, and none crashes the parser.
 TEST(JobFilterTest, AnyTextIsParsedOrRefused) {
   const std::vector<std::string> kPieces = {"state", "labels", ".", "team", "=",       "!=",   "<=",      ":",
                                             "*",     "\"",     "'", "\\",   "(",       ")",    " ",       "AND",

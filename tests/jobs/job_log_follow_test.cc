@@ -1,4 +1,4 @@
-// A client that follows a job's log is told of its lines, and not of each change of the job.
+// Tests that a client that follows a job's log is notified of lines, but not of other changes of the job.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace permafrost::jobs {
 namespace {
 
-// Calls that a listener got.
+// Counts the calls of a listener.
 class Calls {
  public:
   ChangeHub::Listener listener() {
@@ -43,7 +43,7 @@ TEST(FollowedLogTest, TellsOfLinesOfTheEndAndOfTheDeletion) {
   Calls lines, changes;
   const auto follows = server->SubscribeLog(id, lines.listener());
   const auto watches = server->Subscribe(id, changes.listener());
-  // A change without a line.
+  // A change that writes no line.
   ASSERT_TRUE(server->Update(id, {.priority = 3}).ok());
   EXPECT_TRUE(changes.AwaitOneMore());
   EXPECT_EQ(lines.count(), 0);
@@ -51,7 +51,7 @@ TEST(FollowedLogTest, TellsOfLinesOfTheEndAndOfTheDeletion) {
   EXPECT_TRUE(lines.AwaitOneMore()) << "a line";
   ASSERT_TRUE(server->Cancel(id).ok());
   EXPECT_TRUE(lines.AwaitOneMore()) << "its end";
-  // Complete by then.
+  // The log is complete now.
   const auto log = server->ReadLog(id, 0, 1 << 20);
   ASSERT_TRUE(log.ok());
   EXPECT_TRUE(log->complete);

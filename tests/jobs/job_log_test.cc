@@ -1,4 +1,4 @@
-// Reading and following a job's log through the manager.
+// Tests reading and following a job's log through the manager.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,8 @@ class JobLogTest : public testing::Test {
   Server server_{dir_.path()};
 };
 
-// Does what StreamJobLogs with `follow` does: read, and on no news wait for a notice, until a read is complete.
+// Follows a log as StreamJobLogs does with `follow`: reads, and waits for a notice if there is nothing new, until a
+// read is complete.
 std::string Follow(Server& server, const std::string& id, int64_t max_bytes) {
   absl::Mutex mu;
   bool changed = false;

@@ -45,7 +45,7 @@ TEST_F(JobManagerTest, ARunLeavesItsMetrics) {
   server_->Start();
   server_.Create("job-a");
   server_.AwaitEnd("job-a");
-  // Only the scraper sees what follows the end: wait until the device is idle.
+  // Waits until the device is idle, because some metrics change after the job's end.
   server_->Drain();
   server_->Join();
   EXPECT_EQ(server_.Metric("permafrost_train_steps_total"), 6);
@@ -197,7 +197,7 @@ TEST_F(JobManagerTest, AnErrorOfTheMachineIsTriedAgainUntilItIsOver) {
 
 class WaitingJobTest : public testing::Test {
  protected:
-  // A server that lets a job wait for an hour, and the job that does.
+  // Makes a server on which the job "waits" waits for an hour.
   void SetUp() override {
     server_.runner().SetScript(
         [this](const train::RunRequest& request, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {

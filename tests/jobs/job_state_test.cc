@@ -1,4 +1,4 @@
-// States, labels and etags of jobs.
+// Tests states, labels and etags of jobs.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(JobStateTest, OnlyTheseArrowsExist) {
       {"a retry", kCancelled, kQueued},
   };
   std::set<std::pair<JobState, JobState>> allowed;
-  // Whatever a run is at, it may end as one that steps.
+  // A run in any of these states may end like a running one.
   for (const JobState from : {kPreparing, kWarmingUp, kRecovering}) {
     for (const JobState to : {kCancelling, kSucceeded, kFailed, kQueued, kPaused}) allowed.emplace(from, to);
   }
@@ -70,7 +70,7 @@ TEST(JobStateTest, OnlyTheseArrowsExist) {
   }
 }
 
-// Returns what stands between backticks, in order.
+// Returns the texts between backticks, in order.
 std::vector<std::string> Quoted(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '`');
   std::vector<std::string> quoted;
@@ -78,8 +78,8 @@ std::vector<std::string> Quoted(const std::string& text) {
   return quoted;
 }
 
-// The rows of server/REFERENCE.md: "| `QUEUED` -> `PREPARING`, ... | what it means |", of several states before the
-// arrow each of them; "or as `RUNNING`" adds what that state has.
+// Reads rows of server/REFERENCE.md such as "| `QUEUED` -> `PREPARING`, ... | what it means |". If several states
+// stand before the arrow, the row applies to each. "or as `RUNNING`" adds the next states of RUNNING.
 TEST(JobStateTest, TheReferencesTableHasTheseArrowsAndNoOthers) {
   const auto reference = ReadFile(std::filesystem::path(PERMAFROST_SOURCE_DIR) / "server" / "REFERENCE.md");
   ASSERT_TRUE(reference.ok()) << reference.status();

@@ -198,8 +198,8 @@ TEST_F(JobStoreTest, TwoStoresShareAFile) {
   const auto one = Open(), two = Open();
   ASSERT_TRUE(one && two);
   constexpr int kJobs = 20;
-  // On a busy machine a store can wait for the other's lock in vain. It says so, and is asked again, as the daemon
-  // does.
+  // On a busy machine, a store may fail to get the other one's lock in time. It then returns Unavailable, and the
+  // call is retried, as in the daemon.
   const auto retry = [](const auto& call) {
     absl::Status status = call();
     while (absl::IsUnavailable(status)) status = call();

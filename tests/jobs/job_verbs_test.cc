@@ -1,4 +1,4 @@
-// Pause, resume, retry and update: what becomes of a job, on record too.
+// Tests pause, resume, retry and update: their effects on a job and on its record.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 class JobVerbsTest : public testing::Test {
  protected:
-  // A job of three epochs that stands after `steps` steps.
+  // Runs a job of three epochs up to step `steps`, and holds it there.
   void RunTo(int64_t steps) {
     server_.runner().Hold();
     server_->Start();
@@ -25,7 +25,7 @@ class JobVerbsTest : public testing::Test {
     server_.runner().Permit(steps);
     server_.runner().AwaitHeld();
   }
-  // The state directory as SIGKILL would leave it now.
+  // Copies the state directory as SIGKILL would leave it now, and returns the copy.
   std::filesystem::path Crash(const std::string& name) {
     const std::filesystem::path copy = dir_.path() / name;
     std::filesystem::copy(server_.state_dir(), copy, std::filesystem::copy_options::recursive);
@@ -101,7 +101,7 @@ TEST_F(JobVerbsTest, APauseThatIsWithdrawnLeavesTheJobRunningOrQueuesIt) {
   server_.runner().Release();
   EXPECT_EQ(server_.AwaitEnd("job-a").state, JobState::kSucceeded);
 
-  // The run has seen the pause before it was withdrawn.
+  // The run sees the pause before the pause is withdrawn.
   server_.runner().SetScript(
       [&](const train::RunRequest& request, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
         if (std::exchange(failed_, true)) return server_.runner().Train(request, context);
@@ -205,7 +205,7 @@ TEST_F(JobVerbsTest, ACancelledJobGoesOnFromItsCheckpoint) {
   ASSERT_TRUE(server_->Cancel(id_).ok());
   server_.runner().Release();
   server_.AwaitEnd("job-a");
-  // In a server that never saw it run.
+  // `later` never saw the job run.
   Server later(Crash("later"));
   ASSERT_TRUE(later->Retry(id_).ok());
   EXPECT_EQ(later.Get("job-a").state, JobState::kQueued);

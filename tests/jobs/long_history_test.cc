@@ -1,4 +1,4 @@
-// Jobs with thousands of epochs: they are read in pieces, and nothing is left out.
+// Tests jobs with thousands of epochs: they are read in pieces, and nothing is left out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64_t kEpochs = 2500;
 
-// Returns whether the epochs are those from `first` on, `count` of them, in order.
+// Returns whether `epochs` are `count` consecutive epochs that begin with `first`.
 bool AreFrom(const std::vector<train::EpochMetrics>& epochs, int64_t first, int64_t count) {
   for (const train::EpochMetrics& metrics : epochs) {
     if (metrics.epoch != first++) return false;
@@ -36,7 +36,7 @@ bool AreFrom(const std::vector<train::EpochMetrics>& epochs, int64_t first, int6
 
 class LongHistoryOfJobTest : public testing::Test {
  protected:
-  // A queued job that has trained before.
+  // Stores a queued job that has already trained.
   LongHistoryOfJobTest() {
     std::filesystem::create_directories(state_);
     const auto store = JobStore::Open(state_ / "permafrost.db");
@@ -83,7 +83,7 @@ TEST_F(LongHistoryOfJobTest, AJobIsTheSameBeforeItsEndAndAfter) {
   EXPECT_TRUE(AreFrom(server.Get("job-a").epochs, 1, kEpochs)) << "taken up again with all of them";
 }
 
-// A store that calls a hook before it reads epochs.
+// A store that calls a hook before it reads a job's epochs.
 class WatchedStore final : public JobStore {
  public:
   explicit WatchedStore(std::unique_ptr<JobStore> store) : store_(std::move(store)) {}
@@ -202,7 +202,7 @@ TEST_F(EpochsOfAnEndedJobTest, GoWithItWhereItIsDeletedMeanwhile) {
   EXPECT_TRUE(updated->epochs.empty());
 }
 
-// Another job that is made under the id of one that is being read has nothing of it.
+// While a job is read in pieces, it may be replaced by a new job of the same id. The epochs must not be mixed.
 TEST(GetInPiecesTest, EpochsAreOfOneJob) {
   std::vector<int64_t> asked;
   const auto job = GetInPieces(0, [&](int64_t after_epoch) -> absl::StatusOr<Job> {

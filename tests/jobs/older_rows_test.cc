@@ -1,4 +1,5 @@
-// Compares what this version reads in rows of older servers with a golden file: their jobs must stay what they were.
+// Compares the jobs that this version reads from rows of older servers with a golden file, because they must not
+// change.
 #include "older_rows.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Plans beside the jobs: measured on an idle device, made without it beside a running job.
+// Tests plans beside jobs: measured on an idle device, and made without the device beside a running job.
 #include "jobs/manager_fixture.h"
 
 namespace permafrost::jobs {
@@ -10,7 +10,7 @@ class PlannerTest : public testing::Test {
  protected:
   static spec::JobSpec Spec() { return Server::Request("planned").spec; }
   absl::StatusOr<graphcache::CachePlan> Plan(bool measure) { return server_->PlanGraphCache(Spec(), measure, wanted_); }
-  // Until the device thread waits for jobs.
+  // Repeats the plan until the device thread waits for jobs and can measure.
   graphcache::CachePlan AwaitMeasured() {
     while (true) {
       absl::StatusOr<graphcache::CachePlan> plan = Plan(/*measure=*/true);

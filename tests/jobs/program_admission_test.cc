@@ -1,4 +1,4 @@
-// Create of jobs that train a program.
+// Tests Create for jobs that train a program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

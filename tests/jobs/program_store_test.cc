@@ -1,4 +1,4 @@
-// Programs on disk: whole or not there, whatever interrupts an upload or a deletion.
+// Tests programs on disk: each is complete or absent, whatever interrupts an upload or a deletion.
 #include "jobs/program_store.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ ProgramArchive ArchiveOf(const std::string& bytes) {
 class ProgramStoreTest : public testing::Test {
  protected:
   void SetUp() override { Start(); }
-  // As a new process does.
+  // Opens the store as a new process does.
   void Start(uint64_t max_bytes = 1000) {
     store_.reset();
     warnings_.clear();
@@ -57,7 +57,7 @@ class ProgramStoreTest : public testing::Test {
     for (const StoredProgram& program : store_->List(ProgramId(), 100)) names.push_back(program.id.value());
     return names;
   }
-  // Entries of the directory, in order.
+  // Returns the entries of the directory, sorted.
   std::vector<std::string> OnDisk() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(directory_)) names.push_back(entry.path().filename().string());

@@ -1,4 +1,4 @@
-// Ranks of other servers' jobs on the device of this one, and jobs that wait for other servers.
+// Tests ranks of other servers' jobs on this server's device, and jobs that wait for other servers.
 #include <thread>
 
 #include "absl/synchronization/notification.h"
@@ -20,7 +20,7 @@ class RankHostTest : public testing::Test {
     request.dataset_checksum = HashHex(data::ContentChecksumOf(*server_.catalog().Open(DatasetId("zinc"))));
     return request;
   }
-  // Runs the rank as soon as the device waits for a job.
+  // Runs the rank once the device waits for a job.
   absl::Status Run(const RankRequest& request) {
     absl::Status ran;
     for (const Stopwatch waited; waited.Elapsed() < absl::Seconds(60); absl::SleepFor(absl::Milliseconds(1))) {
@@ -77,7 +77,7 @@ TEST_F(RankHostTest, AQuestionTakesNothing) {
   };
   ASSERT_EQ(Run(Request()), absl::OkStatus()) << "the device waits for a job";
   absl::Status answer = ask();
-  // A moment may pass until it waits again.
+  // The device may take a moment to wait again.
   for (const Stopwatch waited; !answer.ok() && waited.Elapsed() < absl::Seconds(60);) answer = ask();
   EXPECT_EQ(answer, absl::OkStatus());
   const std::string checksum = std::exchange(question.dataset_checksum, "0123456789abcdef");

@@ -1,4 +1,4 @@
-// The fate of jobs when the server ends, cleanly or not.
+// Tests what becomes of jobs when the server ends, cleanly or not.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ using testing::HasSubstr;
 
 class RecoveryTest : public testing::Test {
  protected:
-  // The state directory as SIGKILL would leave it now. The runner is held, so that nobody writes meanwhile.
+  // Copies the state directory as SIGKILL would leave it now, and returns the copy. The runner is held, so that
+  // nobody writes meanwhile.
   std::filesystem::path Crash(const Server& server) {
     const std::filesystem::path copy = dir_.path() / ("after-crash-" + std::to_string(++crashes_));
     std::filesystem::copy(server.state_dir(), copy, std::filesystem::copy_options::recursive);
@@ -78,7 +79,7 @@ TEST_F(RecoveryTest, ARunningJobSurvivesACrash) {
   server.runner().Hold();
   server->Start();
   server.Create("job-a", 3);
-  server.runner().Permit(5);  // one epoch and its checkpoint, then two steps that are lost
+  server.runner().Permit(5);  // one epoch with its checkpoint, and two steps that are lost
   server.runner().AwaitHeld();
   Server later(Crash(server));
   const Job queued = later.Get("job-a");
@@ -146,9 +147,12 @@ TEST_F(RecoveryTest, ACrashBeforeTheFirstCheckpointBeginsAnew) {
 }
 
 TEST_F(RecoveryTest, AJobThatKillsTheServerAtTheSameStepIsFailed) {
-  // A life of the server a letter. 0-9: it dies so many steps into the run, which begins at the newest checkpoint; a
-  // checkpoint comes at each third step. x: it dies before the run's first step. d: it drains. i: it dies before the
-  // job runs. r: it dies in the run as in 1, with the whole machine.
+  // Each letter is one life of the server. A run begins at the newest checkpoint, and every third step writes one.
+  // 0-9: the server dies after this number of steps.
+  // x: the server dies before the run's first step.
+  // d: the server drains.
+  // i: the server dies before the job runs.
+  // r: the server dies after one step, together with the machine.
   const struct {
     const char* why;
     std::string lives;
@@ -245,7 +249,7 @@ TEST_F(RecoveryTest, AJobThatDiedTwiceAtAStepWaitsAndSaysWhy) {
   EXPECT_THAT(patient.runner().runs(), testing::ElementsAre("job-b"));
 }
 
-// Yesterday's database, or a copy without its -wal.
+// The database is yesterday's, or was copied without its -wal file.
 TEST_F(RecoveryTest, TheWorkOfAJobThatTheDatabaseDoesNotKnowIsSetAside) {
   {
     Server server(state_);
@@ -336,7 +340,7 @@ TEST_F(RecoveryTest, AnEndThatWasNeverStoredIsReachedAgain) {
     server.Create("job-a", 1);
     server.runner().AwaitHeld();
     server.runner().Permit(3);
-    // The drain comes while the end is tried again and again.
+    // The drain comes while the server keeps trying to store the job's end.
     server.Await("job-a", [](const Job& job) { return job.progress.checkpoint_step == 3; });
     server->Drain();
     server->Join();

@@ -1,4 +1,4 @@
-// Calls that come again, their answer having been lost.
+// Tests calls that are repeated because their answer was lost.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 class RequestIdTest : public testing::Test {
  protected:
-  // The state directory as SIGKILL would leave it now.
+  // Copies the state directory as SIGKILL would leave it now, and returns the copy.
   std::filesystem::path Crash(const std::string& name) {
     const std::filesystem::path copy = dir_.path() / name;
     std::filesystem::copy(server_.state_dir(), copy, std::filesystem::copy_options::recursive);
@@ -35,7 +35,7 @@ TEST_F(RequestIdTest, ADeletionIsAnsweredAgainAlsoByTheNextServer) {
   EXPECT_TRUE(server_->Delete(id_, "delete-1").ok());
   EXPECT_EQ(server_->Delete(id_).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(server_->Delete(id_, "delete-2").code(), absl::StatusCode::kNotFound);
-  // A new job of that id is not the one that was meant.
+  // A new job of the same id is not the one that the first call deleted.
   server_.Create("job-a");
   ASSERT_TRUE(server_->Cancel(id_).ok());
   Server later(Crash("after"));
@@ -97,7 +97,8 @@ TEST_F(RequestIdTest, ACreationIsTheSameByWhatWasAskedForOrByItsSpec) {
   written_otherwise.asked = "in other words";
   CreateRequest other = read_otherwise;
   other.asked = "in other words";
-  // Also by the next server, and where the job is as it was made first, by a version that kept no text.
+  // The next server answers in the same way. Equal specs count as the same request too, because an older version
+  // stored no text.
   Server later(Crash("after"));
   for (Server* server : {&server_, &later}) {
     EXPECT_TRUE((*server)->FindCreated("create-1", "as written")->value().same);
@@ -120,9 +121,9 @@ TEST_F(RequestIdTest, AJobOfBeforeThereWereEdgeInputsIsTheSameOne) {
   create.request_id = "create-1";
   create.spec.train = spec::DefaultOptions(spec::ModelLevel::kNode);
   create.spec.train.dataset = DatasetId("graph");
-  create.spec.train.model.edge_inputs = spec::EdgeInputs::kNone;  // as its record is read
+  create.spec.train.model.edge_inputs = spec::EdgeInputs::kNone;  // as the job's record is read
   ASSERT_TRUE(server_->Create(create).ok());
-  create.spec.train.model.edge_inputs = spec::EdgeInputs::kAuto;  // as the same call is read by now
+  create.spec.train.model.edge_inputs = spec::EdgeInputs::kAuto;  // as the same call is read now
   const auto again = server_->Create(create);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->spec.train.model.edge_inputs, spec::EdgeInputs::kNone);
@@ -141,7 +142,7 @@ TEST_F(RequestIdTest, AJobOfBeforeADefaultChangedIsTheSameOne) {
   create.spec.train.dataset = DatasetId("graph");
   create.spec.train.nodes.fan_outs = {5, 5};
   const int64_t now = create.spec.train.nodes.look_ahead;
-  create.spec.train.nodes.look_ahead = 8;  // the default of that server
+  create.spec.train.nodes.look_ahead = 8;  // the default of the older server
   ASSERT_TRUE(server_->Create(create).ok());
   create.spec.train.nodes.look_ahead = now;
   const auto again = server_->Create(create);
@@ -197,7 +198,7 @@ TEST_F(RequestIdTest, OnlyTheNewestAreKept) {
   ASSERT_TRUE(store.ok());
   Job job = server_.Create("job-a");
   ASSERT_TRUE((*store)->Insert(job).ok());
-  // All but the last two at once: a call of the store for each would bring each to disk.
+  // Inserts all but the last two rows in one statement, because each call of the store would sync to disk.
   static_assert(JobStore::kMaxRequests == 10'000);
   SQLite::Database((dir_.path() / "other.db").string(), SQLite::OPEN_READWRITE, 5000)
       .exec(

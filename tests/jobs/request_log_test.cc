@@ -19,14 +19,14 @@ using Seen = Earlier::Seen;
 class RequestLogTest : public testing::Test {
  protected:
   void SetUp() override { Restart(); }
-  // As after SIGKILL: what is on disk alone counts.
+  // Starts anew as after SIGKILL, with only what is on disk.
   void Restart() {
     log_.reset();
     store_.reset();
     store_ = *JobStore::Open(dir_.path() / "jobs.db");
     log_ = std::make_unique<RequestLog>(*store_);
   }
-  // Notes what a call found, in the order of the calls.
+  // Does a call, and records what it finds of earlier calls.
   absl::Status Do(const RequestKey& key, const std::string& subject = "", absl::Status outcome = absl::OkStatus()) {
     return log_->Once(key, subject, [&](const Earlier& earlier) {
       seen_.push_back(earlier.seen);
@@ -54,7 +54,7 @@ TEST_F(RequestLogTest, ACallThatComesAgainFindsThatItWasAnswered) {
 
 TEST_F(RequestLogTest, ADeathInTheMidstIsSeenByTheNextProcess) {
   const RequestKey key{.id = "one", .what = "delete zinc"};
-  // The record on disk while the body runs.
+  // While the body runs, the record is on disk as begun.
   EXPECT_TRUE(log_->Once(key, "at 5",
                          [&](const Earlier&) {
                            const auto found = store_->FindRequest(key);
@@ -77,7 +77,7 @@ TEST_F(RequestLogTest, ACallThatWasRefusedMayComeAgain) {
   EXPECT_THAT(seen_, testing::ElementsAre(Seen::kNever, Seen::kNever));
 }
 
-// Else a token that the dead process made would be made a second time.
+// Otherwise a token that the dead process made would be made a second time.
 TEST_F(RequestLogTest, WhatADeadProcessBeganStaysBegunWhenItsRepeatFails) {
   const RequestKey key{.id = "one", .what = "create token"};
   ASSERT_TRUE(store_->PutRequest(key, {.answered = false, .subject = "at 5"}).ok());

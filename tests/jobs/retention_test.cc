@@ -1,4 +1,4 @@
-// The ended jobs that are kept, and the part of a log.
+// Tests how many ended jobs are kept, and how much of a log.
 #include "jobs/retention.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +60,7 @@ TEST(RetentionTest, JobsThatEndPushTheOldestOut) {
     server.Create(id, 1);
     server.AwaitEnd(id);
   }
-  // A deletion is counted last, once its row and its files are gone.
+  // The counter increases last, after the job's row and files are gone.
   const auto expired = [&server] { return server.Metric("permafrost_jobs_expired_total"); };
   const absl::Time deadline = absl::Now() + absl::Minutes(1);
   while (expired() < 2 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
@@ -74,7 +74,7 @@ TEST(RetentionTest, JobsThatEndPushTheOldestOut) {
   EXPECT_EQ(server.Metric("permafrost_jobs", {{"state", "succeeded"}}), 2);
 }
 
-// A clock that a test sets.
+// Retention with a clock that the test sets.
 class ClockedRetentionTest : public testing::Test {
  protected:
   JobManagerOptions Options() {
@@ -96,11 +96,11 @@ TEST_F(ClockedRetentionTest, NothingIsDeletedWhileTheClockIsInDoubt) {
   server->Start();
   server.Create("job-a", 1);
   server.AwaitEnd("job-a");
-  // Longer than several looks take.
+  // Longer than several checks for expired jobs take.
   absl::SleepFor(absl::Milliseconds(200));
   EXPECT_EQ(Expired(server), 0);
   EXPECT_EQ(server.Get("job-a").state, JobState::kSucceeded);
-  doubted_ = false;  // an operator confirmed it
+  doubted_ = false;  // an operator has confirmed the clock
   const absl::Time deadline = absl::Now() + absl::Minutes(1);
   while (Expired(server) < 1 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
   EXPECT_EQ(Expired(server), 1);
@@ -126,7 +126,7 @@ TEST_F(ClockedRetentionTest, AgesAndDeadlinesCountWhatWasSeen) {
   server->Start();
   server.runner().Hold();
   CreateRequest request = Server::Request("job-a", 1);
-  // By the wall clock it passes at once; by the time that was seen it is a day away.
+  // The wall clock passes this deadline at once. By the time that the daemon saw pass, it is a day away.
   request.spec.limits.deadline = absl::Now() + absl::Seconds(1);
   ASSERT_TRUE(server->Create(request).ok());
   CreateRequest waiting = Server::Request("job-b", 1);
@@ -141,7 +141,7 @@ TEST_F(ClockedRetentionTest, AgesAndDeadlinesCountWhatWasSeen) {
 
 class BoundedLogTest : public testing::Test {
  protected:
-  // The log from `offset` on, and where each piece begins that followed the one before without a gap.
+  // Returns the log from `offset` to its end.
   std::string ReadFrom(int64_t offset) {
     std::string all;
     while (true) {
@@ -180,7 +180,7 @@ TEST_F(BoundedLogTest, TheOldestPartIsDroppedCountedAndTold) {
   EXPECT_THAT(log, testing::Not(HasSubstr("line 7\n")));
   const double dropped = server_.Metric("permafrost_job_log_dropped_bytes_total");
   EXPECT_GT(dropped, 0);
-  // A place in the log keeps its number: what is dropped and what is kept are the whole.
+  // Offsets in the log stay valid: the dropped and the kept bytes add up to the whole log.
   const auto begin = server_->ReadLog(JobId("job-a"), 0, 1000);
   EXPECT_EQ(begin->next_offset, static_cast<int64_t>(dropped));
   EXPECT_THAT(begin->data, HasSubstr(absl::StrCat(static_cast<int64_t>(dropped), " bytes")));
@@ -202,7 +202,7 @@ TEST_F(BoundedLogTest, WhoFollowsItGetsEveryLineOnce) {
           EXPECT_TRUE(chunk.ok()) << chunk.status();
           seen += chunk->data;
           offset = chunk->next_offset;
-          // The rest of it is in the next file.
+          // The rest of the log is in the next file.
           const auto rest = server_->ReadLog(JobId("job-a"), offset, 1 << 20);
           EXPECT_TRUE(rest.ok()) << rest.status();
           seen += rest->data;

@@ -50,7 +50,7 @@ class RunContextTest : public testing::Test {
   int notices_ = 0;
   std::vector<int64_t> stored_steps_, marked_steps_;
   int wanted_stores_ = 0, stored_epochs_ = 0;
-  // The time that the store may be waited for, each time that it is called.
+  // The time that each call may wait for the store.
   std::vector<absl::Duration> patience_;
   std::vector<int64_t> epochs_;
   std::vector<std::vector<graphcache::Command>> stored_commands_;
@@ -194,7 +194,7 @@ TEST_F(RunContextTest, ACheckpointIsStoredAtOnce) {
   EXPECT_EQ(wanted_stores_, 1) << "later, where it cannot be at once";
 }
 
-// Each of these is called between two steps.
+// The run makes each of these calls between two steps.
 TEST_F(RunContextTest, NoStepWaitsForALockedStoreAndTheLastCheckpointDoes) {
   live_.commands().Append({.sequence = 1, .kind = graphcache::CommandKind::kFreeze}, nullptr);
   context_.OnProgress(Step(1));
@@ -259,7 +259,8 @@ TEST_F(RunContextTest, CommandsAreStampedOnDiskBeforeTheyTakeEffect) {
   EXPECT_EQ(stored_commands_.size(), 1u);
 }
 
-// A queued job's command is stamped by the checkpoint that is known then; the run may go on from a newer one.
+// A command to a queued job is stamped with the step of the newest known checkpoint. The run may begin at a newer
+// one.
 TEST_F(RunContextTest, ACommandStampedTooEarlyIsStampedAnew) {
   live_.commands().Append(Freeze(1, 3), nullptr);
   EXPECT_THAT(context_.TakeCacheCommands(0, 6), testing::ElementsAre(Freeze(1, 6)));
@@ -279,7 +280,7 @@ TEST_F(RunContextTest, ACommandThatCannotBeStampedWaits) {
 }
 
 TEST_F(RunContextTest, WhoWaitsForACommandIsToldTheCacheThatHasIt) {
-  std::vector<std::pair<int, int64_t>> told;  // who, hits
+  std::vector<std::pair<int, int64_t>> told;  // (who, hits)
   for (const int who : {1, 2}) {
     live_.commands().Append(Freeze(who), [&told, who](const absl::StatusOr<graphcache::Snapshot>& snapshot) {
       told.emplace_back(who, snapshot.value().of(Mode::kTrain).hits);

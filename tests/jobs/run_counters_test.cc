@@ -172,7 +172,7 @@ TEST(RunCountersTest, ExchangesOfAnotherTeamCountFromNothing) {
   RunCounters counters(/*resumed=*/false);
   counters.Advance(told(1, 10, 1, 1000));
   EXPECT_EQ(counters.Advance(told(2, 20, 3, 1500)).counts.exchanged_bytes, 500);
-  // The first report of a team holds the weights that it shared.
+  // A team's first report includes the weights that were shared at its start.
   const auto other = counters.Advance(told(3, 5, 4, 9000)).counts;
   EXPECT_EQ(other.exchanged_bytes, 9000);
   EXPECT_EQ(other.exchange_seconds, 4);

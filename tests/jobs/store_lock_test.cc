@@ -1,5 +1,5 @@
-// A database that another process has locked for writing: training goes on, readers are answered, and a change that
-// could not be made in time is not made later.
+// Tests a database that another process has locked for writing. Training continues, and readers are answered. A
+// change that could not be made in time is never made later.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,12 +18,12 @@ namespace {
 
 using testing::HasSubstr;
 
-// More than five seconds for each would take longer than any test may.
+// With a wait of five seconds for each epoch, the test would exceed its time limit.
 constexpr int64_t kEpochs = 30;
 
 class StoreLockTest : public testing::Test {
  protected:
-  // As `sqlite3 permafrost.db 'BEGIN IMMEDIATE'` does, until Unlock.
+  // Locks the database as `sqlite3 permafrost.db 'BEGIN IMMEDIATE'` does, until Unlock.
   void Lock() { other_.exec("BEGIN IMMEDIATE"); }
   void Unlock() { other_.exec("COMMIT"); }
   int Stored(const std::string& table) { return other_.execAndGet("SELECT COUNT(*) FROM " + table).getInt(); }
@@ -82,7 +82,7 @@ TEST_F(StoreLockTest, AChangeThatWaitsKeepsNobodyElse) {
     EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
     EXPECT_THAT(std::string(refused.message()), HasSubstr("locked"));
   }
-  // As where its deadline passes.
+  // The client stops waiting, as at its deadline.
   wanted = false;
   submit.join();
   EXPECT_TRUE(absl::IsCancelled(answer)) << answer;

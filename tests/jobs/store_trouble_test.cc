@@ -1,4 +1,4 @@
-// Jobs whose rows the database cannot store for a while.
+// Tests jobs whose rows the database cannot store for a while.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 class StoreTroubleTest : public testing::Test {
  protected:
-  // From here on, until Allow, each change of this kind fails.
+  // From now on, until Allow, each change of this kind fails.
   void Refuse(const std::string& change) {
     other_.exec(absl::StrCat("CREATE TRIGGER full BEFORE ", change, " BEGIN SELECT RAISE(ABORT, 'disk full'); END"));
   }
@@ -41,7 +41,7 @@ TEST_F(StoreTroubleTest, AJobWhoseStartCannotBeStoredSaysSo) {
   EXPECT_EQ(job.trouble, Trouble()) << "no run was tried in vain";
 }
 
-// Its error is shown while it is tried again, and no longer.
+// The error is shown only as long as the change is retried.
 TEST_F(StoreTroubleTest, AJobWhosePauseOrCancelCouldNotBeStoredAtFirstKeepsNoErrorOfIt) {
   server_.runner().Hold();
   server_->Start();
@@ -54,7 +54,7 @@ TEST_F(StoreTroubleTest, AJobWhosePauseOrCancelCouldNotBeStoredAtFirstKeepsNoErr
   Allow();
   server_.Await("job-a", [](const Job& job) { return job.state == JobState::kPaused; });
   EXPECT_EQ(server_.Get("job-a").trouble, Trouble());
-  // One that could not be begun.
+  // The start of this job cannot be stored.
   Refuse("UPDATE ON jobs WHEN NEW.state = 'preparing'");
   server_.Create("job-b");
   server_.Await("job-b", [](const Job& job) { return absl::StrContains(job.trouble.error, "disk full"); });
@@ -100,7 +100,7 @@ TEST_F(StoreTroubleTest, AnEndThatCannotBeStoredIsNotToldButTriedAgain) {
   Refuse("UPDATE ON jobs WHEN NEW.state = 'succeeded'");
   server_->Start();
   server_.Create("job-a");
-  // The log's last line is on disk before the state is stored. Nothing is told then, so look now and again.
+  // The log's last line is on disk before the state is stored. It comes without a notice, so the loop polls.
   const absl::Time deadline = absl::Now() + absl::Minutes(1);
   while (server_.Log("job-a").find("succeeded") == std::string::npos) {
     if (absl::Now() > deadline) {

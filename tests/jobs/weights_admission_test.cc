@@ -1,4 +1,4 @@
-// Create of jobs that begin with the weights of another job, or of a file.
+// Tests Create for jobs that begin with the weights of another job or of a file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A job that begins with the weights of another, or of a file.
+// Returns a request for a job that begins with the given weights.
 CreateRequest BeginningWith(const std::string& id, const spec::InitialWeights& from) {
   CreateRequest request = Server::Request(id);
   request.spec.train.init_from = from;
@@ -48,7 +48,7 @@ TEST_F(WeightsAdmissionTest, WeightsToBeginWithAreCopiedSoThatTheirSourceMayGo) 
   server_.AwaitEnd("second");
 }
 
-// Each node's row goes to the node of the same name, and the copy holds it so.
+// Each node's row goes to the node of the same name, and the job's copy of the weights is in that order.
 TEST_F(WeightsAdmissionTest, RowsOfNodesAreMappedFromTheDatasetOfTheirJob) {
   server_.catalog().Put("other");
   server_.Create("first");
@@ -63,7 +63,7 @@ TEST_F(WeightsAdmissionTest, RowsOfNodesAreMappedFromTheDatasetOfTheirJob) {
   EXPECT_EQ(*ReadFile(dir_.path() / "jobs/second" / train::kInitialWeightsFile), "mapped weights");
   EXPECT_TRUE(server_.runner().mapped()->trained.has_value());
   EXPECT_EQ(server_.runner().mapped()->options.dataset, DatasetId("other"));
-  // The dataset of the first job has other data since.
+  // Now the first job's dataset has other data.
   server_.catalog().Put("zinc");
   request.id = JobId("third");
   ASSERT_TRUE(server_->Create(request).ok());
@@ -91,7 +91,7 @@ TEST_F(WeightsAdmissionTest, WeightsToBeginWithAreCheckedBeforeTheJobIsMade) {
   };
   EXPECT_EQ(ReasonOf(of_file("/etc/hostname")), "PATH_OUTSIDE_IMPORT_ROOTS");
   EXPECT_THAT(of_file(dir_.path().string()).message(), HasSubstr("spec.init_from.file: "));
-  // An empty header, as far as the daemon looks before it reads on.
+  // A file that begins with an empty header, which is all that the daemon checks before it reads on.
   const std::string begin("\x02\0\0\0\0\0\0\0{}", 10);
   std::ofstream(file) << "no such file";
   EXPECT_THAT(of_file(file).message(), HasSubstr("does not begin as a safetensors file does"));
@@ -152,7 +152,7 @@ TEST_F(WeightsAdmissionTest, WhileTheWeightsOfAJobAreReadAndCheckedOtherJobsAreM
       made.Notify();
     });
     EXPECT_TRUE(made.WaitForNotificationWithTimeout(absl::Seconds(30))) << "it waits for another job's weights";
-    // As a checkpoint that the job makes just then.
+    // Writes newer weights, as a job could do at this moment.
     std::ofstream(server_.JobDirectory("first") / "artifacts" / train::kBestWeightsFile) << "newer weights";
   });
   const auto job = server_->Create(BeginningWith("second", {.job = JobId("first")}));
