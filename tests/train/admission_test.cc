@@ -1,4 +1,4 @@
-// A job is refused before it runs for the memory that it would take.
+// Tests that a job is refused before it runs if it would take too much memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ spec::TrainOptions Sampled(std::vector<int64_t> fan_outs, bool replace) {
   return options;
 }
 
-// A job on Set() whose largest batch has 25 nodes a graph.
+// Returns the admission of a job on Set() whose largest batch has 25 nodes per graph.
 absl::Status Judge(const spec::TrainOptions& options, const MemoryLimits& limits) {
   const auto model = GraphModelFor(options, Set(), "spec.");
   if (!model.ok()) return model.status();
@@ -98,7 +98,7 @@ TEST(Admission, BothLevelsAreJudgedByTheGivenLimit) {
               HasSubstr("(the whole graph in every step); this process may use 1 GB"));
 }
 
-// A device with memory of its own holds the weights and the steps, and the process the batches.
+// A device with its own memory holds the weights and the steps. The process's memory holds the batches.
 TEST(Admission, ADevicesOwnMemoryIsForWhatLiesThere) {
   spec::TrainOptions gine;
   gine.model.hidden_channels = 512;
@@ -125,7 +125,7 @@ TEST(Admission, ARecordingTakesMoreThanTheStep) {
   EXPECT_LT(least(/*records=*/false), least(/*records=*/true));
 }
 
-// A graph of the device holds a step's memory, beside which the step runs once more to prove it.
+// A captured graph of the device keeps a step's memory. To prove the graph, the step runs once more beside it.
 TEST(Admission, AGraphOfTheDeviceTakesItsStepTwiceAndItsInputsAgain) {
   spec::TrainOptions gine;
   gine.graph_cache.shapes = spec::Shapes::kLadder;
@@ -154,7 +154,7 @@ TEST(Admission, AGraphOfTheDeviceTakesItsStepTwiceAndItsInputsAgain) {
   EXPECT_THAT(refused[0].description, HasSubstr("; the device has"));
 }
 
-// Thousands of executables are more than a step.
+// Thousands of executables take more memory than a step.
 TEST(Admission, ExecutablesAreCounted) {
   spec::TrainOptions gine;
   gine.model.hidden_channels = 8;
@@ -170,7 +170,7 @@ TEST(Admission, ExecutablesAreCounted) {
   EXPECT_EQ(Judge(gine, limits), absl::OkStatus()) << "one for every shape";
 }
 
-// With replacement a node draws as often as it is told to, however few neighbours it has.
+// With replacement, a node draws the full fan-out, however few neighbours it has.
 TEST(Admission, DrawsWithReplacementAreCountedAsDrawn) {
   EXPECT_TRUE(NodeModelFor(Sampled({9000, 9000}, false), Graph(), {kGigabyte}, "").ok())
       << "three neighbours a node are all that there is";
@@ -186,7 +186,7 @@ TEST(Admission, EvaluationIsJudgedByItsOwnFanOuts) {
   EXPECT_FALSE(NodeModelFor(options, Graph(), {kGigabyte}, "").ok());
 }
 
-// The end of a job has memory for each row that it predicts for.
+// At the end, a job needs memory for each row that it predicts for.
 TEST(Admission, WhatAnEvaluationKeepsOfEachNodeCounts) {
   const auto bytes = [](const spec::TrainOptions& options, int64_t test_nodes) {
     data::GraphSummary graph = Graph();
@@ -198,13 +198,14 @@ TEST(Admission, WhatAnEvaluationKeepsOfEachNodeCounts) {
   spec::TrainOptions options = Sampled({3, 3}, false);
   options.loss = spec::Loss::kCrossEntropy;
   constexpr double kNodes = 1'000'000, kOutputs = 10;
-  // Outputs, a label and an id; a score beside its label, and two doubles for the probabilities. Whole bytes.
+  // Bytes per node: the outputs, a label, an id, a score with its label, and two doubles for the probabilities. The
+  // sum is rounded to whole bytes.
   EXPECT_NEAR(bytes(options, 1'000'000) - bytes(options, 0), kNodes * (4 * kOutputs + 4 + 4 + 8 + 16), 2);
   options.nodes.layer_wise_evaluation = true;
   EXPECT_NEAR(bytes(options, 1'000'000) - bytes(options, 0), kNodes * (8 * kOutputs + 4 + 4 + 8 + 16), 2);
 }
 
-// The job is little else than a table of weights.
+// Nearly all memory of this job is a table of weights.
 TEST(Admission, AResumeReadsTheOptimizersFileBesideWhatTheRunHolds) {
   constexpr double kNodes = 1'000'000, kChannels = 64, kTable = 4 * kNodes * kChannels;
   data::GraphSummary graph = Graph();
@@ -218,7 +219,8 @@ TEST(Admission, AResumeReadsTheOptimizersFileBesideWhatTheRunHolds) {
     return static_cast<double>(NodeJobBytes(options, *model, graph, limits)) / kTable;
   };
   MemoryLimits limits = kNoLimits;
-  // Weights, moments and the best epoch's; a gradient, in an arena with gaps; moments as bytes and as tensors.
+  // 4 tables for the weights, two moments and the best weights; 1.1 for a gradient in an arena with gaps; 4 for the
+  // moments as bytes and as tensors.
   EXPECT_NEAR(tables(limits), 4 + 1.1 + 4, 0.2);
   limits.device = 100 * kGigabyte;
   EXPECT_NEAR(tables(limits), 4, 0.2) << "the rest is the device's";
@@ -230,7 +232,7 @@ TEST(Admission, AResumeReadsTheOptimizersFileBesideWhatTheRunHolds) {
   EXPECT_NEAR(tables(limits), 5 + 1.1 + 6, 0.2) << "and the sums of gradients";
 }
 
-// The most tensor memory at once of a job's first steps, captures among them.
+// Returns the peak of tensor memory during a job's first steps, including their captures.
 int64_t MeasuredPeak(const spec::TrainOptions& options, const data::OpenedDataset& dataset) {
   const auto backend = *device::OpenBackend(DeviceKind::kCpu);
   const int64_t before = backend->storage().bytes;
@@ -250,7 +252,7 @@ int64_t MeasuredPeak(const spec::TrainOptions& options, const data::OpenedDatase
   return backend->storage().peak_bytes - before;
 }
 
-// Refused where the limit is what it really takes, admitted where it is a few times that.
+// Expects that the job is refused if the limit equals its measured peak, and admitted at four times the peak.
 void ExpectJudgedByWhatItTakes(const std::string& why, int64_t peak,
                                const std::function<absl::Status(uint64_t limit)>& judge) {
   EXPECT_FALSE(judge(static_cast<uint64_t>(peak)).ok()) << why << " took " << peak << " bytes and was promised fewer";
@@ -267,7 +269,7 @@ TEST(Admission, AnAdmittedJobFits) {
       WriteTinyGraph(dir.path() / "sparse", {.nodes = 20'000, .sparse = true, .weighted = true}),
       WriteTinyGraph(dir.path() / "floats", {.nodes = 20'000, .edge_floats = 3}),
       WriteTinyGraph(dir.path() / "categories", {.nodes = 20'000, .edge_categories = 40})};
-  // Options that add to a plain model.
+  // Options added to a plain model.
   const std::pair<const char*, void (*)(spec::ModelOptions&)> kinds[] = {
       {"", [](spec::ModelOptions&) {}},
       {", dropout", [](spec::ModelOptions& m) { m.dropout = 0.5; }},

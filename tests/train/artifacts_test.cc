@@ -1,4 +1,4 @@
-// The table of predictions: written piece by piece, as if at once.
+// Tests the table of predictions: written piece by piece, it equals one written at once.
 #include "train/loop/artifacts.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace {
 
 class PredictionsFileTest : public testing::Test {
  protected:
-  // Rows of two columns and three values.
+  // Returns rows of two columns and three values.
   static NamedRows NamesOf(std::span<const uint32_t> ids) {
     NamedRows rows{.columns = {"source", "target"}, .names = {}, .values = {"a", "b", "c"}};
     for (const uint32_t id : ids) {

@@ -1,4 +1,4 @@
-// Audited replays of whole training steps: they change no bit of a run, and find an operator that goes wrong.
+// Tests audited replays of whole training steps: they change no bit of a run, and detect an operator that goes wrong.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using spec::PolicyOptions;
 using spec::Shapes;
 using testing::HasSubstr;
 
-// Its labels go through an operator of the test's own.
+// A task whose labels go through an operator of this test that can go wrong.
 class FaultyTask final : public WrappedTask {
  public:
   using WrappedTask::WrappedTask;
@@ -44,7 +44,7 @@ struct AuditRig {
         task(*Task::Create(options, dataset, at::kCPU, 2, [] { return true; })),
         optimizer(options.optimizer, task.tensors().parameters()),
         engine(options, task, optimizer, *backend, context) {}
-  // One epoch and its evaluation; `before` is told of each step.
+  // Runs one epoch and its evaluation. Calls `before` ahead of each step.
   absl::Status RunEpoch(int64_t epoch, const std::function<void(int64_t step)>& before) {
     const auto stream = task.TrainBatches(epoch, 0);
     for (auto batch = stream->Next();; batch = stream->Next()) {
@@ -80,7 +80,7 @@ struct AuditRig {
 
 struct AuditCase {
   std::string why;
-  bool blocks = false;  // sampled of one large graph; else small graphs
+  bool blocks = false;  // sampled blocks of one large graph, or else batches of small graphs
   Shapes shapes = Shapes::kDynamic;
 };
 const std::vector<AuditCase> kAuditCases{{"small graphs, dynamic", false, Shapes::kDynamic},
@@ -110,7 +110,7 @@ class TrainAuditTest : public testing::Test {
       options.model.architecture = spec::Architecture::kSage;
       options.model.level = spec::ModelLevel::kNode;
       options.model.norm = spec::Norm::kNone;
-      options.loss = spec::Loss::kL1;  // a class would hide a fault of a half
+      options.loss = spec::Loss::kL1;  // with classes, an error of 0.5 would not show
       options.nodes.fan_outs = {4, 3};
       options.batch_size = 50;
     }
@@ -123,7 +123,7 @@ class TrainAuditTest : public testing::Test {
     const data::OpenedDataset dataset = c.blocks ? data::OpenedDataset(graph_) : data::OpenedDataset(set_);
     return std::make_unique<AuditRig>(options, dataset);
   }
-  // Runs every epoch; `before` is told of each step.
+  // Runs all epochs. Calls `before` ahead of each step.
   static void RunAll(AuditRig& rig, const std::string& why, const std::function<void(int64_t step)>& before) {
     for (int64_t epoch = 0; epoch < kEpochs; ++epoch) {
       const absl::Status run = rig.RunEpoch(epoch, before);
@@ -151,7 +151,7 @@ TEST_F(TrainAuditTest, AuditsChangeNoBitOfARun) {
       RunAll(*audited, why, [](int64_t) {});
       ExpectSame(*audited, *plain, why);
       const graphcache::Snapshot cache = audited->engine.cache().snapshot();
-      const int64_t second = every == 1 ? 0 : 1;  // is audited whatever `every` is
+      const int64_t second = every == 1 ? 0 : 1;  // the second step is audited for any `every`
       EXPECT_EQ(cache.of(Mode::kTrain).audits, second + (audited->step - 1) / every)
           << why << ": each of them is a replay";
       int64_t evaluations = 0, last = 0;
@@ -173,7 +173,7 @@ TEST_F(TrainAuditTest, AuditsChangeNoBitOfARun) {
 TEST_F(TrainAuditTest, AFaultInOneOperatorOfALiveExecutableIsCaughtAndCostsNoBit) {
   constexpr int64_t kFaultyStep = 6;
   for (const AuditCase& c : kAuditCases) {
-    // There a step may be captured yet, and a capture finds the fault before an audit does.
+    // With exact shapes, this step may still be captured. Its capture would find the fault before an audit does.
     if (!c.blocks && c.shapes == Shapes::kExact) continue;
     const auto plain = Rig(c, Options(c, 0)), faulty = Rig(c, Options(c, 3));
     RunAll(*plain, c.why, [](int64_t) {});
@@ -198,7 +198,7 @@ TEST_F(TrainAuditTest, AFaultInOneOperatorOfALiveExecutableIsCaughtAndCostsNoBit
 
 TEST_F(TrainAuditTest, AStrictJobFailsAtTheFaultAndNamesTheOperator) {
   for (const AuditCase& c : kAuditCases) {
-    if (!c.blocks && c.shapes == Shapes::kExact) continue;  // as above
+    if (!c.blocks && c.shapes == Shapes::kExact) continue;  // same reason as above
     spec::TrainOptions options = Options(c, 3);
     options.graph_cache.strict = true;
     const auto rig = Rig(c, options);

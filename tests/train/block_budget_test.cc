@@ -1,4 +1,4 @@
-// Jobs whose sampled blocks have a budget of nodes and edges.
+// Tests jobs whose sampled blocks have a budget of nodes and edges.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ class BlockBudgetTest : public NodeTaskTest {
     EXPECT_TRUE(data.ok()) << data.status();
     return data.ok() ? *data : "";
   }
-  // That all batches are within the budget; returns how many there were.
+  // Checks that all batches are within the budget, and returns their number.
   static int64_t CheckBatches(BatchStream& batches, const spec::BatchingOptions& budget, const char* why) {
     int64_t count = 0;
     for (;; ++count) {
@@ -112,7 +112,7 @@ TEST_F(BlockBudgetTest, RunsLearnAndCountWhatIsCut) {
   }
 }
 
-// A budget is part of what is drawn, and so of what a resumed run draws.
+// The budget affects what is drawn, so a resumed run must apply it in the same way.
 TEST_F(BlockBudgetTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
   spec::TrainOptions options = Job(spec::Architecture::kSage);
   options.checkpoint.every_steps = 3;
@@ -134,7 +134,7 @@ TEST_F(BlockBudgetTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
 TEST_F(BlockBudgetTest, OneThatNoBatchMeetsChangesNoBit) {
   constexpr int64_t kPlenty = 1'000'000;
   const auto graph = Graph({});
-  // A bound on nodes gives SAGE's last hop rows of its own, whose sums have other last bits.
+  // With a limit on nodes, the last hop of SAGE has rows of its own, and its sums then differ in their last bits.
   for (const auto& [architecture, max_nodes] :
        {std::pair(spec::Architecture::kSage, int64_t{0}), std::pair(spec::Architecture::kGcn, kPlenty)}) {
     const std::string name(spec::kArchitectureNames.Name(architecture));

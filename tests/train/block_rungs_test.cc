@@ -14,7 +14,7 @@ BlockSizes Sizes(std::vector<int64_t> nodes, int64_t edges, int64_t nonzeros = 0
   return {.nodes = std::move(nodes), .edges = edges, .nonzeros = nonzeros};
 }
 
-// Full batches of 64 seeds whose sizes scatter by a hundredth.
+// Returns the sizes of full batches of 64 seeds, with a standard deviation of 1 %.
 std::vector<BlockSizes> Probes(int count) {
   std::mt19937 random(5);
   std::normal_distribution<double> scatter(1, 0.01);
@@ -36,7 +36,7 @@ TEST(BlockRungs, FormAChainThatHoldsEveryProbeAndTheBound) {
   for (size_t i = 1; i < plan.rungs().size(); ++i) {
     EXPECT_TRUE(plan.rungs()[i].Holds(plan.rungs()[i - 1])) << i;
     EXPECT_FALSE(plan.rungs()[i - 1].Holds(plan.rungs()[i])) << i;
-    // The cache compares keys: a rung that holds another must do so by its key, too.
+    // The cache compares keys, so a rung that holds another must also do so by its key.
     EXPECT_TRUE(plan.rungs()[i].shape().Holds(plan.rungs()[i - 1].shape())) << i;
   }
   EXPECT_EQ(plan.rungs().back(), LeastPadded(kBound));
@@ -58,9 +58,9 @@ TEST(BlockRungs, OtherBatchesOfTheKindFitThePlannedOnesWithLittlePadding) {
   EXPECT_LT(static_cast<double>(padded), 1.04 * static_cast<double>(real));
 }
 
-// Rungs chosen for the 32 batches alone would add 0.056 in the mean of such plans, and promise 0.016.
+// Rungs chosen for only the 32 probes would promise 0.016 of padding, and add 0.056 on average over such plans.
 TEST(BlockRungs, SizesAlikePromiseThePaddingThatComes) {
-  // Few seeds: sizes scatter by a tenth.
+  // With few seeds, sizes have a standard deviation of 10 %.
   std::mt19937 random(7);
   std::normal_distribution<double> scatter(1, 0.1);
   const auto batches = [&](int count) {
@@ -127,7 +127,7 @@ TEST(BlockRungs, APartialBatchGetsARungBelow) {
   EXPECT_EQ(plan.rungs().front().nodes.front(), 10);
   plan.AddPartial(BlockRungs::Plan({Sizes({63, 590, 3990}, 4990, 89000)}, Sizes({63, 945, 9450}, 10395, 400000)));
   EXPECT_EQ(plan.num_planned(), planned + 1) << "no smaller than the lowest";
-  // Few seeds may find more in a hop than many leave.
+  // A batch of few seeds may find more nodes in a hop than a batch of many leaves.
   const BlockSizes more = Sizes({10, 900, 8000}, 9000, 200'000);
   ASSERT_FALSE(plan.rungs()[static_cast<size_t>(planned)].Holds(more));
   plan.AddPartial(BlockRungs::Plan({more}, more));
@@ -178,7 +178,7 @@ TEST(BlockBound, HoldsWhateverIsDrawn) {
        Sizes({1024, 2000, 2000}, 5000, int64_t{1024} * 77)},
   };
   for (const auto& c : kCases) EXPECT_EQ(BlockBound(c.sampling, c.seeds, graph), c.want) << c.why;
-  // Means are made of the edges of all hops.
+  // Means are made from the edges of all hops.
   const auto bound = [&](data::NeighborSamplingOptions sampling, int64_t seeds) {
     sampling.last_hop_apart = true;
     return BlockBound(sampling, seeds, graph, /*means_elsewhere=*/true);

@@ -1,4 +1,4 @@
-// Plans of real jobs, beside what the jobs then do.
+// Compares cache plans of real jobs with what the jobs then do.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ bool Always() { return true; }
 
 class CachePlannerTest : public RunnerTest {};
 
-// Expects that the job's cache did what the plan said of training, and of evaluation's executables.
+// Expects that the job's training did what the plan said, and that its evaluation had the planned executables.
 void ExpectAsPlanned(const PlanRow& row, const graphcache::Snapshot& cache) {
   const graphcache::ModeStats& did = cache.of(Mode::kTrain);
   EXPECT_EQ(row.train_executables, did.entries);
@@ -125,7 +125,7 @@ TEST_F(CachePlannerTest, ABudgetIsProposedToo) {
   ASSERT_EQ(plan->schedules.size(), 3U);
   const graphcache::PlannedSchedule& budget = plan->schedules[2];
   EXPECT_EQ(budget.batching, "budget");
-  // The budget is one that a job may ask for, and then has these batches where it does not bound the graphs itself.
+  // A job may use the proposed budget. It has these batches if batch_size does not limit the graphs further.
   options.batch_size = spec::kMaxBatchSize;
   options.batching = {
       .kind = spec::BatchingKind::kBudget, .max_nodes = budget.max_nodes, .max_edges = budget.max_edges};
@@ -153,7 +153,7 @@ TEST_F(CachePlannerTest, MeasuresOnTheDevice) {
   EXPECT_GT(costs.entry_bytes, 0);
   EXPECT_GT(costs.shared_bytes, 0);
   for (const PlanRow& row : plan->rows) EXPECT_TRUE(row.bytes && row.train_seconds);
-  // The plan says of a job's executables what a captured one takes.
+  // The plan predicts the memory of the executables that a job captures.
   Recorder recorder;
   spec::TrainOptions options = Options();
   ASSERT_EQ(Run(options, "job", recorder).status(), absl::OkStatus());
@@ -163,7 +163,7 @@ TEST_F(CachePlannerTest, MeasuresOnTheDevice) {
   EXPECT_NEAR(static_cast<double>(*plan->rows.front().bytes), bytes, 0.5 * bytes);
 }
 
-// Admission counts no less than the executables of the job take.
+// Admission counts at least as much memory as the job's executables take.
 TEST_F(CachePlannerTest, NoExecutableTakesMoreThanAdmissionCounts) {
   for (const spec::Lowering lowering : {spec::Lowering::kAuto, spec::Lowering::kPlain, spec::Lowering::kShapeFree}) {
     for (const int64_t layers : {1, 4, 8}) {
@@ -210,7 +210,7 @@ TEST_F(CachePlannerTest, PlansJobsOnOneLargeGraph) {
   EXPECT_EQ(plan->schedules.front().batching, "sampled");
   EXPECT_TRUE(plan->schedules.front().estimated);
   EXPECT_TRUE(plan->costs.has_value()) << plan->no_costs_reason;
-  // By measured times any of the sealed rows may be the fastest; by counts it is the dynamic one.
+  // By measured times, any sealed row may be the fastest. By counts, it is the dynamic one.
   plan = runner_->PlanCache({.options = options, .dataset = graph, .measure = false}, Always);
   ASSERT_EQ(plan.status(), absl::OkStatus());
   EXPECT_EQ(plan->rows[static_cast<size_t>(plan->recommended)].train_executables, 1) << plan->reason;

@@ -1,4 +1,4 @@
-// Weights on datasets that number their categories otherwise: they are read by the source's values.
+// Tests weights on datasets that number their categories differently: the source's values identify categories.
 #include "train/tasks/categories.h"
 
 #include <ATen/ATen.h>
@@ -29,7 +29,7 @@ using testing::Not;
 
 class CategoriesTest : public SetEvaluationTest {
  protected:
-  // A folder of the trials, or another one.
+  // Imports the set `name` from the folder of trials, or from `from`.
   std::shared_ptr<const data::GraphSet> Imported(const std::string& name, const data::TuOptions& tu = {},
                                                  const fs::path& from = fs::path(PERMAFROST_SOURCE_DIR) /
                                                                         "tests/trials/tu-labels") {
@@ -47,7 +47,8 @@ class CategoriesTest : public SetEvaluationTest {
     fs::create_directories(file.parent_path());
     ASSERT_TRUE(WriteFileAtomic(file, text).ok());
   }
-  // Graphs of one edge whose two nodes have these labels, with these classes.
+  // Returns graphs of one edge. Both nodes of graph i have the label labels[i], and the graph has the class
+  // classes[i].
   std::shared_ptr<const data::GraphSet> Pairs(const std::string& name, const std::vector<int>& labels,
                                               const std::vector<int>& classes, const data::TuOptions& tu = {}) {
     std::ostringstream edges, indicator, nodes, graphs;
@@ -87,7 +88,7 @@ class CategoriesTest : public SetEvaluationTest {
     request.other_dataset = true;
     return request;
   }
-  // The numbers of the CSV's rows from `first` on.
+  // Returns the numbers in the first `rows` rows of the CSV.
   static std::vector<double> Numbers(const std::string& csv, size_t rows) {
     std::vector<double> numbers;
     std::istringstream lines(csv);
@@ -112,10 +113,10 @@ class CategoriesTest : public SetEvaluationTest {
     return nn::EncodeSafetensors(decoded->tensors, decoded->metadata);
   }
 
-  std::string log_;  // of the last run
+  std::string log_;  // the log of the last run
 };
 
-// The reported fault: labels 1 and 2 of a set without 0 were read as 0 and 1.
+// In the reported fault, labels 1 and 2 of a set without 0 were read as 0 and 1.
 TEST_F(CategoriesTest, LabelsOfAnotherSetAreReadByTheirValues) {
   for (const bool one_hot : {false, true}) {
     SCOPED_TRACE(one_hot);
@@ -132,7 +133,7 @@ TEST_F(CategoriesTest, LabelsOfAnotherSetAreReadByTheirValues) {
     const std::vector<double> first = Numbers(of_some->predictions, 4), second = Numbers(of_full->predictions, 4);
     ASSERT_EQ(first.size(), 8U);
     for (size_t i = 0; i < first.size(); ++i) EXPECT_NEAR(first[i], second[i], 1e-5) << i;
-    // The same where nobody knows the dataset any more that they were trained on: the weights do.
+    // The result is the same if the training dataset is gone, because the weights contain its categories.
     EvaluateRequest gone = Other(Classifying(), some, weights, trained);
     gone.trained_on.reset();
     const auto without = Evaluate(gone);
@@ -158,11 +159,11 @@ TEST_F(CategoriesTest, ValuesThatTrainingNeverSawAreRefusedOrContributeNothing) 
     ASSERT_EQ(pass->notes.size(), 1U);
     EXPECT_THAT(pass->notes[0],
                 AllOf(HasSubstr("node label 1 has the value 5 in 15 rows"), HasSubstr("it contributes nothing")));
-    // Nodes of which nothing is known are all alike, so that all ten graphs, of one form, are.
+    // Nodes of unknown labels are all alike. The ten graphs have the same structure, so they are alike too.
     const std::vector<double> numbers = Numbers(pass->predictions, 10);
     ASSERT_EQ(numbers.size(), 20U);
     for (size_t i = 2; i < numbers.size(); ++i) EXPECT_NEAR(numbers[i], numbers[i % 2], 1e-5);
-    // A table whose rows are zeros gives the same.
+    // A table of zeros gives the same predictions.
     if (one_hot) continue;
     auto zeroed = *nn::DecodeSafetensors(weights);
     const auto table = std::ranges::find(zeroed.tensors, "node_encoder.embeddings.0.weight", &nn::NamedTensor::name);
@@ -178,7 +179,7 @@ TEST_F(CategoriesTest, ClassesGoByTheSourcesValuesToo) {
   const auto trained = Pairs("TRAINED", {3, 4, 3, 4, 3, 4, 3, 4, 3, 4}, {-1, 7, -1, 7, -1, 7, -1, 7, -1, 7});
   const std::string weights = WeightsOf(Classifying(), trained, "job");
   EXPECT_THAT(Artifact("job", kTestPredictionsFile), testing::StartsWith("graph,prediction_-1,prediction_7\n"));
-  // Its only class is its class 0, and the weights' class 1.
+  // Its only class is class 0 of this set, and class 1 of the weights.
   const auto right = Evaluate(Other(Classifying(), Pairs("RIGHT", {4, 4, 4}, {7, 7, 7}), weights, trained));
   ASSERT_TRUE(right.ok()) << right.status();
   EXPECT_EQ(right->metrics, (std::vector{1.0}));
@@ -194,7 +195,7 @@ TEST_F(CategoriesTest, ClassesGoByTheSourcesValuesToo) {
   ASSERT_TRUE(pass.ok()) << pass.status();
   EXPECT_EQ(pass->metrics, (std::vector{1.0})) << "of the graph whose class is known";
   EXPECT_THAT(pass->notes, ElementsAre(HasSubstr("labels have the class 8 in 2 rows")));
-  // Without labels predictions are named all the same.
+  // Predictions are named even if the set has no labels.
   const auto bare = Evaluate(Other(Classifying(), Pairs("BARE", {3, 4}, {}), weights, trained));
   ASSERT_TRUE(bare.ok()) << bare.status();
   EXPECT_THAT(bare->predictions, testing::StartsWith("graph,prediction_-1,prediction_7\n"));
@@ -249,7 +250,7 @@ TEST_F(CategoriesTest, EdgesOfOneGraphMayHaveValuesThatContributeNothing) {
   }
 }
 
-// One molecule of one atom, say: what is empty has no columns that could be others.
+// The set could consist of one molecule with one atom. Without edges, it has no edge columns that could differ.
 TEST_F(CategoriesTest, WhatIsEmptyHasNoColumnsToCompare) {
   Recorder context;
   ASSERT_TRUE(Run(Options(), "job", context).ok());
@@ -278,7 +279,7 @@ TEST_F(CategoriesTest, AJobBeginsWithTheRowsOfItsOwnValues) {
     SCOPED_TRACE(one_hot);
     const data::TuOptions tu{.one_hot = one_hot};
     const auto first = Pairs("FIRST", {3, 4, 3, 4, 3, 4, 3, 4}, {-1, 7, -1, 7, -1, 7, -1, 7}, tu);
-    // 2 is new, and 4 is the third of it; of its classes 5 is new, and 7 the third.
+    // Label 2 is new, and label 4 is the third here. Class 5 is new, and class 7 is the third.
     const auto second = Pairs("SECOND", {2, 3, 4, 2, 3, 4, 2, 3, 4}, {-1, 5, 7, -1, 5, 7, -1, 5, 7}, tu);
     const std::string weights = WeightsOf(Classifying(), first, one_hot ? "first-hot" : "first");
     spec::TrainOptions options = Classifying();
@@ -309,7 +310,7 @@ TEST_F(CategoriesTest, AJobBeginsWithTheRowsOfItsOwnValues) {
       EXPECT_TRUE(at::allclose(TensorOf(begun, name)[1], TensorOf(fresh, name)[1])) << "5 is new";
       EXPECT_TRUE(at::allclose(TensorOf(begun, name)[2], TensorOf(weights, name)[1])) << "7";
     }
-    // Nobody knows where the rows of an older version belong.
+    // Weights of an older version do not say to which categories their rows belong.
     const std::string older = WithoutCategories(weights);
     const WeightsTarget target{.categories = *categories, .other_dataset = true};
     EXPECT_THAT(std::string(runner_->CheckInitialWeights(options, second->summary(), older, "spec.", target).message()),

@@ -1,4 +1,4 @@
-// The census of every model, pinned, and held to steps that are counted one by one.
+// Compares the census of every model with pinned values, and with steps that are counted one by one.
 #include "train/planning/cache_planner.h"
 
 #include <ATen/ATen.h>
@@ -49,7 +49,7 @@ class CensusTest : public ::testing::Test {
   int folders_ = 0;
 };
 
-// "linear 4, mm 9": entries of a step at one shape.
+// Returns the entries of a step at one shape, such as "linear 4, mm 9".
 std::string Entries(const ModeCensus& census) {
   std::string text;
   for (const graphcache::OpCensus& op : census.ops) {
@@ -65,7 +65,7 @@ std::string ReadReference() {
 
 TEST_F(CensusTest, EveryOperatorOfEveryModelHasARule) {
   for (const StepCase& c : StepCases()) {
-    // Some of its operators have none, and are told as unknown; all its batches are of one shape.
+    // Jobs with walks have operators without a rule, which are reported as unknown. Their batches all have one shape.
     if (Walks(c.options)) continue;
     for (const auto& lowering : Take(c.options, Open(c.data), TorchRelease::k2_13).lowerings) {
       EXPECT_THAT(lowering.unknown, IsEmpty()) << c.why << ", " << lowering.lowering;
@@ -74,8 +74,8 @@ TEST_F(CensusTest, EveryOperatorOfEveryModelHasARule) {
   }
 }
 
-// The census of a training and an evaluation step of each model, for small jobs with a plain loss, sampled where it is
-// one graph.
+// The census of a training step and an evaluation step of each model. The jobs are small, with a plain loss, and
+// sampled if they have one large graph.
 struct Pinned {
   TorchRelease release;
   const char* lowering;
@@ -203,7 +203,7 @@ TEST_F(CensusTest, OfEveryModelByBothReleasesAndLowerings) {
   }
 }
 
-// Returns what steps on all batches of the first epoch add, each run by itself.
+// Returns the number of entries that the first epoch's steps add, each run separately.
 int64_t CountOneByOne(const spec::TrainOptions& options, const data::OpenedDataset& dataset, TorchRelease release) {
   const device::MpsStandIn within;
   const auto task = *Task::Create(options, dataset, at::kMPS, 2, [] { return true; });
@@ -240,7 +240,7 @@ TEST_F(CensusTest, AnEpochIsWhatItsStepsAddOneByOne) {
       options.model.lowering = lowering;
       const Census census = Take(options, dataset, TorchRelease::k2_13);
       EXPECT_EQ(census.lowerings[0].lowering, spec::kLoweringNames.Name(lowering));
-      // It is known only roughly which sampled blocks come to which of the planned rungs.
+      // For sampled blocks, the share of each planned rung is only an estimate.
       if (census.schedule.estimated) continue;
       EXPECT_EQ(census.lowerings[0].modes[0].all.epoch, CountOneByOne(options, dataset, TorchRelease::k2_13)) << c.why;
     }

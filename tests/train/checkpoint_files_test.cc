@@ -116,7 +116,8 @@ TEST_F(CheckpointFilesTest, OnesThatWereSetAsideAreDamaged) {
   EXPECT_EQ(found[2].damage, "");
 }
 
-// Someone may remove a checkpoint between its writing and this: the next one is linked instead, and the job goes on.
+// Someone may remove a checkpoint after it is written and before it is linked. The next checkpoint is linked instead,
+// and the job goes on.
 TEST_F(CheckpointFilesTest, LinkingWhatWentMeanwhileIsTriedAgain) {
   Save(3);
   const fs::path job = dir_.path(), source = directory_ / "3" / "model.safetensors";

@@ -10,7 +10,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// The seconds at which a run of so many seconds, of ten steps each, saves.
+// Returns the seconds at which a run saves. The run takes `seconds` seconds and makes ten steps in each.
 std::vector<int64_t> Saves(const spec::CheckpointOptions& options, int64_t seconds, absl::Duration cost) {
   CheckpointSchedule schedule(options);
   std::vector<int64_t> saves;

@@ -65,7 +65,7 @@ void ExpectEqual(const Checkpoint& a, const Checkpoint& b) {
   }
 }
 
-// The newest one with the tensors that a run goes on with.
+// Returns the newest checkpoint, with the tensors from which a run continues.
 absl::StatusOr<std::optional<Checkpoint>> LoadNewest(const CheckpointStore& store) {
   PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, store.FindNewest());
   if (!found) return found;
@@ -102,7 +102,7 @@ class CheckpointTest : public testing::Test {
     }
     return names;
   }
-  // Changes the body of a manifest, whose checksum then matches.
+  // Changes the body of a manifest, and updates its checksum.
   void Rewrite(int64_t step, const std::function<void(nlohmann::json&)>& change) {
     auto manifest = nlohmann::json::parse(*ReadFile(File(step, "state.json")));
     change(manifest["checkpoint"]);
@@ -156,13 +156,13 @@ TEST_F(CheckpointTest, DamageIsSeenInEveryFileAndTheOlderOneServes) {
   }
 }
 
-// As a file that a crash cut short, and as bits that a disk or memory turned over: wherever it happens it is seen, and
-// the run goes on from the checkpoint before.
+// A crash may cut a file short, and a disk or memory may flip a bit. Both are detected in any place, and the run goes
+// on from the checkpoint before.
 TEST_F(CheckpointTest, EveryCutAndAThousandFlippedBitsAreSeen) {
   constexpr size_t kPage = 4096;
   const fs::path checkpoints = dir_.path() / "checkpoints";
   Checkpoint newest = Make(2);
-  // Several pages of each tensor; and of the manifest, which tells of the cache.
+  // Makes each tensor several pages long, and also the manifest, which describes the cache.
   for (std::vector<nn::NamedTensor>* part : {&newest.model, &newest.optimizer, &newest.best, &newest.averaged}) {
     part->push_back({"wide", at::randn({3000})});
   }
@@ -178,7 +178,7 @@ TEST_F(CheckpointTest, EveryCutAndAThousandFlippedBitsAreSeen) {
   }
   ASSERT_EQ(whole.size(), 6U);
   const fs::path set_aside = checkpoints / ".damaged-2";
-  // `data` in place of a file of checkpoint 2, which is put back as it was afterwards.
+  // Replaces a file of checkpoint 2 by `data`, and restores the file afterwards.
   const auto expect_seen = [&](const std::string& file, const std::string& data, const std::string& what) {
     std::ofstream(File(2, file), std::ios::binary) << data;
     const auto found = Store().FindNewest();
@@ -210,7 +210,7 @@ TEST_F(CheckpointTest, EveryCutAndAThousandFlippedBitsAreSeen) {
   EXPECT_EQ((*found)->state.step, 2) << "put back as it was, it is whole";
 }
 
-// Beside the run's own tensors there may be no room for all of them.
+// There may be no memory for all parts beside the run's own tensors.
 TEST_F(CheckpointTest, AResumeHasOnePartInMemoryAtATime) {
   constexpr int64_t kValues = 1 << 18, kPartBytes = kValues * sizeof(float);
   device::InstallStorageAllocator();
@@ -270,7 +270,7 @@ TEST_F(CheckpointTest, AManifestThatSaysTheSameInOtherBytesIsDamaged) {
 TEST_F(CheckpointTest, ADamagedNewerOneDoesNotPushOutWhatTheResumedRunSaves) {
   CheckpointStore store = Store(1);
   ASSERT_TRUE(store.Save(Make(5)).ok());
-  // As a crash leaves them before the older one is pruned.
+  // Leaves two checkpoints, as a crash does before the older one is pruned.
   fs::copy(dir_.path() / "checkpoints/5", dir_.path() / "elsewhere", fs::copy_options::recursive);
   ASSERT_TRUE(store.Save(Make(9)).ok());
   fs::rename(dir_.path() / "elsewhere", dir_.path() / "checkpoints/5");
@@ -280,7 +280,7 @@ TEST_F(CheckpointTest, ADamagedNewerOneDoesNotPushOutWhatTheResumedRunSaves) {
   EXPECT_EQ((*store.FindNewest())->state.step, 7);
 }
 
-// A damaged checkpoint may be of use to someone, and more of it than its checksum says.
+// A damaged checkpoint may still be useful to someone, and more of it may be intact than the checksum can show.
 TEST_F(CheckpointTest, ADamagedOneIsSetAsideWholeAndNeverDeleted) {
   for (int time = 0; time < 2; ++time) {
     ASSERT_TRUE(Store().Save(Make(1)).ok());
@@ -306,7 +306,8 @@ TEST_F(CheckpointTest, WhatCannotBeReadJustNowIsNotDamage) {
     const NoDescriptors exhausted;
     expect_transient("too many open files, met by the directory");
   }
-  // As with an error of the disk, whatever rights the test has: a file that open() finds and refuses.
+  // A loop of symbolic links exists, but open() refuses it, whatever rights the test has. It acts like an error of
+  // the disk.
   for (const char* file : {"state.json", "optimizer.safetensors"}) {
     fs::rename(File(2, file), dir_.path() / "away");
     fs::create_symlink(File(2, file), File(2, file));

@@ -1,4 +1,5 @@
-// Steps of one executable for every shape, over every model and kind of batch: to the bit what the step is eagerly.
+// Tests steps of one executable for all shapes, over every model and kind of batch: they equal eager steps bit for
+// bit.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ using spec::PolicyOptions;
 using spec::Shapes;
 using testing::HasSubstr;
 
-// A model with its optimizer, as a run has them.
+// A model and its optimizer, as in a run.
 struct StepRig {
   StepRig(const spec::TrainOptions& train_options, const data::OpenedDataset& dataset, PolicyOptions policy)
       : options(With(train_options, policy)),
@@ -41,7 +42,7 @@ struct StepRig {
     return options;
   }
   LossOptions Loss() const { return LossOf(options, at::kCPU); }
-  // One eager step at the shape that a dynamic executable would run the batch at.
+  // Runs one eager step at the shape at which a dynamic executable would run the batch.
   void TrainEagerly(HostBatch& batch, int64_t step) {
     const auto inputs = batch.PadDynamic(step);
     ASSERT_TRUE(inputs.ok()) << inputs.status();
@@ -88,7 +89,7 @@ void ExpectSameState(StepRig& eager, StepRig& dynamic, const std::string& where)
   }
 }
 
-// Every step and evaluation of the job, by one dynamic executable and eagerly.
+// Expects equal bits from each step and evaluation of the job, run by one dynamic executable and eagerly.
 void DynamicStepTest::ExpectEagerSteps(const StepCase& c) {
   const data::OpenedDataset dataset = Open(c.data);
   StepRig eager(c.options, dataset, {.policy = Policy::kNever});
@@ -164,7 +165,7 @@ TEST_F(DynamicStepTest, SoIsEveryStepOfBfloat16) {
   }
 }
 
-// A dynamic executable leaves what one of exact shapes leaves.
+// A dynamic executable leaves the same bits as one of exact shapes.
 TEST_F(DynamicStepTest, ExactAndDynamicExecutablesLeaveEqualBits) {
   const data::OpenedDataset dataset = Open(100);
   StepRig exact(GraphJob(), dataset, {.policy = Policy::kAlways});
@@ -182,7 +183,7 @@ TEST_F(DynamicStepTest, ExactAndDynamicExecutablesLeaveEqualBits) {
   EXPECT_EQ(dynamic.of(Mode::kTrain).entries, 1);
 }
 
-// A batch that was made ready for a rung is padded to its own sizes, and the other way round.
+// A batch that was prepared for a rung can be padded to its own sizes, and the other way round.
 TEST_F(DynamicStepTest, SampledBatchesGoFromOnePaddingToTheOther) {
   const data::OpenedDataset dataset = Open(TinyGraphOptions{.sparse = true});
   StepRig rungs(NodeJob(spec::Architecture::kSage), dataset, {.policy = Policy::kFreeze, .shapes = Shapes::kExact});
@@ -211,7 +212,7 @@ TEST_F(DynamicStepTest, SampledBatchesGoFromOnePaddingToTheOther) {
   }
 }
 
-// A task whose training step takes an integer that no size of its inputs gives.
+// A task whose training step uses an integer that no size of its inputs determines.
 class Resists final : public WrappedTask {
  public:
   using WrappedTask::WrappedTask;
@@ -258,7 +259,7 @@ TEST_F(DynamicStepTest, AnIntegerThatResistsIsNamedAndThereIsALadderThen) {
   EXPECT_TRUE(cache.frozen);
 }
 
-// A task that counts the steps that are run and not replayed.
+// A task that counts the steps that run rather than replay.
 class CountsRuns final : public WrappedTask {
  public:
   using WrappedTask::WrappedTask;

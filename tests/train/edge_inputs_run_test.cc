@@ -1,4 +1,5 @@
-// Jobs of one large graph whose edges have features, and layer-wise evaluation beside that of the whole graph.
+// Tests jobs on one large graph whose edges have features, and compares layer-wise evaluation with that of the whole
+// graph.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -114,7 +115,7 @@ TEST_F(EdgeInputsRunTest, SampledRunsStoppedAnywhereEndBitEqual) {
   }
 }
 
-// Samples of every neighbour, layer by layer, and the whole graph in one step give the same.
+// Samples of all neighbours, layer-wise evaluation, and the whole graph in one step give the same result.
 TEST_F(EdgeInputsRunTest, EveryWayToEvaluateSeesTheSameEdges) {
   for (const EdgeCase& c : kEdgeCases) {
     const auto graph = Graph(c.graph);
@@ -128,7 +129,7 @@ TEST_F(EdgeInputsRunTest, EveryWayToEvaluateSeesTheSameEdges) {
     ASSERT_TRUE(Run(layer_wise, graph, std::string(c.why) + " layer-wise", other).ok()) << c.why;
     EXPECT_NEAR(one.epochs[0].valid_loss, other.epochs[0].valid_loss, 1e-5) << c.why;
     whole.nodes = {};
-    // The weights of a model depend on its seed alone.
+    // Both models have equal weights, because these depend only on the seed.
     const auto a = TaskOf(layer_wise, graph), b = TaskOf(whole, graph);
     const auto rows = a->EvaluateWhole(data::Split::kTest, true, [] { return true; });
     ASSERT_TRUE(rows.ok() && rows->has_value()) << rows.status();
@@ -144,7 +145,7 @@ TEST_F(EdgeInputsRunTest, EveryWayToEvaluateSeesTheSameEdges) {
   }
 }
 
-// The features of edges are read: others make another model.
+// A model that reads edge features differs from one that does not.
 TEST_F(EdgeInputsRunTest, GatV2MayLeaveThemAside) {
   const auto with = Graph({.edge_floats = 3}), without = Graph({});
   spec::TrainOptions options = NodeJob(spec::Architecture::kGatv2);
@@ -168,7 +169,7 @@ constexpr Parts kParts[] = {{"residual", true, spec::JumpingKnowledge::kLast},
                             {"cat", false, spec::JumpingKnowledge::kCat},
                             {"max, residual", true, spec::JumpingKnowledge::kMax}};
 
-// Residuals and jumping knowledge, of nodes and of links, whose evaluation is layer by layer where they are sampled.
+// Residuals and jumping knowledge, for nodes and for links. Sampled jobs are evaluated layer by layer.
 TEST_F(EdgeInputsRunTest, LayerByLayerIsTheWholeGraphWithResidualsAndJumpingKnowledge) {
   for (const spec::ModelTraits& model : spec::kOwnModels) {
     if (model.walks) continue;
@@ -199,7 +200,7 @@ TEST_F(EdgeInputsRunTest, LayerByLayerIsTheWholeGraphWithResidualsAndJumpingKnow
           const auto want = b->EvaluateWhole(data::Split::kTest, true, [] { return true; });
           ASSERT_TRUE(want.ok() && want->has_value()) << want.status();
           ASSERT_EQ((*want)->predictions.size(), (*rows)->predictions.size());
-          // Scores; ranks may differ where two are as good as equal.
+          // Compares scores only, because the ranks of two nearly equal scores may differ.
           for (size_t i = 0; i < (*want)->predictions.size(); i += 2) {
             ASSERT_NEAR((*want)->predictions[i], (*rows)->predictions[i], 1e-4);
           }

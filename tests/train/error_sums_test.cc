@@ -12,7 +12,7 @@ nn::LossTerms Terms(float sum, float count) {
   return {.mean = {}, .sum = at::full({}, sum), .count = at::full({}, count)};
 }
 
-// A device without float64: float32 alone stands still at 2^24.
+// Some devices lack float64. A sum in a single float32 stops growing at 2^24.
 TEST(ErrorSumsTest, PairsOfFloat32SumAsFloat64Does) {
   ErrorSums pairs(at::kCPU, /*pairs=*/true), doubles(at::kCPU, /*pairs=*/false);
   EXPECT_EQ(pairs.tensors().size(), 4u);

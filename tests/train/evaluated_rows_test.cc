@@ -1,4 +1,4 @@
-// Weights on a dataset that they were not trained on: what they can be given, and what is refused in a line.
+// Tests weights on a dataset that they were not trained on: what they accept, and what is refused in one line.
 #include "train/tasks/evaluated_rows.h"
 
 #include <gmock/gmock.h>
@@ -139,16 +139,16 @@ TEST_F(GraphEvaluationTest, DirectionsOfEdgesFollowThoseThatWereTrainedOn) {
       {EdgeDirections::kAdded, EdgeDirections::kKept, "accepted: the dataset imported with inverse_edges add"},
       {EdgeDirections::kListed, EdgeDirections::kKept, "which the source lists; accepted: the dataset imported with"},
       {EdgeDirections::kKept, EdgeDirections::kAdded, "accepted: the dataset imported with inverse_edges keep"},
-      // Both directions are there.
+      // Both have each edge in both directions.
       {EdgeDirections::kAdded, EdgeDirections::kListed, ""},
       {EdgeDirections::kAdded, EdgeDirections::kKeptBoth, ""},
       {EdgeDirections::kListed, EdgeDirections::kAdded, ""},
       {EdgeDirections::kKeptBoth, EdgeDirections::kAdded, ""},
-      // Edges stay as they stand in either.
+      // Both leave the edges as the source lists them.
       {EdgeDirections::kKept, EdgeDirections::kKeptBoth, ""},
       {EdgeDirections::kKeptBoth, EdgeDirections::kKept, ""},
       {EdgeDirections::kKept, EdgeDirections::kListed, ""},
-      // An older version did not look.
+      // An older version did not record the directions.
       {EdgeDirections::kUnknown, EdgeDirections::kKept, ""},
       {EdgeDirections::kAdded, EdgeDirections::kUnknown, ""},
   };
@@ -294,7 +294,7 @@ TEST_F(GraphEvaluationTest, EdgesAreThoseThatTheWeightsWereTrainedOn) {
     request.trained_on = trained->summary();
     const auto all = runner_->EvaluateWeights(request, kGoOn);
     ASSERT_TRUE(all.ok()) << all.status();
-    // A graph of fewer categories, which the weights know.
+    // This graph has fewer categories, all of which the weights know.
     request.dataset = WriteTinyGraph(dir_.path() / ("fewer-" + job), {.nodes = 100, .edge_categories = 3});
     EXPECT_TRUE(runner_->EvaluateWeights(request, kGoOn).ok()) << job;
     request.dataset = WriteTinyGraph(dir_.path() / ("more-" + job), {.nodes = 100, .edge_categories = 9});

@@ -1,4 +1,4 @@
-// However the features of a large graph are read, a job ends with the same bits.
+// Tests that a job ends with the same bits, however the features of a large graph are read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class FeatureReaderTest : public testing::Test {
     options.nodes.fan_outs = {4, 3};
     return options;
   }
-  // The last weights; `rows` is what the run said of its reading.
+  // Returns the last weights. Sets `rows` to what the run reported about its reading.
   std::string Weights(const spec::TrainOptions& options, const data::RowCaches::Options& features, int threads = 2) {
     const auto runner = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = threads, .features = features});
     Recorder recorder;
@@ -54,7 +54,7 @@ class FeatureReaderTest : public testing::Test {
 };
 
 TEST_F(FeatureReaderTest, EveryReaderAndBudgetGivesTheSameWeights) {
-  // The budgets hold, of 400 rows of 32 bytes, all, about a half, and fewer than one batch has.
+  // These budgets hold all, about half, and fewer than one batch's of the 400 rows of 32 bytes.
   constexpr uint64_t kAll = 1 << 20, kBudgets[] = {kAll, 4400 + 200 * 104, 1};
   for (const spec::Architecture architecture : {spec::Architecture::kSage, spec::Architecture::kGcn}) {
     const spec::TrainOptions options = Options(architecture);

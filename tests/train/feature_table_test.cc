@@ -1,4 +1,5 @@
-// Tests where features lie that the device gathers, and, on the stand-in for MPS, sampled jobs that have them there.
+// Tests the placement of features that the device gathers, and sampled jobs with such features on the stand-in for
+// MPS.
 #include "train/tasks/feature_table.h"
 
 #include <ATen/ATen.h>
@@ -38,7 +39,7 @@ using testing::IsEmpty;
 const c10::Device kDevice{c10::kMPS, 0};
 
 TEST(SplitFeaturesTest, TheDeviceHasAsManyRowsAsFit) {
-  // Rows of 100 bytes; the places of 1,000 take 4,000.
+  // The table has 1,000 rows of 100 bytes, and the index of their places takes 4,000 bytes.
   const struct {
     const char* why;
     FeatureMemory memory;
@@ -77,7 +78,7 @@ TEST(SplitFeaturesTest, TheRowsWantedMostAreChosen) {
   EXPECT_THAT(MostWanted(wanted, 6), ElementsAre(true, true, true, true, true, true));
 }
 
-// Memory that the stand-in reads as its own.
+// Allocates host memory that the stand-in reads as its own.
 std::optional<device::PinnedRows> AllocatePinned(int64_t rows, int64_t width) {
   const at::Tensor host = at::empty({rows, width}, at::kFloat);
   return device::PinnedRows{.host = host,
@@ -86,7 +87,7 @@ std::optional<device::PinnedRows> AllocatePinned(int64_t rows, int64_t width) {
                                 at::TensorOptions().dtype(at::kFloat).device(kDevice), kDevice)};
 }
 
-// The host that pins memory for a device.
+// A host that pins memory for a device.
 struct Host {
   std::function<std::optional<device::PinnedRows>(int64_t, int64_t)> allocate_pinned = nullptr;
   uint64_t process = kNoLimits.process;
@@ -118,7 +119,7 @@ class FeatureTableTest : public testing::Test {
   uint64_t TableBytes() const {
     return static_cast<uint64_t>(FeatureTableRows(summary())) * static_cast<uint64_t>(FeatureRowBytes(summary()));
   }
-  // Returns the bytes of the device that steps take.
+  // Returns the bytes of device memory that steps take.
   uint64_t StepsOf(const spec::TrainOptions& options) const {
     const MemoryLimits limits{.process = kNoLimits.process, .device = uint64_t{1} << 40, .records = false};
     const auto model = NodeModelFor(options, summary(), limits, "spec.");
@@ -181,10 +182,10 @@ TEST_F(FeatureTableTest, WithoutPinnedMemoryThereIsNone) {
   EXPECT_FALSE(table->defined());
 }
 
-// Blocks of training and evaluation are tried, at their own rung and at the largest one.
+// Tries blocks of training and evaluation, at their own rung and at the largest one.
 TEST_F(FeatureTableTest, BlocksHaveTheFeaturesThatTheHostWouldGather) {
   spec::TrainOptions options = NodeJob(spec::Architecture::kGcn);
-  // Small blocks, beside which a table is large.
+  // Makes blocks small in comparison with the table.
   options.batch_size = 4;
   options.nodes.fan_outs = {2, 1};
   const auto on_host = Make(options, uint64_t{1} << 40, false);
@@ -236,7 +237,7 @@ TEST_F(FeatureTableTest, WhereTheyDoNotFitTheHostGathers) {
   EXPECT_THAT(std::string(Make(options, 1)->reading()), IsEmpty());
 }
 
-// The device has no room for a row in these.
+// In these cases, the device has no room for a single row.
 TEST_F(FeatureTableTest, MemoryOfTheHostIsPinnedAsFarAsThereIsSome) {
   const spec::TrainOptions options = NodeJob(spec::Architecture::kGcn);
   const auto is_pinned = [&](const Host& host) {
@@ -259,7 +260,7 @@ TEST_F(FeatureTableTest, MemoryOfTheHostIsPinnedAsFarAsThereIsSome) {
     ++seen[fits ? 1 : 0];
   }
   EXPECT_THAT(seen, Each(Gt(3)));
-  // Others may have taken memory since: a twentieth of all stays free.
+  // Others may have taken memory since, so a twentieth of the limit stays free.
   const uint64_t limit = 1'000'000'000, left = limit / 20 + taken(kNoLimits.process) + TableBytes();
   for (const bool enough : {true, false}) {
     data::RowCaches rows({.memory_left = [&] { return MemoryLeft{.limit = limit, .left = enough ? left : left - 1}; }});
@@ -267,8 +268,8 @@ TEST_F(FeatureTableTest, MemoryOfTheHostIsPinnedAsFarAsThereIsSome) {
   }
 }
 
-// The means that GraphSAGE begins with are those that the host would make. The stand-in has no operator for them, so
-// that the CPU is the device here.
+// The means with which GraphSAGE begins equal those that the host would make. The stand-in has no operator for them,
+// so the CPU is the device here.
 TEST_F(FeatureTableTest, MeansAreMadeWhereTheTableLies) {
   const spec::TrainOptions options = NodeJob(spec::Architecture::kSage);
   ASSERT_TRUE(SamplingOf(options, Mode::kTrain, summary()).last_hop_apart);
@@ -283,7 +284,7 @@ TEST_F(FeatureTableTest, MeansAreMadeWhereTheTableLies) {
       ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
       ASSERT_EQ(*a == nullptr, *b == nullptr);
       if (*a == nullptr) break;
-      // Blocks of two plans, padded otherwise: real rows are told by their keys.
+      // Both blocks have the same real rows with different padding. Real rows have keys of at least 0.
       const nn::NodeBlock got = NodeBlockOf(**(*a)->PadTo((*a)->least_padded(), 0)),
                           want = NodeBlockOf(**(*b)->PadTo((*b)->least_padded(), 0));
       const auto real = [](const nn::NodeBlock& block) {
@@ -301,7 +302,7 @@ TEST_F(FeatureTableTest, MeansAreMadeWhereTheTableLies) {
   compare(*task->EvalBatches(data::Split::kValid), *on_host->EvalBatches(data::Split::kValid));
 }
 
-// A mean is fewer bytes to copy than the rows that it is made of, of which the host would hold some.
+// The host would hold some of the rows, and copying a mean takes fewer bytes than copying its rows.
 TEST_F(FeatureTableTest, MeansAreMadeOnTheHostUnlessAllRowsLieOnTheDevice) {
   const spec::TrainOptions options = NodeJob(spec::Architecture::kSage);
   const uint64_t wanted = StepsOf(options) + MeansBytes(options, summary()) + TableBytes();

@@ -1,4 +1,4 @@
-// A run whose step cannot be captured at some shapes: killed anywhere and resumed, it must end with the same bits.
+// Tests a run whose step cannot be captured at some shapes: killed anywhere and resumed, it ends with the same bits.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,8 @@
 namespace permafrost::train {
 namespace {
 
-// Reads a value back to the host where a batch has more than `most_nodes` rows: no such step can be captured.
+// A task that reads a value back to the host if a batch has more than `most_nodes` rows. Such a step cannot be
+// captured.
 class ReadsBack final : public WrappedTask {
  public:
   ReadsBack(std::unique_ptr<Task> task, int64_t most_nodes) : WrappedTask(std::move(task)), most_nodes_(most_nodes) {}
@@ -37,7 +38,7 @@ class ReadsBack final : public WrappedTask {
   const int64_t most_nodes_;
 };
 
-// The part of a run that a checkpoint keeps.
+// What a checkpoint keeps of a run.
 struct Saved {
   std::vector<nn::NamedTensor> state;
   graphcache::Snapshot cache;
@@ -56,7 +57,7 @@ struct BreakRig {
     all.insert(all.end(), engine.losses().tensors().begin(), engine.losses().tensors().end());
     return all;
   }
-  // Trains the epochs' steps from `step` to before `end`, and evaluates after each epoch.
+  // Trains from step `step` to before step `end`, and evaluates after each epoch.
   void Run(int64_t step, int64_t end) {
     const int64_t batches = task.batches_per_epoch();
     while (step < end) {
@@ -81,7 +82,7 @@ struct BreakRig {
     engine.cache().Restore(saved.cache, saved.entries);
   }
 
-  // The most nodes of batches of nine graphs with 6.5 nodes each in the mean: some are above it.
+  // Batches have nine graphs with 6.5 nodes on average, so some batches exceed this number.
   static constexpr int64_t kMostNodes = 62;
   const spec::TrainOptions options;
   ReadsBack task;
@@ -115,7 +116,7 @@ class GraphBreakTest : public testing::Test {
 
 TEST_F(GraphBreakTest, AResumeAfterABreakEndsBitEqual) {
   constexpr int64_t kSteps = 36;
-  // Frozen after few shapes: what was captured before the break, at the ceiling, serves others padded.
+  // Freezes after few shapes. Executables captured before the break, at the ceiling, then serve other batches padded.
   const spec::TrainOptions options =
       Options({.policy = spec::Policy::kFreeze, .freeze_at = 3, .shapes = spec::Shapes::kExact});
   BreakRig whole(options, set_);

@@ -1,4 +1,4 @@
-// Classes of whole graphs: cross-entropy on a set, what is reported of it, and folds in place of the set's splits.
+// Tests classes of whole graphs: cross-entropy on a set, its metrics, and folds that replace the set's splits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,8 +28,8 @@ class GraphClassificationTest : public RunnerTest {
     graphs_ = ImportGraphs(dir_.path(), Classified());
     runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2});
   }
-  // Trees whose nodes are of two categories or three; the class is the category that is not there, or the third; every
-  // 13th is missing.
+  // Returns random trees whose nodes have at most two of three categories. The class is the category that a tree was
+  // drawn without. Every 13th class is missing.
   static std::vector<TinyGraph> Classified() {
     std::mt19937 random(11);
     std::vector<TinyGraph> graphs;
@@ -69,7 +69,7 @@ TEST_F(GraphClassificationTest, LearnsClassesAndTellsEveryMetric) {
     EXPECT_EQ(result.best_test_metrics[0], result.best_test_metric);
     EXPECT_EQ(result.best_valid_metrics[0], result.best_valid_metric);
     EXPECT_EQ(result.final_test_metrics[0], result.final_test_metric);
-    // The first metric decides: its best epoch, the earliest of equal ones.
+    // The first metric chooses the best epoch, the earliest one of equals.
     const auto best = std::ranges::max_element(told.epochs, {}, &EpochMetrics::valid_metric);
     EXPECT_EQ(result.best_epoch, best->epoch);
     EXPECT_EQ(result.best_valid_metrics, best->valid_metrics);
@@ -161,7 +161,7 @@ TEST_F(GraphClassificationTest, WhatDoesNotGoWithTheLabelsIsRefused) {
   }
 }
 
-// Its summary does not tell.
+// The summary of an older import does not say that labels are classes.
 TEST_F(GraphClassificationTest, ABinaryLossOnClassesOfAnOlderImportIsRefusedToo) {
   data::GraphSetSummary older = graphs_->summary();
   older.labels_known = false;
@@ -179,7 +179,7 @@ TEST_F(GraphClassificationTest, ABinaryLossOnClassesOfAnOlderImportIsRefusedToo)
 }
 
 TEST_F(GraphClassificationTest, AFoldsBudgetHoldsTheLargestGraphOfAll) {
-  // The largest may stand in any split of a fold.
+  // The largest graph may be in any split of a fold.
   spec::TrainOptions options = Options();
   options.cross_validation = {.folds = 3};
   options.batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = graphs_->summary().all.max_nodes - 1};

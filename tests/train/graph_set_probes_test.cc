@@ -1,4 +1,4 @@
-// The batches that a capture of a job on small graphs is made from.
+// Tests the batches with which a job on small graphs is captured.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ namespace {
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 constexpr int kTargets = 3;
 
-// Paths of 2..11 nodes with three targets. One graph in `labelled` has a label, of one of them; 0: none has.
+// Returns paths of 2 to 11 nodes with three targets. One graph in `labelled` has a label, for one target. With 0, no
+// graph has one.
 std::vector<TinyGraph> MostlyMissing(int graphs, int labelled) {
   std::vector<TinyGraph> set;
   for (int g = 0; g < graphs; ++g) {
@@ -50,7 +51,7 @@ class GraphSetProbesTest : public testing::Test {
     EXPECT_TRUE(task.ok()) << task.status();
     return task.ok() ? *std::move(task) : nullptr;
   }
-  // The shapes that a ladder of 8 is captured at.
+  // Returns the shapes at which a ladder of 8 rungs is captured.
   static std::vector<BatchShape> Rungs(const Task& task, Mode mode) {
     return graphcache::LadderOf(task.plan(), mode, 8);
   }
@@ -85,7 +86,7 @@ TEST_F(GraphSetProbesTest, EachHasALabelWhereTheSplitHasAny) {
   }
 }
 
-// The eighth of a rung is still one, with the graphs that it needs besides.
+// An eighth of a rung's graphs is enough to prove the rung, apart from the graphs that every probe needs.
 TEST_F(GraphSetProbesTest, ARungIsProvenOnFewGraphsOfWhichNoneComesTwice) {
   const auto task = MakeTask(MostlyMissing(600, 40));
   ASSERT_NE(task, nullptr);

@@ -1,4 +1,4 @@
-// Graphs that the CPU's operators cannot index are refused before anything is read.
+// Tests that graphs that the CPU's operators cannot index are refused before anything is read.
 #include "train/planning/run_size.h"
 
 #include <ATen/ATen.h>
@@ -57,7 +57,7 @@ TEST(IndexLimits, OfTheWholeGraphInEveryStep) {
   }
 }
 
-// At admission, in one line.
+// Admission refuses such a job in one line.
 TEST(IndexLimits, AJobOnSuchAGraphIsRefused) {
   data::GraphSummary graph;
   graph.nodes = 1'000'000;

@@ -27,19 +27,19 @@ class InitialWeightsTest : public RunnerTest {
     options.init_from = {.job = JobId(job), .by_name = by_name};
     return options;
   }
-  // As a job's admission does.
+  // Stores the weights as the admission of a job does.
   void Give(const std::string& weights, const std::string& job) {
     fs::create_directories(dir_.path() / job);
     ASSERT_TRUE(WriteFileAtomic(dir_.path() / job / kInitialWeightsFile, weights).ok());
   }
-  // Returns what is said of a model with two layers that is to begin with `weights`.
+  // Returns the refusal of `weights` for a job whose model has two layers.
   std::string Refusal(const std::string& weights, bool by_name = false) {
     const absl::Status status =
         runner_->CheckInitialWeights(From("first", by_name), graphs_->summary(), weights, "spec.");
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     return std::string(status.message());
   }
-  // Returns the weights of a job without a step of its own.
+  // Returns the weights of a job that took no step.
   std::string First() {
     Recorder context;
     EXPECT_TRUE(Run(Options(), "first", context).ok());
@@ -119,7 +119,7 @@ TEST_F(InitialWeightsTest, ByNameTakesThoseThatFitAndSaysWhichDoNot) {
               HasSubstr("none of the 1 tensors of jobs/first fits the model"));
 }
 
-// A model that no memory holds is looked at all the same: its tensors have no values.
+// Even a model that fits in no memory can be checked, because its tensors have no values.
 TEST_F(InitialWeightsTest, WhatIsCheckedAtSubmitTakesNoMemory) {
   data::GraphSummary graph;
   graph.nodes = 3'000'000'000;

@@ -1,5 +1,5 @@
-// Jobs whose executables are all captured before their first step, and jobs on composed batches: stopped anywhere, they
-// end with the same bits.
+// Tests jobs that capture all executables before their first step, and jobs on composed batches: stopped anywhere,
+// they end with the same bits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 using spec::Shapes;
 using testing::HasSubstr;
 
-// Keeps what it was told of warm-ups.
+// Records the reported progress of warm-ups.
 class WarmUps final : public Recorder {
  public:
   void OnProgress(const Progress& p) override {
@@ -38,7 +38,7 @@ class LadderJobTest : public testing::Test {
   static spec::TrainOptions Options(Shapes shapes, spec::BatchingOptions batching = {}) {
     spec::TrainOptions options;
     options.model = {.hidden_channels = 16, .num_layers = 2, .dropout = 0.1};
-    options.batch_size = 9;  // 80 graphs: 9 steps an epoch
+    options.batch_size = 9;  // 80 graphs: 9 steps per epoch
     options.epochs = 4;
     options.seed = 3;
     options.graph_cache = {.shapes = shapes, .rungs = 3, .audit_every = 0};
@@ -100,7 +100,7 @@ TEST_F(LadderJobTest, ALadderAgreesWithEagerSteps) {
   Run("eager", never, eager);
   Run("ladder", Options(Shapes::kLadder), ladder);
   ASSERT_EQ(eager.epochs.size(), ladder.epochs.size());
-  // Sums are added in another order, and Adam makes much of small differences: the first epoch tells.
+  // Sums are added in another order, and Adam magnifies small differences. So only the first epoch is compared.
   EXPECT_NEAR(ladder.epochs[0].train_loss, eager.epochs[0].train_loss, 1e-3 * std::abs(eager.epochs[0].train_loss));
   EXPECT_NEAR(ladder.epochs[0].valid_metric, eager.epochs[0].valid_metric,
               1e-2 * std::abs(eager.epochs[0].valid_metric));
@@ -206,7 +206,7 @@ TEST_F(LadderJobTest, ComposedBatchesResumeToTheBit) {
   const struct {
     const char* why;
     spec::BatchingOptions batching;
-    int64_t least_steps, most_steps;  // an epoch
+    int64_t least_steps, most_steps;  // steps per epoch
   } kCases[] = {
       {"balanced", {.kind = spec::BatchingKind::kBalanced}, 9, 9},
       {"budget", {.kind = spec::BatchingKind::kBudget, .max_nodes = 50, .max_edges = 90}, 10, 16},

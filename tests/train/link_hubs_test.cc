@@ -1,4 +1,4 @@
-// Links that begin at a node with an edge to every other node: they have no negatives, and no rank.
+// Tests links that begin at a node with an edge to every other node. They have no negatives, and so no rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST_F(LinkHubsTest, AJobWithoutALinkToRankIsRefused) {
   EXPECT_EQ(GetViolations(refused.status()).at(0).field, "spec.link_prediction");
   EXPECT_THAT(GetViolations(refused.status())[0].description,
               HasSubstr("can be ranked: each begins at a node that has an edge to every other node"));
-  // Directed, only the center of a star has links.
+  // In a directed star, all links begin at the center.
   EXPECT_FALSE(Fits(Job(0.3, 0.4), Import("star", /*inverse=*/false)).ok());
 }
 

@@ -1,4 +1,5 @@
-// Predicting the links of one large graph: what messages may tell, what is learned, and that a run goes on to the bit.
+// Tests link prediction on one large graph: which messages a batch has, what is learned, and that a resumed run ends
+// with the same bits.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,13 +48,14 @@ class LinkTaskTest : public GraphRunnerTest {
   static void SetUpTestSuite() { device::InstallStorageAllocator(); }
 };
 
-// A link that a batch is to predict passes no message in it, and one of validation or test in none.
+// A link that a batch predicts passes no message in this batch. A link of validation or test passes none in any
+// batch.
 TEST_F(LinkTaskTest, MessagesDoNotTellWhatIsToBePredicted) {
   const spec::TrainOptions options = LinkJob({-1, -1});
   const auto task = TaskOf(options);
   const auto split = data::SplitLinks(graph_, options.links.split, [] { return true; });
   ASSERT_TRUE(split.ok());
-  std::set<std::pair<int64_t, int64_t>> predicted;  // over the epoch
+  std::set<std::pair<int64_t, int64_t>> predicted;  // over the whole epoch
   const auto batches = task->TrainBatches(0, 0);
   int64_t messages = 0;
   while (true) {
@@ -65,7 +67,7 @@ TEST_F(LinkTaskTest, MessagesDoNotTellWhatIsToBePredicted) {
     const nn::NodeBlock block = NodeBlockOf(**inputs);
     const nn::NodePairs& pairs = block.pairs;
     ASSERT_EQ(block.labels.size(0), 140) << "70 links, a negative each, in every batch";
-    // The seeds' rows: (row, source row) of each message between two seeds.
+    // Collects the (source, target) nodes of each message between two seeds.
     const auto ids = (*batch)->ids();
     std::set<std::pair<uint32_t, uint32_t>> between;
     for (size_t row = 0; row < ids.size(); ++row) {
@@ -96,7 +98,7 @@ TEST_F(LinkTaskTest, MessagesDoNotTellWhatIsToBePredicted) {
   EXPECT_EQ(predicted.size(), split->links[0].size());
 }
 
-// The number of a node's edges would tell how many of them were held out.
+// The full in-degree would reveal how many edges of a node were held out.
 TEST_F(LinkTaskTest, DegreesCountNoEdgeThatWasHeldOut) {
   spec::TrainOptions options = LinkJob({-1, -1});
   options.model.node_inputs = spec::NodeInputs::kDegree;
@@ -118,7 +120,7 @@ TEST_F(LinkTaskTest, DegreesCountNoEdgeThatWasHeldOut) {
   EXPECT_GT(fewer, 10);
 }
 
-// Sampled jobs are evaluated layer by layer, those on the whole graph in one block.
+// Sampled jobs are evaluated layer by layer, and jobs on the whole graph in one block.
 TEST_F(LinkTaskTest, IsEvaluatedAlikeOnTheWholeGraphAndLayerByLayer) {
   for (const spec::LinkScore score : {spec::LinkScore::kDot, spec::LinkScore::kMlp}) {
     spec::TrainOptions sampled = LinkJob({3, 3}), whole = LinkJob({});
@@ -153,7 +155,7 @@ TEST_F(LinkTaskTest, LearnsLinksAndTellsTheirRanks) {
     const auto outcome = Run(options, job, told);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     const RunResult& result = *outcome->result;
-    // Chance: (1 + 1/2 + ... + 1/21) / 21.
+    // Random ranking has a mean reciprocal rank of (1 + 1/2 + ... + 1/21) / 21.
     EXPECT_GT(result.best_test_metric, 0.21) << job;
     EXPECT_LT(told.epochs.back().train_loss, told.epochs.front().train_loss);
     ASSERT_THAT(result.best_test_metrics, SizeIs(3));
@@ -184,7 +186,7 @@ TEST_F(LinkTaskTest, GoesOnToTheBitAfterAStop) {
     Recorder through, first, second;
     const std::string name = whole ? "whole" : "sampled";
     ASSERT_TRUE(Run(options, name + "-through", through).ok());
-    // In the middle of an epoch, where it has one.
+    // Stops in the middle of an epoch, if an epoch has more than one step.
     first.stop = [&](const Progress& p) {
       return p.step >= (whole ? 2 : 10) ? StopRequest::kDrain : StopRequest::kNone;
     };
@@ -208,7 +210,8 @@ TEST_F(LinkTaskTest, ItsSplitAndItsNegativesDoNotFollowTheSeedOfTheWeights) {
   EXPECT_EQ((*x)->predictions, (*y)->predictions);
 }
 
-// A metric has each score beside its label and its place, and others beside it.
+// A score takes 24 bytes: it is kept, copied beside the scores of the other kind, copied with its label for a metric,
+// and sorted.
 TEST_F(LinkTaskTest, WhatAnEvaluationKeepsCounts) {
   const data::GraphSummary& graph = graph_->summary();
   const auto bytes = [&](int64_t negatives) {
@@ -219,7 +222,7 @@ TEST_F(LinkTaskTest, WhatAnEvaluationKeepsCounts) {
     return static_cast<double>(NodeJobBytes(options, *model, graph, kNoLimits));
   };
   const double evaluated = 0.2 * static_cast<double>(graph.edges) / 2;
-  // Whole bytes.
+  // The tolerance allows for rounding to whole bytes.
   EXPECT_NEAR(bytes(10'000) - bytes(1'000), 24 * evaluated * 9'000, 2);
 }
 

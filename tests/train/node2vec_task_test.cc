@@ -1,4 +1,4 @@
-// Jobs of node2vec: what they learn, step by step and run by run.
+// Tests node2vec jobs: what they learn, step by step and run by run.
 #include "train/tasks/node2vec_task.h"
 
 #include <ATen/ATen.h>
@@ -61,7 +61,7 @@ TEST_F(Node2VecTest, LearnsWhichNodesAreNear) {
   EXPECT_EQ(steps.entries, 1) << "one executable serves every batch, the last one of an epoch too";
   EXPECT_EQ(steps.eager_steps, 0) << context.log;
 
-  // The rows of the test split's nodes, by their names; the same as those of the weights.
+  // The table names the test split's nodes, and has the same rows as the weights.
   std::istringstream csv(Artifact("job", kTestPredictionsFile));
   std::string line;
   std::getline(csv, line);

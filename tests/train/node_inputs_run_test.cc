@@ -1,4 +1,4 @@
-// Runs on one large graph whose nodes have no features, or are not to begin with theirs.
+// Tests runs on one large graph whose nodes have no features, or whose model does not read the features.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -80,8 +80,8 @@ TEST_F(NodeInputsRunTest, SampledRunsStoppedAnywhereEndBitEqual) {
   }
 }
 
-// Adam as it would be of a whole table: a node that no batch has drawn yet does not move, and one that was drawn once
-// moves on by its moments in every later step.
+// Adam works as on a whole table. A node that no batch has drawn yet does not move. One that was drawn once keeps
+// moving by its moments in every later step.
 TEST_F(NodeInputsRunTest, AdamOfSampledNodesIsDense) {
   spec::TrainOptions options = Job(spec::NodeInputs::kLearned, true);
   options.epochs = 1;
@@ -101,7 +101,7 @@ TEST_F(NodeInputsRunTest, AdamOfSampledNodesIsDense) {
   EXPECT_TRUE(second.logical_or(first.logical_not()).all().item<bool>()) << "what moved once moves on";
 }
 
-// Layer by layer over the whole graph is what the whole graph in one step gives.
+// Layer-wise evaluation over the whole graph equals one step on the whole graph.
 TEST_F(NodeInputsRunTest, LayerWiseEvaluationSeesWhatIsLearned) {
   spec::TrainOptions sampled = Job(spec::NodeInputs::kLearned, true);
   sampled.epochs = 1;

@@ -1,4 +1,4 @@
-// Weights of single nodes, given to the nodes of the same names in another dataset.
+// Tests per-node weights that go to the nodes of the same names in another dataset.
 #include "train/loop/initial_weights.h"
 
 #include <ATen/ATen.h>
@@ -67,7 +67,7 @@ class NodeRowsTest : public testing::Test {
     if (from) request.trained = *from;
     return runner_->MapNodeRows(std::move(request), "spec.");
   }
-  // The row of each node by its name.
+  // Returns the row of each node, keyed by its name.
   static std::map<std::string, at::Tensor> RowsOf(const at::Tensor& table, const data::Graph& graph) {
     std::map<std::string, at::Tensor> rows;
     for (int64_t row = 0; row < table.size(0); ++row) {
@@ -106,7 +106,7 @@ TEST_F(NodeRowsTest, EachNameKeepsItsRowInAnotherOrder) {
     const std::string weights = Train(options, first, job);
     const auto mapped = Map(options, second, first, weights);
     ASSERT_TRUE(mapped.ok()) << mapped.status();
-    // Meanwhile the job's dataset became another one, and nobody knows any more what the weights were trained on.
+    // Meanwhile the job's dataset was replaced, so what the weights were trained on is no longer known.
     const auto again = Map(options, first, std::nullopt, *mapped);
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(
@@ -123,9 +123,9 @@ TEST_F(NodeRowsTest, EachNameKeepsItsRowInAnotherOrder) {
     const auto want = RowsOf(TableOf(weights), *first), got = RowsOf(TableOf(task->tensors()), *second);
     ASSERT_EQ(got.size(), want.size());
     for (const auto& [name, row] : want) EXPECT_TRUE(at::equal(got.at(name), row)) << job << ", node " << name;
-    // The same nodes in the same order need no map.
+    // If the nodes and their order are the same, the weights are returned unchanged.
     EXPECT_EQ(*Map(options, first, first, weights), weights);
-    // Mapped for one dataset, and then for another.
+    // Weights that were already mapped for this dataset stay as they are.
     EXPECT_EQ(*Map(options, second, first, *mapped), *mapped);
   }
 }
@@ -164,15 +164,15 @@ TEST_F(NodeRowsTest, RowsOfNobodyKnownAreRefused) {
   };
   EXPECT_THAT(told(other, first, weights), HasSubstr("none of the dataset's 3 nodes has the name of one of the 3 that "
                                                      "jobs/first was trained on"));
-  // The dataset of the job is gone: the weights say whose rows they are.
+  // The job's dataset is gone, but the weights say to which nodes their rows belong.
   EXPECT_EQ(told(same, std::nullopt, weights), "");
   EXPECT_THAT(told(turned, std::nullopt, weights), HasSubstr("are of other nodes, or of these in another order"));
   EXPECT_THAT(told(turned, std::nullopt, weights, "w.safetensors"), HasSubstr("those of w.safetensors are of other"));
-  // Weights of an older version do not.
+  // Weights of an older version do not say it.
   const std::string old = nn::EncodeSafetensors(nn::DecodeSafetensors(weights)->tensors, {});
   EXPECT_THAT(told(same, std::nullopt, old), HasSubstr("nobody can tell which node a row is of"));
   EXPECT_EQ(told(same, std::nullopt, old, "w.safetensors"), "") << "rows of a file are the dataset's, in its order";
-  // An evaluation on another order, too.
+  // An evaluation on a dataset of another order is refused too.
   const auto evaluated = runner_->EvaluateWeights({.options = options,
                                                    .dataset = turned,
                                                    .trained_on = std::nullopt,

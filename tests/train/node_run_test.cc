@@ -1,4 +1,4 @@
-// Training on the nodes of one large graph, run by run.
+// Tests training on the nodes of one large graph, run by run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -126,13 +126,13 @@ TEST_F(NodeRunTest, PredictionsAreOfTheSourcesNames) {
 
 TEST_F(NodeRunTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
   const std::vector<NodeCase> cases = NodeCases();
-  // SAGE and GCN on samples, and GCN on the whole graph, whose epochs are steps.
+  // SAGE and GCN on samples, and GCN on the whole graph, where each epoch is one step.
   for (const size_t place : {size_t{2}, size_t{4}, size_t{6}}) {
     for (const spec::Shapes shapes : {spec::Shapes::kAuto, spec::Shapes::kExact, spec::Shapes::kLadder}) {
       NodeCase c = cases[place];
       c.options.graph_cache.shapes = shapes;
       const bool whole_graph = c.options.nodes.fan_outs.empty();
-      if (whole_graph && shapes != spec::Shapes::kAuto) continue;  // the same
+      if (whole_graph && shapes != spec::Shapes::kAuto) continue;  // all shapes are the same there
       const auto graph = Graph(c.graph);
       const std::string name = std::to_string(place) + "-" + std::string(spec::kShapesNames.Name(shapes));
       const std::string whole = "whole-" + name;

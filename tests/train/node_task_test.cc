@@ -1,4 +1,4 @@
-// Training on the nodes of one large graph, step by step.
+// Tests training on the nodes of one large graph, step by step.
 #include "train/tasks/node_task.h"
 
 #include <ATen/ATen.h>
@@ -23,7 +23,7 @@ using spec::Policy;
 
 constexpr spec::PolicyOptions kRungs{.policy = Policy::kFreeze, .shapes = spec::Shapes::kExact};
 
-// A model with its optimizer and engine, as a run has them.
+// A model with its optimizer and engine, as in a run.
 struct NodeRig {
   NodeRig(spec::TrainOptions train_options, const std::shared_ptr<const data::Graph>& graph, spec::PolicyOptions policy)
       : options(With(std::move(train_options), policy)),
@@ -78,7 +78,7 @@ TEST_F(NodeTaskTest, ReplaysAreBitEqualToEagerStepsAndNothingIsCompiledAfterTheF
   }
 }
 
-// The same block at its own rung and at the top one: one step from equal states.
+// Runs one step from equal states, with the same block at its own rung and at the top rung.
 TEST_F(NodeTaskTest, PaddingChangesNothing) {
   for (const NodeCase& c : NodeCases()) {
     if (c.options.nodes.fan_outs.empty()) continue;  // a whole graph is never padded
@@ -94,7 +94,7 @@ TEST_F(NodeTaskTest, PaddingChangesNothing) {
       if ((*b)->padded() != top) ++farther;
       nn::CopyInto(least.State(), padded.State());
       ASSERT_TRUE(least.engine.Train(**a, step, least.seconds).ok());
-      // Past the cache, which would pad it back to its own rung.
+      // Bypasses the cache, which would pad the batch to its own rung.
       const auto inputs = (*b)->PadTo(top, step);
       ASSERT_TRUE(inputs.ok()) << c.why << inputs.status();
       const device::StepProgram program = TrainProgram(
@@ -111,7 +111,7 @@ TEST_F(NodeTaskTest, PaddingChangesNothing) {
       const double moment = NormOf(x, "exp_avg.");
       for (size_t i = 0; i < x.size(); ++i) {
         if (!x[i].name.starts_with("exp_avg.")) continue;
-        // A tenth of it is the gradient.
+        // After the first step, this moment is a tenth of the gradient.
         EXPECT_LE((x[i].value - y[i].value).norm().item<double>(), 1e-6 * moment) << c.why << ": " << x[i].name;
       }
     }
@@ -119,8 +119,8 @@ TEST_F(NodeTaskTest, PaddingChangesNothing) {
   }
 }
 
-// A block at its exact size, run eagerly, and the same block padded to its rung and replayed: one step from equal
-// states.
+// Runs one step from equal states: with a block at its exact size, eagerly, and with the same block padded to its
+// rung, replayed.
 TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
   for (const NodeCase& c : NodeCases()) {
     if (c.options.nodes.fan_outs.empty()) continue;  // a whole graph is never padded
@@ -141,7 +141,7 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
           data::SeedTimes(c.options.nodes.temporal, c.options.nodes.seed_time, graph->view()).Of(seeds, times).ok());
       ASSERT_TRUE(batcher->Sample(seeds, static_cast<uint64_t>(step), nullptr, subgraph, times).ok());
       const data::BlockSizes sizes = *data::SizesOf(subgraph, graph->view());
-      // With one probe, the lowest rung is its size.
+      // With only one probe, the lowest rung has the probe's size.
       const BlockRungs rungs = BlockRungs::Plan({sizes}, BlockBound(sampling, sizes.nodes.front(), graph->summary()));
       data::BlockBatch block;
       ASSERT_TRUE(batcher->Gather(subgraph, LeastPadded(sizes), block).ok());
@@ -168,7 +168,7 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
   }
 }
 
-// With every neighbour sampled, a block's prediction is the whole graph's, and so is the layer-wise one.
+// If all neighbours are sampled, a block's prediction equals that of the whole graph and the layer-wise one.
 TEST_F(NodeTaskTest, SampledWholeAndLayerWisePredictionsAgree) {
   for (const bool sparse : {false, true}) {
     for (const spec::Architecture architecture :
@@ -176,7 +176,7 @@ TEST_F(NodeTaskTest, SampledWholeAndLayerWisePredictionsAgree) {
       const auto graph = Graph({.sparse = sparse, .weighted = true});
       spec::TrainOptions options = SampledJob(architecture);
       options.model.num_layers = 3;
-      // GCN's degrees within a block lack the edges of its outermost rows: one more hop than layers would be needed.
+      // In a block, GCN's degrees lack the edges of the outermost rows. So it needs one hop more than it has layers.
       options.nodes.fan_outs = {-1, -1, -1};
       spec::TrainOptions whole = options;
       whole.nodes.fan_outs = {};

@@ -1,4 +1,4 @@
-// Jobs whose loss is no longer finite: they fail, or go back and skip the batch that made it so.
+// Tests jobs whose loss becomes non-finite: they fail, or rewind and skip the batch that caused it.
 #include <gmock/gmock.h>
 
 #include <ATen/ATen.h>
@@ -24,7 +24,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two graphs in a hundred have labels whose squares no float holds.
+// Two of the hundred graphs have labels whose squares exceed every float.
 class NonFiniteTest : public RunnerTest {
  protected:
   void SetUp() override {
@@ -59,7 +59,7 @@ TEST_F(NonFiniteTest, FailsByDefaultWithAReasonAndLeavesTheLastGoodCheckpoint) {
   EXPECT_EQ(outcome.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(GetReason(outcome.status()).reason, "NON_FINITE_LOSS");
   ASSERT_FALSE(told.checkpoints.empty());
-  // The newest checkpoint is finite: a run that skips goes on from it.
+  // The newest checkpoint is finite, so a run that skips batches continues from it.
   Recorder again;
   const auto resumed = Run(Poisoned(spec::NonFinite::kRewind, /*every_steps=*/1), "job", again);
   EXPECT_TRUE(resumed.ok()) << resumed.status();
@@ -98,7 +98,7 @@ TEST_F(NonFiniteTest, AnInterruptedJobSkipsTheSame) {
     const auto outcome = Run(Poisoned(spec::NonFinite::kRewind, 5), "parts", told);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     last = told;
-    // As a kill -9 that comes before the checkpoint of the stop: the one before must lead the same way.
+    // Simulates a kill -9 before the checkpoint of the stop. The checkpoint before must lead to the same result.
     const auto found = ListCheckpoints(CheckpointsOf("parts"), /*verify=*/false);
     ASSERT_TRUE(found.ok());
     if (outcome->end != RunEnd::kSucceeded && found->size() > 1 && stop_at % 2 == 0) {
@@ -112,7 +112,7 @@ TEST_F(NonFiniteTest, AnInterruptedJobSkipsTheSame) {
   EXPECT_EQ(end.progress.skipped_batches, whole.progress.skipped_batches);
 }
 
-// Nine batches an epoch, in groups of three.
+// Nine batches per epoch, in groups of three.
 TEST_F(NonFiniteTest, AGroupWhoseLastBatchIsSkippedIsStillAnUpdate) {
   int64_t last_of_groups = 0;
   for (uint64_t seed = 3; seed <= 5; ++seed) {
@@ -157,7 +157,7 @@ TEST_F(NonFiniteTest, AStopLeavesNoCheckpointOfWhatIsNotFinite) {
     Recorder told;
     spec::TrainOptions options = Poisoned(spec::NonFinite::kFail);
     options.seed = seed;
-    // Past the first batch that spoils the weights, of most seeds; the loss is read only now and then.
+    // For most seeds, this is after the first batch that spoils the weights. The loss is read only occasionally.
     told.stop = [](const Progress& p) { return p.step >= 8 ? StopRequest::kDrain : StopRequest::kNone; };
     const auto outcome = Run(options, "job" + std::to_string(seed), told);
     if (!outcome.ok()) {
@@ -186,7 +186,7 @@ TEST_F(NonFiniteTest, AJobThatOnlyDivergesFailsAllTheSame) {
   EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("training diverged"));
 }
 
-// One step an epoch: nothing but the evaluation sees what it made of the weights.
+// With one step per epoch, only the evaluation sees what the step did to the weights.
 TEST_F(NonFiniteTest, AValidationThatIsNotFiniteFailsTheJob) {
   for (const spec::NonFinite policy : {spec::NonFinite::kFail, spec::NonFinite::kRewind}) {
     Recorder told;
@@ -214,7 +214,7 @@ TEST_F(NonFiniteTest, TenSkippedBatchesInARowFailTheJob) {
   EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("each of the last 10 batches was skipped"));
 }
 
-// The poisoned graph is in the only batch: each of its steps is skipped.
+// The only batch contains the poisoned graph, so each step is skipped.
 TEST_F(NonFiniteTest, AJobOfFewStepsFailsWhereAllAreSkipped) {
   Recorder told;
   spec::TrainOptions options = Poisoned(spec::NonFinite::kRewind);
@@ -227,7 +227,7 @@ TEST_F(NonFiniteTest, AJobOfFewStepsFailsWhereAllAreSkipped) {
   EXPECT_EQ(told.epochs.back().epoch, 2) << "one skipped batch, though it is the epoch's only one, ends nothing yet";
 }
 
-// Its loss is infinite in every epoch, its MAE is not: such an epoch is never the best one.
+// The validation loss is infinite in every epoch, although the MAE is finite. Such an epoch is never the best one.
 TEST_F(NonFiniteTest, UnderRewindAValidationThatIsNotFiniteIsLoggedUntilTheLastEpoch) {
   std::vector<TinyGraph> graphs;
   for (int g = 0; g < kGraphs; ++g) {
@@ -236,7 +236,7 @@ TEST_F(NonFiniteTest, UnderRewindAValidationThatIsNotFiniteIsLoggedUntilTheLastE
     graph.edges = {{0, 1}};
     graph.label = 1;
   }
-  // Splits are drawn, the same ones whatever the labels are.
+  // The drawn splits do not depend on the labels.
   graphs[ImportGraphs(dir_.path() / "plain", graphs)->split(data::Split::kValid)->front()].label = 1e30;
   graphs_ = ImportGraphs(dir_.path() / "outlier", graphs);
   Recorder told;

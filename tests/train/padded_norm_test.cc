@@ -19,7 +19,7 @@ using testing::ElementsAre;
 constexpr int64_t kNormRows = 7, kNormChannels = 3;
 constexpr double kNormMomentum = 0.3, kNormEps = 1e-5;
 
-// The arguments of a batch norm, with values that differ.
+// The arguments of a batch norm, with distinct values.
 struct Norm {
   Tensor x, weight, bias, mean = at::full({kNormChannels}, 0.5), var = at::full({kNormChannels}, 2.0);
 
@@ -67,7 +67,7 @@ TEST(PaddedNorm, EqualsBatchNormOfTheRealRows) {
   }
 }
 
-// Two ranks of a padded batch, [rows, channels] or [rows, channels, 2], with three and one real rows.
+// Two ranks of one padded batch, of shape [rows, channels] or [rows, channels, 2]. They have three real rows and one.
 TEST(PaddedNorm, IsOverTheRowsOfAllRanks) {
   for (const bool deep : {false, true}) {
     const std::vector<std::vector<int64_t>> real{{0, 2, 5}, {3}};
@@ -88,7 +88,7 @@ TEST(PaddedNorm, IsOverTheRowsOfAllRanks) {
       stack[0] = input(x);
       NormalizeReal(Some(real[rank]), stack);
       made[rank] = stack.at(0).toTensor().index_select(0, at::tensor(real[rank], at::kLong));
-      // Its part of the whole loss.
+      // The loss of this rank, which is its part of the whole loss.
       const Tensor weights = at::arange(wanted.numel(), at::kFloat).cos().view(wanted.sizes());
       c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
       const auto gradients = torch::autograd::grad(
@@ -104,7 +104,8 @@ TEST(PaddedNorm, IsOverTheRowsOfAllRanks) {
   }
 }
 
-// A module that divides its loss by its labels gives NaN where it has none, which must not reach the other ranks.
+// A module that divides its loss by the number of labels gives NaN on a rank without labels. The NaN must not reach
+// the other ranks.
 TEST(PaddedNorm, ARankWithoutLabelsAddsNothingToTheGradientsOfOthers) {
   for (const bool is_operator : {false, true}) {
     std::vector<Tensor> gradients(2);

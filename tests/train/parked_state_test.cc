@@ -1,4 +1,4 @@
-// Tensors in a file while they are zero in memory.
+// Tests tensors that are parked in a file, and are zero in memory meanwhile.
 #include "train/loop/state_aside.h"
 
 #include <ATen/ATen.h>

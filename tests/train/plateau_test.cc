@@ -8,7 +8,8 @@
 namespace permafrost::train {
 namespace {
 
-// The learning rates that torch.optim.lr_scheduler.ReduceLROnPlateau of PyTorch 2.13 makes from 1.
+// The expected learning rates are those of torch.optim.lr_scheduler.ReduceLROnPlateau in PyTorch 2.13, which start
+// from 1.
 TEST(Plateau, TheLearningRateIsPyTorchs) {
   const std::vector<double> errors{5, 4, 4.2, 3.9999, 4, 3.5, 3.6, 3.6, 3.6, 3.6, 3.6, 3.6, 3.6};
   const struct {

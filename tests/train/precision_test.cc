@@ -1,4 +1,4 @@
-// Jobs for which bfloat16 is refused, and one that learns with it.
+// Tests jobs that may not use bfloat16, and one that learns with it.
 #include "train/loop/torch_runner.h"
 
 #include <gmock/gmock.h>

@@ -22,7 +22,7 @@ TEST(ProbeShapes, DifferInEachDimensionInAWayOfItsOwn) {
       EXPECT_EQ(distinct([](const BatchShape& s) { return s.nodes; }), shapes.size()) << where;
       EXPECT_EQ(distinct([](const BatchShape& s) { return s.edges; }), shapes.size()) << where;
       EXPECT_EQ(distinct([](const BatchShape& s) { return s.graphs; }), shapes.size()) << where;
-      // No dimension is another one and a constant.
+      // No dimension equals another one plus a constant.
       EXPECT_GT(distinct([](const BatchShape& s) { return s.edges - s.nodes; }), 1U) << where;
       EXPECT_GT(distinct([](const BatchShape& s) { return s.graphs - s.nodes; }), 1U) << where;
       EXPECT_GT(distinct([](const BatchShape& s) { return s.graphs - s.edges; }), 1U) << where;

@@ -1,4 +1,5 @@
-// Operators of programs that draw numbers: PyTorch's distributions, and the same numbers for the same key.
+// Tests operators of programs that draw numbers: they have PyTorch's distributions, and give the same numbers for the
+// same key.
 #include "train/tasks/bound_program.h"
 
 #include <ATen/ATen.h>
@@ -141,7 +142,7 @@ TEST(ProgramDraws, HaveTheDistributionsOfPyTorch) {
   for (const Case& c : Cases()) {
     ASSERT_TRUE(CanDraw(NodeOf(c.target))) << c.target;
     const Tensor drawn = Drawn(c.target, c.arguments())[0].toTensor().to(at::kDouble);
-    // Five standard errors; whole features count once.
+    // The tolerance is five standard errors. A feature that is dropped as a whole counts as one draw.
     const double error = 5 / std::sqrt(static_cast<double>(kRows * kColumns));
     EXPECT_NEAR(drawn.mean().item<double>(), c.mean, error * c.deviation) << c.target;
     EXPECT_NEAR(drawn.std().item<double>(), c.deviation, 3 * error * c.deviation) << c.target;

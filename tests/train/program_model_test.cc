@@ -1,5 +1,5 @@
-// A program as a graph-level model: what it reads of a batch, what it trains, and what it refuses. The programs are
-// small and made here; tests/program holds those of torch.export.
+// Tests a program as a graph-level model: what it reads of a batch, what it trains, and what it refuses. The test
+// builds small programs itself; tests/program has those of torch.export.
 #include "train/tasks/program_model.h"
 
 #include <ATen/ATen.h>
@@ -41,7 +41,8 @@ struct Weights {
   Tensor scratch = at::zeros({2});
 };
 
-// sum over channels, and over a graph's nodes, of (h + messages of h), h = dropout(atoms[x]) * frozen. `calls` counts.
+// For each graph, sums (h + messages of h) over its nodes and channels, where h = dropout(atoms[x]) * frozen.
+// Increments `calls` at each call.
 Form MakeForm(const std::string& name, const Weights& weights, const Change& change = nullptr) {
   FormBuilder form(name);
   const auto parameter = program::StateKind::kParameter, buffer = program::StateKind::kBuffer;
@@ -108,7 +109,7 @@ std::string RefusalOf(const program::LoadedProgram& loaded, const ProgramModelOp
   return std::string(MakeProgramModel(loaded, options, c10::kCPU).status().message());
 }
 
-// Two graphs of 3 and 2 nodes, with the least padding: a node and a graph.
+// Returns two graphs of 3 and 2 nodes with the least padding: one node and one graph.
 nn::GraphSetBatch Least(int64_t step = 0) {
   nn::GraphSetBatch batch;
   batch.padded_graphs = 3;
@@ -134,7 +135,7 @@ TEST(ProgramModel, PredictsForRealGraphs) {
   const Weights weights;
   const auto model = Made(MakeProgram(weights));
   const Tensor least = model->Forward(Least(), Mode::kEval);
-  // By hand: rows are 2 * atoms * 2, and a node has its own and those that arrive.
+  // By hand: a row is 2 * atoms * 2, and a node sums its own row and those that arrive.
   const Tensor sums = weights.atoms.detach().sum(1) * 4;
   const auto row = [&](int64_t node) { return sums[node].item<float>(); };
   EXPECT_FLOAT_EQ(least[0][0].item<float>(), row(0) + row(1) + row(1) + row(0) + row(2) + row(1));
@@ -173,10 +174,10 @@ TEST(ProgramModel, TrainsWhatTheModuleTrainsUnderItsNames) {
   model->Forward(Least(), Mode::kEval);
   EXPECT_EQ(calls(), 1);
 
-  // The model's are copies: a second job begins with what the file holds.
+  // The model trains copies, so a second job begins with the tensors of the file.
   EXPECT_EQ(weights.calls.item<int64_t>(), 0);
   EXPECT_FALSE(weights.atoms.grad().defined());
-  // Both names of a tied weight, and both forms, read what is loaded.
+  // Both names of a tied weight, and both forms, read the loaded weight.
   const Tensor before = model->Forward(Least(), Mode::kEval).detach();
   ASSERT_TRUE(model->tensors().CopyFrom(nn::Clone(model->tensors().All())).ok());
   std::vector<nn::NamedTensor> doubled = nn::Clone(model->tensors().All());
@@ -243,9 +244,9 @@ TEST(ProgramModel, ReadsThePositionsOfRealNodes) {
   EXPECT_TRUE(at::allclose(more.narrow(0, 0, 2), at::full({2, 1}, 45.0))) << "the padding node's are 10 and 11";
 }
 
-// Adds to a prediction how many of its edges are no self-loops, as a mask leaves them.
+// Adds the number of edges that are no self-loops to a prediction, computed with a mask.
 ValueIndex AddEdgesLeft(FormBuilder& form, ValueIndex prediction) {
-  constexpr ValueIndex kEdgeIndex = 7;  // of MakeForm, after six tensors and x
+  constexpr ValueIndex kEdgeIndex = 7;  // the value's index in MakeForm, after six tensors and x
   const auto end = [&](const std::string& node, int64_t of) {
     return form.Node(node, "select.int", {{"self", Ref{kEdgeIndex}}, {"dim", int64_t{0}}, {"index", of}});
   };
@@ -267,7 +268,7 @@ TEST(ProgramModel, LeavesOutWhatRemovesSelfLoopsWhereToldThatThereAreNone) {
   EXPECT_EQ(Names(without->tensors().parameters()), Names(removes->tensors().parameters()));
 
   nn::GraphSetBatch loop = Least();
-  loop.edge_source = at::tensor({1, 1, 1, 4}, at::kLong);  // The second edge ends at node 1, too.
+  loop.edge_source = at::tensor({1, 1, 1, 4}, at::kLong);  // now the second edge also ends at node 1
   const Tensor fewer = removes->Forward(loop, Mode::kEval) - without->Forward(loop, Mode::kEval);
   EXPECT_TRUE(at::allclose(fewer.narrow(0, 0, 2), at::full({2, 1}, -1.0)));
 }

@@ -1,4 +1,4 @@
-// A program as a model of one large graph: what it reads of a block, and what it refuses.
+// Tests a program as a model of one large graph: what it reads of a block, and what it refuses.
 #include "train/tasks/program_model.h"
 
 #include <ATen/ATen.h>
@@ -24,8 +24,8 @@ using program::Ref;
 using program::ValueIndex;
 using testing::HasSubstr;
 
-// Predicts weight * x plus its weighted sum over in-edges; `seeds`: for the seeds alone. With `loss` it also returns
-// the sum of (prediction - y)^2 over labels that are there.
+// Predicts weight * x plus its weighted sum over in-edges. With `seeds`, it predicts only for the seeds. With `loss`,
+// it also returns the sum of (prediction - y)^2 over the labels that are present.
 Form MakeNodeForm(const std::string& name, const Tensor& weight, bool seeds, bool loss, const Change& more = nullptr) {
   FormBuilder form(name);
   const ValueIndex w = form.State(program::StateKind::kParameter, "weight", weight);
@@ -73,7 +73,7 @@ ProgramModelOptions NodeOptions() {
           .padding_rows = 1};
 }
 
-// Two seeds, another node, and the padding row, whose features must not be read.
+// Returns two seeds, one more node, and the padding row, whose features must not be read.
 nn::NodeBlock BlockOf() {
   nn::NodeBlock block;
   block.row_ends = {2, 4};
@@ -119,7 +119,7 @@ TEST(ProgramOfNodes, ReadsThePositionsOfRealNodes) {
   EXPECT_TRUE(more.allclose(at::full({2, 2}, 15.0))) << "the padding node's are 6 and 7: " << more;
 }
 
-// Scores a pair by the first column of its source's row, plus the second of its target's.
+// Scores a pair by adding the first column of the source's row and the second column of the target's row.
 ValueIndex AddScores(FormBuilder& form, ValueIndex rows) {
   const ValueIndex pairs = form.Input("edge_label_index", program::DType::kInt64, {Known(2), Symbol("P")});
   const auto end = [&](const std::string& name, int64_t of) {
@@ -178,7 +178,7 @@ TEST(ProgramOfNodes, ReturnsTheLossOfTheModuleOnce) {
   (*model)->Forward(BlockOf(), Mode::kTrain);
   const Tensor loss = (*model)->TakeLoss();
   ASSERT_TRUE(loss.defined());
-  // The third node is no seed, and the second seed lacks a label.
+  // The third node is no seed, and the second seed has no label.
   EXPECT_FLOAT_EQ(loss.item<float>(), 34 * 34 + 49 * 49 + 39 * 39);
   EXPECT_FALSE((*model)->TakeLoss().defined());
   torch::autograd::backward({loss}, {});

@@ -29,8 +29,8 @@ TEST(ProgressMeter, ForgetsWhatIsOlderThanTheWindow) {
       meter.Add(now, step, step);
     }
   };
-  go(100, absl::Milliseconds(100));  // 10 a second for 10 s
-  go(2000, absl::Milliseconds(5));   // then 200 a second for 10 s
+  go(100, absl::Milliseconds(100));  // 10 steps per second for 10 s
+  go(2000, absl::Milliseconds(5));   // then 200 steps per second for 10 s
   EXPECT_NEAR(meter.graphs_per_second(), 200, 5);
 }
 

@@ -1,5 +1,5 @@
-// Jobs of several ranks, each a runner on a thread of its own that the others reach by sockets, beside the same job of
-// one.
+// Compares jobs of several ranks with the same job on one rank. Each rank is a runner on its own thread, which the
+// others reach through sockets.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Recruits runners of this process.
+// Recruits runners in this process.
 class ThreadPeers final : public Peers {
  public:
   explicit ThreadPeers(data::OpenedDataset dataset) : dataset_(std::move(dataset)) {}
@@ -50,10 +50,10 @@ class ThreadPeers final : public Peers {
   int recruited = 0;
   std::function<void()> on_recruit;
   std::atomic<int> free = 3;
-  int absent = 0;  // teams left whose daemons take a rank and never connect
+  int absent = 0;  // the number of coming teams whose daemons accept a rank and never connect
   std::atomic<bool> is_asked = false;
-  std::function<StopRequest(const Progress&)> stop;  // of every recruit
-  std::vector<absl::Status> ends;                    // by rank - 1, of those that were recruited last
+  std::function<StopRequest(const Progress&)> stop;  // called by every recruit
+  std::vector<absl::Status> ends;                    // the ends of the last recruits, indexed by rank - 1
 
  private:
   class Threads final : public Recruits {
@@ -110,7 +110,7 @@ class ReplicasTest : public RunnerTest {
     RunnerTest::SetUp();
     Use(graphs_);
   }
-  // Makes it the dataset of the jobs that follow.
+  // Makes `dataset` the dataset of the jobs that follow.
   void Use(data::OpenedDataset dataset) {
     dataset_ = std::move(dataset);
     peers_ = std::make_unique<ThreadPeers>(dataset_);
@@ -124,7 +124,7 @@ class ReplicasTest : public RunnerTest {
     return runner_->Run({.options = options, .dataset = dataset_, .job_directory = dir_.path() / job}, context);
   }
 
-  // Runs the job on one rank and on `replicas`, and compares epochs, results and weights.
+  // Runs the job on one rank and on `replicas` ranks, and compares epochs, results and weights.
   void ExpectAsOne(const spec::TrainOptions& options, int64_t replicas, const std::string& name, double tolerance) {
     SCOPED_TRACE(name);
     Recorder one, several;
@@ -150,7 +150,7 @@ class ReplicasTest : public RunnerTest {
       EXPECT_LE(away, tolerance) << wanted[t].name;
     }
   }
-  // Waits until the team was told that another daemon would join, and has had time to take note of it.
+  // Waits until the team has asked whether another daemon would join, and has had time to note the answer.
   void AwaitQuestion() {
     if (noted_) return;
     while (!peers_->is_asked) absl::SleepFor(absl::Milliseconds(1));
@@ -168,7 +168,7 @@ class ReplicasTest : public RunnerTest {
 };
 
 spec::TrainOptions Plain(spec::TrainOptions options) {
-  // Adam divides a gradient by its size, which makes a difference of one out of rounding.
+  // Adam divides a gradient by its magnitude, so a rounding error can become a difference of 1.
   options.optimizer.algorithm = spec::OptimizerAlgorithm::kSgd;
   options.optimizer.learning_rate = 1e-3;
   options.epochs = 2;
@@ -204,7 +204,7 @@ TEST_F(ReplicasTest, SoAreThoseOfEveryPartAndOptimizer) {
          o.loss = spec::Loss::kMse, o.metrics = {spec::Metric::kRmse, spec::Metric::kMae};
        }},
       {"plateau", [](auto& o) { o.optimizer.schedule = spec::Schedule::kPlateau; }},
-      // 80 graphs: the last batch has one, of which two of the ranks have none.
+      // 80 graphs: the last batch has one, so that two of three ranks have none.
       {"empty-share", [](auto& o) { o.batch_size = 79; }},
       {"empty-share-eager", [](auto& o) { o.batch_size = 79, o.graph_cache.policy = spec::Policy::kNever; }},
       {"fixed", [](auto& o) { o.fixed_parameters = {"convs.0"}; }},
@@ -218,7 +218,7 @@ TEST_F(ReplicasTest, SoAreThoseOfEveryPartAndOptimizer) {
 }
 
 TEST_F(ReplicasTest, AdamLearnsTheSame) {
-  // A bias before a norm has a gradient of rounding alone, which Adam takes for one of the usual size.
+  // The gradient of a bias before a norm is only rounding error, which Adam would scale to the usual size.
   spec::TrainOptions options = Options();
   options.model.architecture = spec::Architecture::kGin;
   options.model.norm = spec::Norm::kNone;
@@ -231,7 +231,7 @@ TEST_F(ReplicasTest, EveryPolicyTakesTheSameSteps) {
     spec::TrainOptions options = Options();
     options.replicas = 2;
     options.graph_cache.policy = policy;
-    // Audits run a step twice on one rank.
+    // An audit runs a step twice on one rank only.
     options.graph_cache.audit_every = 5;
     Recorder told;
     const std::string name(spec::kPolicyNames.Name(policy));
@@ -263,7 +263,7 @@ TEST_F(ReplicasTest, GradientsMayTravelInBfloat16) {
     EXPECT_NEAR(halves.epochs[e].train_loss, whole.epochs[e].train_loss, 1e-2);
   }
   EXPECT_EQ(Artifact("halves", kLastWeightsFile), Artifact("eager", kLastWeightsFile));
-  // Each step saves half of the gradients; all else is sent as before.
+  // Each step sends half as many bytes of gradients. Everything else is unchanged.
   const int64_t gradients = 4 * outcome->result->num_parameters * whole.progress.step;
   EXPECT_EQ(whole.progress.exchange->sent_bytes - halves.progress.exchange->sent_bytes, gradients / 2);
 }
@@ -307,7 +307,8 @@ TEST_F(ReplicasTest, ARankThatLeavesIsAnErrorOfTheMachineAndTheJobGoesOn) {
   EXPECT_TRUE(Artifact("job", kLastWeightsFile) == Artifact("whole", kLastWeightsFile));
 }
 
-// Options of a job that takes in daemons and goes on without them. Its steps are those of one rank, up to rounding.
+// Returns options of a job that accepts more daemons, and continues without them. Its steps equal those of one rank,
+// up to rounding.
 spec::TrainOptions Elastic(spec::TrainOptions options) {
   options = Plain(std::move(options));
   options.epochs = 4;
@@ -367,7 +368,7 @@ TEST_F(ReplicasTest, AJobTakesInADaemonThatBecomesFree) {
     peers_->is_asked = noted_ = false;
     told.stop = [&](const Progress& p) {
       if (p.epoch >= 3) peers_->free = 2;
-      // The job must not end before it is seen.
+      // Keeps the job running until the other daemon is noticed.
       if (p.epoch >= 3) AwaitQuestion();
       return StopRequest::kNone;
     };
@@ -424,7 +425,7 @@ TEST_F(ReplicasTest, AJobWithoutRoomForACheckpointDoesNotGrow) {
     return StopRequest::kNone;
   };
   told.store_epochs = [&]() -> absl::Status {
-    // The last one is written.
+    // The final write of epochs succeeds.
     return told.epochs.size() < 10 ? AsTransient(absl::UnavailableError("locked")) : absl::OkStatus();
   };
   const auto outcome = Run(options, "job", told);
@@ -469,7 +470,7 @@ TEST_F(ReplicasTest, AJobBeginsWithTheWeightsOfItsLeader) {
   ExpectAsOne(options, 2, "as-one", 1e-4);
 }
 
-// With all neighbours nothing is drawn at random, so that the shares together compute what the whole batch does.
+// With all neighbours, nothing is drawn at random. So the shares together compute the same as the whole batch.
 spec::TrainOptions AllNeighbors(spec::Architecture architecture) {
   spec::TrainOptions options = Plain(SampledJob(architecture));
   options.nodes.fan_outs = {-1, -1};
@@ -496,8 +497,8 @@ TEST_F(ReplicasTest, StepsOnALargeGraphAreThoseOfOneRankWithTheWholeBatch) {
        }},
       {"layer-norm", {}, kSage, [](auto& o) { o.model.norm = spec::Norm::kLayer; }},
       {"layer-wise", {}, kSage, [](auto& o) { o.nodes.layer_wise_evaluation = true; }},
-      // GCN counts degrees within a block, and a share's block has fewer edges. A learning rate near 0 keeps its
-      // weights, so that evaluation is compared.
+      // GCN counts degrees within a block, and a share's block has fewer edges. With a learning rate near 0 the
+      // weights do not change, so this compares only evaluation.
       {"layer-wise-gcn",
        {.weighted = true},
        kGcn,
@@ -517,7 +518,7 @@ TEST_F(ReplicasTest, StepsOnALargeGraphAreThoseOfOneRankWithTheWholeBatch) {
        [](auto& o) {
          o.loss = spec::Loss::kMse, o.metrics = {spec::Metric::kMae, spec::Metric::kR2};
        }},
-      // 240 training nodes: the last batch has one, so that two ranks have none.
+      // 240 training nodes: the last batch has one, so that two of three ranks have none.
       {"empty-share", {}, kSage, [](auto& o) { o.batch_size = 239; }},
       {"empty-share-eager",
        {},
@@ -533,7 +534,7 @@ TEST_F(ReplicasTest, StepsOnALargeGraphAreThoseOfOneRankWithTheWholeBatch) {
 }
 
 TEST_F(ReplicasTest, ARankMayHaveNoNodeOfAnyBatch) {
-  // Three training nodes.
+  // Only three of the nodes are training nodes.
   UseGraph({.nodes = 5});
   spec::TrainOptions options = AllNeighbors(spec::Architecture::kSage);
   ExpectAsOne(options, 4, "few", 1e-4);
@@ -579,7 +580,7 @@ TEST_F(ReplicasTest, SampledJobsLearnAndRepeatTheirBits) {
     options.graph_cache.policy = spec::Policy::kNever;
     Recorder eager;
     ASSERT_TRUE(Run(options, name + "-eager", eager).ok());
-    // Padding, which steps without the cache lack, changes how sums of rows are rounded.
+    // Steps without the cache have no padding, which changes how sums of rows are rounded.
     EXPECT_NEAR(eager.epochs.back().train_loss, whole.epochs.back().train_loss, 1e-3);
   }
 }

@@ -1,4 +1,4 @@
-// A resumed run before its first step, and after: the executables of its checkpoint come back one by one.
+// Tests a resumed run before and after its first step: the executables of its checkpoint return one by one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@
 namespace permafrost::train {
 namespace {
 
-// Keeps every state of the cache that it was told.
+// Records every reported state of the cache.
 class History final : public Recorder {
  public:
   void OnGraphCache(const graphcache::Snapshot& snapshot,
@@ -42,7 +42,7 @@ class ResumeTest : public testing::Test {
   static spec::TrainOptions Options() {
     spec::TrainOptions options;
     options.model = {.hidden_channels = 16, .num_layers = 2};
-    options.batch_size = 9;  // 9 steps an epoch
+    options.batch_size = 9;  // 9 steps per epoch
     options.epochs = 4;
     options.seed = 3;
     options.graph_cache.freeze_at = 6;
@@ -73,11 +73,11 @@ TEST_F(ResumeTest, CapturesAgainOnlyWhatAStepUses) {
   ASSERT_TRUE(Run("job", first).ok());
   ASSERT_TRUE(first.cache.frozen);
 
-  // Stopped before its first step: it has captured nothing, and the checkpoint still has every entry.
+  // This run stops before its first step. It has captured nothing, but its checkpoint still lists every entry.
   History stopped;
   stopped.stop = [&](const Progress&) { return stopped.cache.frozen ? StopRequest::kDrain : StopRequest::kNone; };
   ASSERT_TRUE(Run("job", stopped).ok());
-  // One step.
+  // This run makes one step.
   History second;
   second.stop = StopAt(21);
   ASSERT_TRUE(Run("job", second).ok());
@@ -97,7 +97,7 @@ TEST_F(ResumeTest, CapturesAgainOnlyWhatAStepUses) {
   ASSERT_TRUE(Run("job", last).ok());
   EXPECT_EQ(Weights("job"), Weights("whole"));
   EXPECT_GT(last.cache.of(Mode::kTrain).recaptures, 1);
-  // Frozen from the first moment to the last: what comes back was held all the time.
+  // The cache is frozen from the first report to the last, and counts the returning entries as held all the time.
   for (const graphcache::Snapshot& cache : last.caches) {
     ASSERT_TRUE(cache.frozen);
     for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
@@ -110,7 +110,8 @@ TEST_F(ResumeTest, CapturesAgainOnlyWhatAStepUses) {
   }
 }
 
-// Graphs other than those of ImportTinyGraphs, for which the same model fits: as many, with as many categories.
+// Returns other graphs than ImportTinyGraphs, with the same numbers of graphs and categories, so that the same model
+// fits.
 std::shared_ptr<const data::GraphSet> ImportOtherGraphs(const std::filesystem::path& directory) {
   std::vector<TinyGraph> set(100);
   for (unsigned g = 0; g < set.size(); ++g) {
@@ -151,7 +152,7 @@ TEST_F(ResumeTest, OtherDataUnderTheNameOfTheDatasetIsRefusedAndTheSameImportedA
 }
 
 TEST_F(ResumeTest, OtherDataOfALargeGraphIsRefusedToo) {
-  spec::TrainOptions options = SampledJob(spec::Architecture::kSage);  // 5 steps an epoch
+  spec::TrainOptions options = SampledJob(spec::Architecture::kSage);  // 5 steps per epoch
   options.epochs = 8;
   const auto run = [&](int nodes, const std::string& folder, RunContext& context) {
     return runner_->Run({.options = options,
@@ -168,7 +169,7 @@ TEST_F(ResumeTest, OtherDataOfALargeGraphIsRefusedToo) {
   EXPECT_THAT(last.log, testing::HasSubstr("resumed from the checkpoint of step 20"));
 }
 
-// The first versions did not know it, later ones by the checksum of the whole store.
+// The first versions recorded no checksum of the data, and later ones that of the whole store.
 TEST_F(ResumeTest, ACheckpointThatKnowsItsDataOtherwiseIsResumedFrom) {
   ASSERT_NE(set_->content_checksum(), set_->checksum());
   for (const bool by_store : {false, true}) {
@@ -198,7 +199,7 @@ TEST_F(ResumeTest, ACheckpointThatKnowsItsDataOtherwiseIsResumedFrom) {
   }
 }
 
-// Reads the high-water mark of tensor storage over the warm-up: what it allocates beside what is held before.
+// Measures the peak of tensor storage during the warm-up, beyond what was held before it.
 class WarmUpPeak final : public Recorder {
  public:
   void OnProgress(const Progress& p) override {
@@ -219,7 +220,7 @@ class WarmUpPeak final : public Recorder {
   int64_t before_ = 0;
 };
 
-// The moments of a model this wide are far larger than its step on small graphs.
+// The moments of such a wide model are far larger than its step on small graphs.
 TEST_F(ResumeTest, TheWarmUpOfAResumeCopiesNoMoments) {
   spec::TrainOptions options = Options();
   options.model = {.hidden_channels = 256, .num_layers = 3};
@@ -241,13 +242,13 @@ TEST_F(ResumeTest, TheWarmUpOfAResumeCopiesNoMoments) {
   EXPECT_EQ(Weights("job"), Weights("whole"));
 }
 
-// They lie in a file meanwhile.
+// During such a warm-up, the moments are in a file.
 TEST_F(ResumeTest, NorDoesThatOfACommandInTheMidstOfAJob) {
   spec::TrainOptions options = Options();
   options.model = {.hidden_channels = 256, .num_layers = 3};
   const auto run = [&](const std::string& job, const spec::PolicyOptions& cache, Recorder& recorder) {
     options.graph_cache = cache;
-    std::filesystem::create_directories(dir_.path() / job);  // as the daemon's is there before its run
+    std::filesystem::create_directories(dir_.path() / job);  // the daemon creates it before a run
     const auto outcome =
         runner_->Run({.options = options, .dataset = set_, .job_directory = dir_.path() / job}, recorder);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
@@ -266,7 +267,7 @@ TEST_F(ResumeTest, NorDoesThatOfACommandInTheMidstOfAJob) {
   ASSERT_GT(commanded.bytes, 0) << "no warm-up was met";
   EXPECT_LE(static_cast<double>(commanded.bytes), 1.05 * static_cast<double>(begun.bytes));
   EXPECT_THAT(commanded.log, testing::Not(testing::HasSubstr("copies the optimizer's state")));
-  // A resume obeys the command at the same step.
+  // A resumed run obeys the command at the same step.
   stopped.stop = StopAt(20);
   run("stopped", {.policy = spec::Policy::kNever}, stopped);
   run("stopped", {.policy = spec::Policy::kNever}, resumed);

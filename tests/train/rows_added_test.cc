@@ -1,4 +1,5 @@
-// The rows that padding adds on real sets: random and composed batches, on ladders of one, four and eight rungs.
+// Measures the rows that padding adds on real sets, for random and composed batches, on ladders of one, four and
+// eight rungs.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -23,7 +24,7 @@ using spec::BatchingKind;
 
 constexpr int64_t kEpochs = 30, kBatchSize = 32;
 
-// Percent of the real rows that padding adds to all batches of the planned epochs.
+// Returns the rows that padding adds to all batches of the planned epochs, in per cent of the real rows.
 double RowsAdded(const std::vector<data::GraphSize>& sizes, BatchingKind kind, int64_t rungs) {
   std::vector<uint32_t> graphs(sizes.size());
   for (size_t i = 0; i < graphs.size(); ++i) graphs[i] = static_cast<uint32_t>(i);
@@ -96,7 +97,7 @@ TEST(RowsAdded, OfTheShippedSample) {
                 {BatchingKind::kBalanced, 8, 0.3}});
 }
 
-// The text of a member of a zipped TUDataset.
+// Returns the text of a member of a zipped TUDataset.
 std::string ReadMember(const fs::path& archive, const std::string& member) {
   const data::ImportObserver observer;
   const data::ImportLimits limits;

@@ -1,4 +1,4 @@
-// A run stops, leaves its files on disk, and the next one goes on from there.
+// Tests that a run stops and leaves its files on disk, and that the next run continues from them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,8 +32,8 @@ TEST_P(RunnerCheckpointShapesTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbe
   options.checkpoint.every_steps = 4;
   options.graph_cache.shapes = GetParam();
   ASSERT_TRUE(Run(options, "whole", undisturbed).ok());
-  // Before the first step; within an epoch; on a checkpoint; at the end of an epoch, so that its evaluation is what is
-  // left; after the last step.
+  // The stops are before the first step, within an epoch, on a checkpoint, at the end of an epoch (where only the
+  // evaluation remains), and after the last step.
   for (const int64_t stop_step : {0, 2, 4, 9, 16, 31, 36}) {
     const std::string job = "stopped-" + std::to_string(stop_step);
     Recorder first;
@@ -45,7 +45,7 @@ TEST_P(RunnerCheckpointShapesTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbe
     Recorder second;
     const auto resumed = Run(options, job, second);
     ASSERT_TRUE(resumed.ok()) << resumed.status();
-    // A stop that is heard while the schedule is walked leaves nothing to resume from.
+    // A run that stops while it walks the schedule leaves no checkpoint.
     if (stop_step > 0) {
       EXPECT_THAT(second.log, HasSubstr("resumed from the checkpoint of step " + std::to_string(stop_step)));
     }
@@ -67,8 +67,8 @@ TEST_P(RunnerCheckpointShapesTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbe
   }
 }
 
-// Which executable serves a batch decides the last bits of its sums: a resumed run must have the same ones, and obey
-// the same commands at the same steps.
+// The executable that serves a batch determines the last bits of its sums. So a resumed run must have the same
+// executables, and obey the same commands at the same steps.
 TEST_P(RunnerCheckpointShapesTest, AStopAmidCacheCommandsEndsBitEqual) {
   using graphcache::CommandKind;
   using spec::Policy;
@@ -109,7 +109,7 @@ TEST_P(RunnerCheckpointShapesTest, AStopAmidCacheCommandsEndsBitEqual) {
       const graphcache::ModeStats &a = second.cache.of(mode), &b = whole.of(mode);
       EXPECT_EQ(a.entries, b.entries) << stop_step;
       EXPECT_EQ(a.captures - a.recaptures, b.captures) << stop_step;
-      if (mode == Mode::kEval) continue;  // an evaluation that a stop broke off begins anew
+      if (mode == Mode::kEval) continue;  // an interrupted evaluation starts again
       EXPECT_EQ(a.hits, b.hits) << stop_step;
       EXPECT_EQ(a.padded_hits, b.padded_hits) << stop_step;
       EXPECT_EQ(a.padding_nodes, b.padding_nodes) << stop_step;
@@ -165,8 +165,8 @@ TEST_F(RunnerCheckpointTest, AKillBetweenCheckpointAndArtifactsIsMended) {
   Recorder whole, second;
   ASSERT_TRUE(Run(Options(), "job", whole).ok());
   const std::string last = Artifact("job", kLastWeightsFile), best = Artifact("job", kBestWeightsFile);
-  // The state that the kill leaves: the last checkpoint is complete, the artifacts are those of an earlier one, or
-  // none.
+  // Leaves the state of a kill: the last checkpoint is complete, and the artifacts are those of an earlier one, or
+  // missing.
   fs::remove(dir_.path() / "job/artifacts" / kBestWeightsFile);
   ASSERT_TRUE(WriteFileAtomic(dir_.path() / "job/artifacts" / kLastWeightsFile, "older").ok());
   ASSERT_TRUE(Run(Options(), "job", second).ok());
@@ -182,7 +182,7 @@ TEST_F(RunnerCheckpointTest, AStopThatCannotWriteItsCheckpointIsStillAStop) {
   fs::create_directories(dir_.path() / "job");
   told.stop = [&](const Progress& p) {
     if (p.step < 5) return StopRequest::kNone;
-    // A file where the folder should be: every write below it fails.
+    // Puts a file in the place of the folder, so that every write below it fails.
     EXPECT_TRUE(WriteFileAtomic(dir_.path() / "job/checkpoints", "").ok());
     return StopRequest::kDrain;
   };
@@ -220,7 +220,7 @@ TEST_F(RunnerCheckpointTest, AnEpochsEndAloneWritesNoCheckpoint) {
   EXPECT_EQ(told.checkpoints, std::vector<int64_t>{36}) << "the last epoch's only";
 }
 
-// A step takes so long here that the clock alone decides.
+// Steps take so long here that only the clock triggers checkpoints.
 TEST_F(RunnerCheckpointTest, ARunSavesByTimeWithinItsFirstSecondsOfWork) {
   Recorder told;
   spec::TrainOptions options = Options();
@@ -242,7 +242,8 @@ TEST_F(RunnerCheckpointTest, EpochsAreStoredBeforeTheCheckpointThatHasThem) {
   std::vector<size_t> epochs_then;
   told.store_epochs = [&] {
     epochs_then.push_back(told.epochs.size());
-    // The second is refused: its checkpoint would let a resumed run pass an epoch over that nobody has.
+    // The second call fails. Its checkpoint must then not be written, because a resumed run would skip an epoch that
+    // is stored nowhere.
     return epochs_then.size() == 2 ? AsTransient(absl::ResourceExhaustedError("database full")) : absl::OkStatus();
   };
   ASSERT_TRUE(Run(options, "job", told).ok());
@@ -257,7 +258,7 @@ TEST_F(RunnerCheckpointTest, ARunGoesOnWhereAPeriodicCheckpointCannotBeWritten) 
   spec::TrainOptions options = Options();
   options.checkpoint = {.every_steps = 5, .every_seconds = 0};
   ASSERT_TRUE(Run(options, "whole", whole).ok());
-  // A file where the folder should be, until some steps later.
+  // A file takes the folder's place until some steps later.
   fs::create_directories(dir_.path() / "job");
   const fs::path obstacle = dir_.path() / "job/checkpoints";
   told.stop = [&](const Progress& p) {
@@ -313,7 +314,7 @@ TEST_F(RunnerCheckpointTest, CheckpointsThatCannotBeReadJustNowStopTheRunForLate
   EXPECT_THAT(third.log, HasSubstr("resumed from the checkpoint of step 5"));
 }
 
-// The reserve is for the database, and for the last checkpoint of a run.
+// The reserve is kept for the database, and for the last checkpoint of a run.
 TEST_F(RunnerCheckpointTest, CheckpointsThatAreDueLeaveTheReserveFree) {
   const DiskReserve more_than_there_is(dir_.path(), uint64_t{1} << 60);
   runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2, .reserve = more_than_there_is});

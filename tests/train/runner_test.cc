@@ -50,7 +50,7 @@ TEST_F(RunnerTest, LearnsAndTellsOfIt) {
   EXPECT_EQ(std::count(predictions.begin(), predictions.end(), '\n'), 1 + 10);
 }
 
-// The epoch after which a run ends by its patience, from what all epochs of it would be.
+// Returns the epoch after which a run ends by `patience`. `epochs` are those of a run without patience.
 int64_t EndByPatience(const std::vector<EpochMetrics>& epochs, int64_t patience) {
   int64_t best = 1;
   for (const EpochMetrics& epoch : epochs) {
@@ -84,7 +84,7 @@ TEST_F(RunnerTest, PatienceEndsARunAfterEpochsThatGainedNothing) {
     EXPECT_EQ(patient.epochs[i].valid_metric, all.epochs[i].valid_metric);
   }
 
-  // Resumed after its last epoch, it does not begin another.
+  // The job has ended its last epoch. A resumed run starts no other.
   Recorder resumed;
   const auto again = Run(options, "patient", resumed);
   ASSERT_TRUE(again.ok()) << again.status();
@@ -167,7 +167,7 @@ TEST_F(RunnerTest, EveryStepIsCountedOnce) {
     }
     losses.push_back(told.epochs.back().train_loss);
   }
-  // always, never, clear-per-step and one executable for every shape run the very same sums.
+  // These compute exactly the same sums: always, never, clear-per-step, and one executable for every shape.
   EXPECT_EQ(losses[0], losses[1]);
   EXPECT_EQ(losses[0], losses[2]);
   EXPECT_EQ(losses[0], losses[3]);
@@ -189,7 +189,7 @@ TEST_F(RunnerTest, StorageIsConstantToTheByteAfterAFreeze) {
     spec::TrainOptions options = Options();
     options.epochs = 6;
     options.graph_cache = {.policy = spec::Policy::kFreeze, .freeze_at = 3, .shapes = shapes, .audit_every = 0};
-    std::map<int64_t, int64_t> bytes;  // by step, from the freeze on: within epochs and over their evaluations
+    std::map<int64_t, int64_t> bytes;  // by step from the freeze on, within epochs and across evaluations
     told.stop = [&](const Progress& p) {
       if (told.cache.frozen && p.step < int64_t{6} * 9) bytes[p.step] = runner_->storage_use().bytes;
       return StopRequest::kNone;
@@ -258,7 +258,7 @@ TEST_F(RunnerTest, WhatASetCannotServeIsRefusedBeforeTheRun) {
   }
 }
 
-// At admission, and again where the run begins.
+// The job is refused at admission, and again when its run begins.
 TEST_F(RunnerTest, WhatIsBeyondTheMachinesMemoryIsRefused) {
   spec::TrainOptions giant = Options();
   giant.model = {.hidden_channels = 4096, .num_layers = 64};

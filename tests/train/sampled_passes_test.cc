@@ -1,4 +1,4 @@
-// Batches of sampled blocks that are made ready across the ends of epochs and evaluations.
+// Tests sampled batches that are prepared ahead, across the ends of epochs and evaluations.
 #include "train/tasks/sampled_passes.h"
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@
 namespace permafrost::train {
 namespace {
 
-// keeps: it has the memory to make batches of both modes at once, ahead of the pass that they belong to.
+// With `keeps`, there is memory to prepare batches of both modes at once, ahead of their pass.
 std::unique_ptr<Task> Make(const spec::TrainOptions& options, const std::shared_ptr<const data::Graph>& graph,
                            bool keeps) {
   const MemoryLimits limits{.process = keeps ? std::numeric_limits<uint64_t>::max() : 1};
@@ -25,7 +25,7 @@ std::unique_ptr<Task> Make(const spec::TrainOptions& options, const std::shared_
   return *std::move(task);
 }
 
-// Takes up to `count` batches of both, and holds them to each other; returns how many there were.
+// Takes up to `count` batches of both streams and compares them. Returns the number of batches.
 int64_t Compare(BatchStream& one, BatchStream& other, int64_t count = std::numeric_limits<int64_t>::max()) {
   for (int64_t taken = 0; taken < count; ++taken) {
     const auto a = one.Next(), b = other.Next();
@@ -89,7 +89,7 @@ TEST_F(SampledPassesTest, BatchesAreThoseOfPassesThatAreMadeApart) {
   EXPECT_GT(tried, 5);
 }
 
-// Nothing is told twice or left out, whoever made it ahead.
+// Each batch is reported exactly once, whichever pass prepared it.
 TEST_F(SampledPassesTest, EachPassTellsOfItsOwnLookAhead) {
   const spec::TrainOptions options = SampledJob(spec::Architecture::kGcn);
   const auto graph = Graph({});
@@ -118,7 +118,7 @@ TEST_F(SampledPassesTest, BothModesNeedRoom) {
     return HasRoomForBothModes(options, *model, summary, limits);
   };
   EXPECT_TRUE(has_room(kNoLimits.process));
-  // The least memory that the job itself may have.
+  // Finds the least memory that the job itself accepts.
   uint64_t below = 0, least = uint64_t{1} << 40;
   while (least - below > 1) {
     const uint64_t process = below + (least - below) / 2;

@@ -84,12 +84,12 @@ TEST_F(ScheduleStoreTest, AJobThatSamplesTakesItsSizesFromThere) {
   EXPECT_THAT(lines, testing::ElementsAre("plan taken from " + store_.NameOf(key)));
   EXPECT_TRUE(fs::exists(dir_.path() / store_.NameOf(key)));
   EXPECT_EQ(same->plan(), sampled->plan());
-  // The kept sizes are what it plans by: nothing was sampled.
+  // The plan uses the stored sizes, so nothing was sampled.
   for (data::BlockSizes& sizes : (*kept)[0]) sizes.edges /= 4;
   store_.KeepSizes(key, *kept);
   EXPECT_LT(make()->plan().train_ceiling.edges, sampled->plan().train_ceiling.edges);
   EXPECT_NE(SampledKey(options, *graph, /*means_elsewhere=*/true), key);
-  // Other draws are other sizes; other epochs and other rungs are not.
+  // Changes to what is drawn change the key. Other epochs and other rungs do not.
   for (const auto& [changes, change] : std::vector<std::pair<bool, std::function<void(spec::TrainOptions&)>>>{
            {true, [](spec::TrainOptions& o) { ++o.seed; }},
            {true, [](spec::TrainOptions& o) { ++o.batch_size; }},
@@ -149,7 +149,7 @@ TEST_F(ScheduleStoreTest, AFolderThatCannotBeWrittenCostsOnlyTheWalk) {
   EXPECT_THAT(warnings_, testing::Contains(HasSubstr("a shape plan is not kept: ")));
 }
 
-// A doctored plan shows who is served from the store.
+// A stored plan is modified, so that a job that uses it can be recognised.
 TEST_F(ScheduleStoreTest, AnEqualJobIsServedAndNoOther) {
   spec::TrainOptions options{.epochs = 3, .batch_size = 9, .seed = 5};
   options.graph_cache = {.shapes = spec::Shapes::kLadder, .rungs = 4};
@@ -188,7 +188,7 @@ TEST_F(ScheduleStoreTest, AnEqualJobIsServedAndNoOther) {
   EXPECT_TRUE(keys.insert(ScheduleKey(options, *another_set, 4)).second);
 }
 
-// One batch with the two largest graphs is what the estimate by means would not see.
+// The estimate from mean sizes would miss a batch that contains the two largest graphs.
 TEST_F(ScheduleStoreTest, MemoryIsJudgedByTheLargestBatchThereIs) {
   spec::TrainOptions options{.epochs = 2, .batch_size = 9};
   options.model.hidden_channels = 512;

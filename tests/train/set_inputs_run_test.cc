@@ -1,4 +1,5 @@
-// Runs on sets of graphs whose nodes have no features, or are not to begin with theirs; and on sets without labels.
+// Tests runs on sets of graphs whose nodes have no features, or whose model does not read the features, and on sets
+// without labels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +22,8 @@ using testing::HasSubstr;
 
 class SetInputsTest : public RunnerTest {
  protected:
-  // Rings and stars of 3..12 nodes without features of nodes or edges; the label says which it is, or is missing.
+  // Returns rings and stars of 3 to 12 nodes, without node or edge features. The label says which of the two a graph
+  // is, unless labels are left out.
   std::shared_ptr<const data::GraphSet> Bare(const std::string& name, bool labelled = true) {
     namespace fs = std::filesystem;
     const fs::path folder = dir_.path() / name;

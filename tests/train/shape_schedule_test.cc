@@ -41,7 +41,8 @@ TEST_F(ShapeScheduleTest, IsWhatTheRunWillSee) {
   EXPECT_EQ(plan.train_ceiling, ceiling);
   EXPECT_EQ(plan.train_schedule.size(), shapes.size());
   for (const graphcache::ShapeCount& s : plan.train_schedule) EXPECT_TRUE(shapes.contains(s.shape));
-  // 10 graphs a split in batches of 9: four batches of at most four shapes, each with a rung of its own.
+  // Each evaluation split has 10 graphs in batches of 9. That makes four batches of at most four shapes, each with
+  // its own rung.
   EXPECT_LE(plan.eval_rungs.size(), 4U);
   for (const data::Split split : {data::Split::kValid, data::Split::kTest}) {
     const auto graphs = batcher_->split(split);
@@ -53,7 +54,7 @@ TEST_F(ShapeScheduleTest, IsWhatTheRunWillSee) {
 }
 
 TEST_F(ShapeScheduleTest, AScheduleTooLongToWalkGetsTheProvenBound) {
-  // 80 graphs in nine batches, 200 times.
+  // 80 graphs make nine batches per epoch, for 200 epochs.
   const ScheduleOptions walked{.epochs = 200, .batch_size = 9, .seed = 3};
   ScheduleOptions few_batches = walked, few_graphs = walked;
   few_batches.limits.batches = 200 * 9 - 1;
@@ -65,20 +66,20 @@ TEST_F(ShapeScheduleTest, AScheduleTooLongToWalkGetsTheProvenBound) {
     EXPECT_EQ(proven.train_shapes, 0);
     EXPECT_TRUE(proven.train_ceiling.Holds(exact.train_ceiling));
     EXPECT_GT(proven.train_ceiling.nodes, exact.train_ceiling.nodes);
-    // Nine graphs of at most 12 nodes.
+    // A batch has at most nine graphs of at most 12 nodes.
     EXPECT_LE(proven.train_ceiling.nodes, 9 * 12 + 1);
     EXPECT_EQ(proven.train_ceiling.graphs, 10);
     EXPECT_EQ(proven.eval_rungs, exact.eval_rungs);
-    // A ladder has the bound on top, at which no batch was seen.
+    // The top rung of a ladder is the bound, at which no batch was seen.
     EXPECT_EQ(proven.train_schedule.back(), (graphcache::ShapeCount{proven.train_ceiling, 0}));
     EXPECT_EQ(LadderOf(proven, Mode::kTrain, 4).back(), proven.train_ceiling);
-    // All but the last batch were seen.
+    // The walk saw all batches but the last.
     EXPECT_LE(proven.known_train_shapes, exact.train_shapes);
     EXPECT_GE(proven.known_train_shapes, exact.train_shapes - 1);
   }
 }
 
-// A few batches of very many graphs cost as much as many batches of few.
+// The cost of the walk depends on graphs: few batches of very many graphs cost as much as many batches of few.
 TEST_F(ShapeScheduleTest, TheWalkIsBoundedByGraphsWhateverTheBatchSize) {
   const ScheduleOptions options{.epochs = 1'000'000, .batch_size = 65'536, .seed = 3, .limits = {.graphs = 80 * 7}};
   const graphcache::ShapeSchedule plan = *PlanShapes(batcher_->extents(), options, {});
@@ -91,7 +92,7 @@ TEST_F(ShapeScheduleTest, ABudgetBoundsEvaluationToo) {
   const spec::BatchingOptions budget{.kind = spec::BatchingKind::kBudget, .max_nodes = 30, .max_edges = 60};
   const graphcache::ShapeSchedule plan = *PlanShapes(
       batcher_->extents(), {.epochs = 2, .batch_size = spec::kMaxBatchSize, .seed = 3, .batching = budget}, {});
-  // One row more than the batch has.
+  // A shape has one row more than its batch.
   for (const graphcache::ShapeCount& s : plan.eval_schedule) {
     EXPECT_LE(s.shape.nodes, 30 + 1);
     EXPECT_LE(s.shape.edges, 60);

@@ -1,5 +1,5 @@
-// Steps of every model, on the CPU and on the stand-in for MPS, by every lowering: nothing that MPS lacks is called,
-// and what they compute is what the CPU's fused operators compute.
+// Tests steps of every model, on the CPU and on the stand-in for MPS, with every lowering. They call nothing that MPS
+// lacks, and compute the same as the CPU's fused operators.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@
 namespace permafrost::train {
 namespace {
 
-// A model with its optimizer on a device.
+// A model and its optimizer on a device.
 struct DeviceRig {
   DeviceRig(const spec::TrainOptions& options, const data::OpenedDataset& dataset, c10::Device on)
       : device(on),
@@ -31,8 +31,9 @@ struct DeviceRig {
         train(TrainProgram(*task, optimizer, LossOf(options, on), losses, [](int) {})),
         eval(EvalProgram(*task, LossOf(options, on), eval_losses, eval_errors)) {}
 
-  // Returns what the first batch of the mode leaves, by name: predictions; moments, which hold the gradients; running
-  // statistics; sums. Not the parameters: Adam makes a step of a gradient's sign, and that of 1e-9 is noise.
+  // Returns, by name, what the first batch of the mode leaves: predictions, moments (which contain the gradients),
+  // running statistics, and sums. Leaves out the parameters, because Adam turns the sign of a gradient into a step,
+  // and the sign of 1e-9 is noise.
   std::vector<nn::NamedTensor> AfterOneStep(Mode mode) {
     const auto batches = mode == Mode::kTrain ? task->TrainBatches(0, 0) : task->EvalBatches(data::Split::kValid);
     const auto batch = batches->Next();
@@ -48,9 +49,9 @@ struct DeviceRig {
     for (const nn::NamedTensor& t : task->tensors().All()) {
       if (!t.value.requires_grad()) left.push_back(t);
     }
-    // The rests of float32 sums; the CPU's are float64.
+    // Drops the rests of float32 sums, because the CPU sums in float64.
     std::erase_if(left, [](const nn::NamedTensor& t) { return t.name.ends_with("_rest"); });
-    // After a first update they are the parameters.
+    // Drops the averages, which equal the parameters after a first update.
     std::erase_if(left, [](const nn::NamedTensor& t) { return t.name.starts_with("average."); });
     for (nn::NamedTensor& t : left) t.value = t.value.detach().clone();
     return left;

@@ -1,5 +1,5 @@
-// A step through the graph cache must be the step: captured and exact bit for bit, captured and padded to float
-// tolerance.
+// Tests that a step through the graph cache equals the step itself: bit for bit if captured at its exact shape, and
+// within float tolerance if padded.
 #include "train/loop/step_engine.h"
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ using spec::OnMiss;
 using spec::Policy;
 using spec::Shapes;
 
-// A model with its optimizer and engine, as a run has them.
+// A model with its optimizer and engine, as in a run.
 struct EngineRig {
   EngineRig(const spec::TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set,
             at::ScalarType type = at::kFloat)
@@ -36,7 +36,7 @@ struct EngineRig {
       if (t.value.is_floating_point()) at::Tensor(t.value).set_data(t.value.detach().to(type));
     return task.tensors().parameters();
   }
-  // Trains on `graphs`, as the step after `step`.
+  // Trains on `graphs` after `step` earlier steps.
   absl::Status Train(std::span<const uint32_t> graphs, int64_t step) {
     absl::Status assembled = batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), batch);
     if (!assembled.ok()) return assembled;
@@ -48,7 +48,7 @@ struct EngineRig {
     EXPECT_TRUE(out.ok()) << out.status();
     return out->narrow(0, 0, static_cast<int64_t>(graphs.size())).clone();
   }
-  // Everything that a step changes.
+  // Returns everything that a step changes.
   std::vector<nn::NamedTensor> State() const {
     std::vector<nn::NamedTensor> all = task->tensors().All();
     all.insert(all.end(), optimizer.state().begin(), optimizer.state().end());
@@ -106,7 +106,8 @@ class StepEngineTest : public testing::Test {
     batcher_ = *data::Batcher::Create(set_);
     const auto summary = batcher_->summary();
     const auto split = batcher_->split(data::Split::kTrain);
-    // Full batches, the last partial one, one graph, and graphs without edges (a single node).
+    // The batches are full ones, the last partial one, one of a single graph, and one of graphs with a single node
+    // and no edges.
     const data::EpochOrder epochs(split, {.batch_size = 9, .seed = 3});
     for (int64_t epoch = 0; epoch < 6; ++epoch) {
       const auto order = epochs.Of(epoch);
@@ -139,7 +140,7 @@ TEST_F(StepEngineTest, ExactReplaysAreBitEqualToEagerSteps) {
   for (const Model& m : Models()) {
     EngineRig eager(With(m.options, {Policy::kNever}), set_), cached(With(m.options, {Policy::kAlways}), set_);
     int64_t step = 0;
-    // Twice: captured first, replayed by an old executable then.
+    // The first round captures, and the second replays the executables.
     for (int round = 0; round < 2; ++round) {
       for (const auto& graphs : batches_) {
         ASSERT_TRUE(eager.Train(graphs, step).ok());
@@ -160,7 +161,7 @@ TEST_F(StepEngineTest, ExactReplaysAreBitEqualToEagerSteps) {
   }
 }
 
-// Each batch is trained on from equal states: small differences must not add up before they are compared.
+// Each batch is trained on from equal states, so that small differences do not accumulate before the comparison.
 TEST_F(StepEngineTest, OnePaddedReplayAgreesWithTheExactStep) {
   for (const Model& m : Models()) {
     EngineRig eager(With(m.options, {Policy::kNever}), set_);
@@ -180,8 +181,8 @@ TEST_F(StepEngineTest, OnePaddedReplayAgreesWithTheExactStep) {
       const double moment = NormOf(a, "exp_avg.");
       for (size_t i = 0; i < a.size(); ++i) {
         if (a[i].name.starts_with("exp_avg.")) {
-          // A tenth of it is the gradient. Against the norm of all: a bias that batch norm takes out again has a
-          // gradient of nothing but rounding.
+          // After the first step, this moment is a tenth of the gradient. The difference is compared with the norm of
+          // all moments, because a bias that batch norm cancels has a gradient of rounding error only.
           EXPECT_LE((a[i].value - b[i].value).norm().item<double>(), 1e-6 * moment)
               << m.why << ", step " << step << ": " << a[i].name;
         } else if (a[i].name.find("running_") != std::string::npos) {
@@ -210,7 +211,7 @@ TEST_F(StepEngineTest, FiftyPaddedReplaysAgreeInFloat64) {
     EXPECT_GE(padded.engine.cache().snapshot().of(Mode::kTrain).padded_hits, 45) << m.why;
     const auto a = eager.State(), b = padded.State();
     for (size_t i = 0; i < a.size(); ++i) {
-      // Moments against the norm of all of their kind, as above.
+      // As above, moments are compared with the norm of all moments of their kind.
       const std::string kind = a[i].name.substr(0, a[i].name.find('.') + 1);
       const bool moment = kind.starts_with("exp_avg");
       const double scale = moment ? NormOf(a, kind) : a[i].value.to(at::kDouble).norm().item<double>();

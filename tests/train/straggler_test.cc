@@ -12,7 +12,8 @@ namespace {
 
 class StragglerWatchTest : public testing::Test {
  protected:
-  // Adds ten seconds in which each rank computes so many milliseconds a step and waits for the slowest.
+  // Adds ten seconds of steps. In each step, a rank computes for its number of milliseconds, and then waits for the
+  // slowest rank.
   std::optional<std::string> Window(const std::vector<double>& milliseconds) {
     ranks_.resize(milliseconds.size());
     now_ += absl::Seconds(10);

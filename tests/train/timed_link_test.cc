@@ -1,4 +1,4 @@
-// Predicting links that have times: no batch sees what is not before its links.
+// Tests predicting links that have times: no batch sees an edge that is not before its links.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class TimedLinkTest : public GraphRunnerTest {
   static void SetUpTestSuite() { device::InstallStorageAllocator(); }
 };
 
-// Every message of a batch is before the link that it is for.
+// Every message of a batch is older than the link that it serves.
 TEST_F(TimedLinkTest, EachSeedHasTheTimeOfItsLink) {
   const spec::TrainOptions options = TimedLinkJob(spec::TemporalSampling::kUniform);
   const auto links = Links::Create(options, graph_, [] { return true; });
@@ -104,7 +104,8 @@ TEST_F(TimedLinkTest, EvaluatesByBlocksAndRanksEveryLink) {
     for (const float score : (*all)->predictions) EXPECT_TRUE(std::isfinite(score));
     const auto again = task->EvaluateWhole(data::Split::kTest, true, [] { return true; });
     EXPECT_EQ((*again)->predictions, (*all)->predictions) << "the same samples at each evaluation";
-    // Other batches, other shapes: the last one is partial. A score does not depend on its batch but for what is drawn.
+    // Uses other batches and shapes, the last one partial. Apart from what is drawn, a score does not depend on its
+    // batch.
     options.nodes.fan_outs = {-1, -1};
     spec::TrainOptions small = options;
     small.batch_size = 11;
@@ -136,7 +137,7 @@ TEST_F(TimedLinkTest, TrainsInTheGraphCacheAndGoesOnToTheBitAfterAStop) {
   EXPECT_EQ(Artifact("parts", kTestPredictionsFile), Artifact("through", kTestPredictionsFile));
   const std::string csv = Artifact("through", kTestPredictionsFile);
   EXPECT_THAT(csv, HasSubstr("source,target,time,score,rank\n"));
-  // A row for each link, the latest of all.
+  // Expects one row for each link of the test split, whose links are the latest of all.
   const auto split = data::SplitLinksByTime(graph_, options.links.split, [] { return true; });
   ASSERT_TRUE(split.ok()) << split.status();
   std::istringstream lines(csv);
@@ -149,7 +150,7 @@ TEST_F(TimedLinkTest, TrainsInTheGraphCacheAndGoesOnToTheBitAfterAStop) {
   EXPECT_FALSE(std::getline(lines, line));
 }
 
-// Without a time of its own each end of a link is apart all the same.
+// Even without a time, the two ends of a link are sampled apart.
 TEST_F(TimedLinkTest, DisjointLinksWithoutTimes) {
   spec::TrainOptions options = TimedLinkJob(spec::TemporalSampling::kNone);
   options.nodes.disjoint = true;

@@ -39,12 +39,12 @@ TEST(TurnsTest, TheMedianOfEachRun) {
   EXPECT_EQ(even.Median(0), 20);
 }
 
-// Timing one side after the other is turned round by a machine that gets slower, or is busy for a while.
+// If one side were timed after the other, a machine that slows down or is busy for a while would reverse the result.
 TEST(TurnsTest, WhatSlowsTheMachineSlowsAllRuns) {
   const std::vector<std::function<double(double)>> machines{
-      [](double now) { return 1 + now / 10; },                      // ever slower
+      [](double now) { return 1 + now / 10; },                      // slows down steadily
       [](double now) { return now > 20 && now < 60 ? 4.0 : 1.0; },  // busy for a while
-      [](double now) { return now > 45 ? 1.0 : 6.0; },              // at first
+      [](double now) { return now > 45 ? 1.0 : 6.0; },              // busy at first
   };
   for (size_t m = 0; m < machines.size(); ++m) {
     double now = 0;
@@ -55,7 +55,7 @@ TEST(TurnsTest, WhatSlowsTheMachineSlowsAllRuns) {
         return took;
       };
     };
-    // The first takes twice as long on an idle machine.
+    // On an idle machine, the first run takes twice as long as the second.
     const std::vector<TimedRun> runs{run(2), run(1)};
     Turns turns(2);
     ASSERT_EQ(turns.Add(runs, 100), absl::OkStatus());

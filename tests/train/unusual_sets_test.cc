@@ -1,4 +1,5 @@
-// Jobs on sets of unusual graphs: a capture is proven with two batches of them, and the cache freezes by their sizes.
+// Tests jobs on sets of unusual graphs: two of their batches prove a capture, and their sizes determine when the
+// cache freezes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +16,7 @@ namespace {
 
 using spec::Policy;
 
-// A path of `nodes` nodes.
+// Returns a path of `nodes` nodes.
 TinyGraph Path(unsigned nodes, double label) {
   TinyGraph graph{.categories = std::vector<unsigned>(nodes, 0), .edges = {}, .edge_categories = {}, .label = label};
   for (unsigned v = 1; v < nodes; ++v) graph.edges.emplace_back(v - 1, v);
@@ -68,7 +69,7 @@ class UnusualSetsTest : public testing::Test {
   TempDir dir_;
 };
 
-// Each is captured at every shape that comes, with the default policy and with one that captures all.
+// Every shape that comes is captured, under the default policy and under one that captures all.
 TEST_F(UnusualSetsTest, AreCapturedAndTrained) {
   const auto runner = MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2});
   ASSERT_TRUE(runner.ok()) << runner.status();
@@ -99,7 +100,7 @@ TEST_F(UnusualSetsTest, AreCapturedAndTrained) {
   }
 }
 
-// The formula has no answer where all graphs have equally many nodes, or edges, or both.
+// The formula has no answer if all graphs have the same number of nodes, of edges, or of both.
 TEST_F(UnusualSetsTest, WithoutASpreadOfSizesTheScheduleFreezesTheCache) {
   const auto runner = MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2});
   ASSERT_TRUE(runner.ok()) << runner.status();

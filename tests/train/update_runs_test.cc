@@ -1,5 +1,5 @@
-// Whole runs with what an update may be made of: averages, groups of batches, a learning rate that falls where
-// validation gets no better, and parameters that are not trained.
+// Tests whole runs with all options of an update: averages, groups of batches, a learning rate that falls when
+// validation stagnates, and fixed parameters.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,11 +25,11 @@ class UpdateRunsTest : public RunnerTest {
   static spec::TrainOptions Grouped() {
     spec::TrainOptions options = Options();
     options.model.dropout = 0.2;
-    options.optimizer.accumulate_steps = 4;  // 9 batches an epoch: groups of 4, 4 and 1
+    options.optimizer.accumulate_steps = 4;  // 9 batches per epoch: groups of 4, 4 and 1
     options.optimizer.ema_decay = 0.8;
     options.optimizer.schedule = spec::Schedule::kPlateau;
     options.optimizer.plateau_patience = 0;
-    options.optimizer.plateau_threshold = 0.9;  // hardly any epoch is better
+    options.optimizer.plateau_threshold = 0.9;  // hardly any epoch counts as better
     options.optimizer.decay_factor = 0.5;
     options.optimizer.warmup_steps = 2;
     options.optimizer.max_grad_norm = 0.5;
@@ -54,7 +54,8 @@ TEST_F(UpdateRunsTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
   Recorder undisturbed;
   const auto whole = Run(options, "whole", undisturbed);
   ASSERT_TRUE(whole.ok()) << whole.status();
-  // Before the first update, which leaves averages; amid a group; where one ends; after an epoch.
+  // The stops are before the first update (which creates the averages), within a group, at the end of a group, and
+  // after an epoch.
   for (const int64_t stop_step : {2, 4, 6, 8, 9, 22, 36}) {
     const std::string job = "stopped-" + std::to_string(stop_step);
     Recorder first, second;
@@ -89,7 +90,7 @@ TEST_F(UpdateRunsTest, TheLearningRateFallsWhereValidationGetsNoBetter) {
   EXPECT_THAT(context.log, HasSubstr("the learning rate falls to 0.005 after epoch 2"));
 }
 
-// The optimizer's own count of updates is in the checkpoint.
+// The checkpoint contains the optimizer's own count of updates.
 TEST_F(UpdateRunsTest, AnEpochOfNineBatchesInGroupsOfFourHasThreeUpdates) {
   Recorder context;
   ASSERT_TRUE(Run(Grouped(), "job", context).ok());

@@ -1,4 +1,5 @@
-// One pass of weights over rows of a dataset: as the run that made them evaluated, on what its model can be given.
+// Tests one pass of weights over rows of a dataset: it equals the run's own evaluation, on any data that the model
+// accepts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +37,7 @@ TEST_F(SetEvaluationTest, OfTheTestSplitIsWhatTheRunReported) {
   }
 }
 
-// Where the last weights are the best they are tested once, by a pass that is worth two.
+// If the last weights are also the best, one pass tests them, and its result counts for both.
 TEST_F(SetEvaluationTest, TheLastWeightsAreTestedOnceWhereTheyAreTheBest) {
   for (const double decay : {0.0, 0.9}) {
     bool once = false, twice = false;
@@ -86,7 +87,7 @@ TEST_F(SetEvaluationTest, AllRowsAreThoseOfTheSplitsTogether) {
   EXPECT_EQ(all->rows, kGraphs);
   EXPECT_EQ(rows, kGraphs);
   EXPECT_EQ(std::ranges::count(all->predictions, '\n'), kGraphs + 1) << "a line a graph, and the header";
-  // Batches are others, and so the last bits: each graph is there once, whatever its split.
+  // The batches differ, and so do the last bits. Each graph occurs once, whatever its split.
   for (int graph = 0; graph < kGraphs; ++graph) {
     const std::string begin = "\n" + std::to_string(graph) + ",";
     EXPECT_THAT(all->predictions, HasSubstr(begin));
@@ -94,7 +95,7 @@ TEST_F(SetEvaluationTest, AllRowsAreThoseOfTheSplitsTogether) {
   }
 }
 
-// A budget alone leaves batch_size as large as it can be.
+// With only a budget, batch_size has its largest value.
 TEST_F(SetEvaluationTest, ABudgetsBatchesHaveAsManyGraphsAsItHolds) {
   spec::TrainOptions options = Options();
   options.batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = 60, .max_edges = 0};
@@ -192,7 +193,7 @@ TEST_F(GraphEvaluationTest, OfTheTestSplitIsWhatTheRunReported) {
   }
 }
 
-// Samples of a split are drawn as the job's own evaluation drew them.
+// The samples of a split are drawn as in the job's own evaluation.
 TEST_F(GraphEvaluationTest, OfTheValidationSplitIsWhatTheRunReported) {
   for (const spec::TrainOptions& options : Jobs()) {
     spec::TrainOptions once = options;
@@ -221,7 +222,7 @@ TEST_F(GraphEvaluationTest, WhatMemoryDoesNotHoldIsRefusedBeforeItIsMade) {
   EXPECT_THAT(std::string(pass.status().message()), HasSubstr(" that the server holds"));
 }
 
-// A running job holds the rest.
+// A running job holds the rest of the memory.
 TEST_F(GraphEvaluationTest, WhatDoesNotFitBesideWhatTheServerHoldsIsRefusedBeforeItIsMade) {
   constexpr uint64_t kMegabyte = uint64_t{1} << 20;
   const auto backend = *device::OpenBackend(DeviceKind::kCpu);
