@@ -81,8 +81,8 @@ inline std::optional<std::string> ReadText(const std::filesystem::path& path) {
   return std::string{std::istreambuf_iterator<char>(file), {}};
 }
 
-// Compares `got` with the file `name` below tests/, such as "api/goldens/rejections.txt". Writes that file instead if
-// the environment variable kWriteGoldens is set.
+// Compares `got` with the file `name` below tests/, such as "api/goldens/rejections.txt". If the environment variable
+// PERMAFROST_WRITE_GOLDENS is set, writes that file instead.
 inline void ExpectGolden(const std::string& name, const std::string& got) {
   const std::filesystem::path path = std::filesystem::path(PERMAFROST_SOURCE_DIR) / "tests" / name;
   if (std::getenv(kWriteGoldens) != nullptr) {

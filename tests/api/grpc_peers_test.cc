@@ -55,7 +55,7 @@ class Peer final : public v1::WorkerService::Service {
     return grpc::Status::CANCELLED;
   }
 
-  std::function<absl::Status()> answer, end;  // if OK, the rank is accepted, and goes on
+  std::function<absl::Status()> answer, end;  // OK from `answer` accepts the rank, and OK from `end` lets it go on
   std::atomic<int> calls = 0, questions = 0, rank = 0;
 
  private:

@@ -1,4 +1,4 @@
-// Tests defaults and refusals of specs, which spec_fields_test.cc does not cover.
+// Tests those defaults and refusals of specs that spec_fields_test.cc does not cover.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

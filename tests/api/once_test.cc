@@ -97,8 +97,8 @@ TEST_F(OnceTest, AnImportIsBegunOnce) {
   const grpc::Status gone = import();
   EXPECT_EQ(gone.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_FALSE(HasDataset("zinc")) << "it is not imported again";
-  // The first call was begun by a server that died after the catalog accepted the import. The second was begun by one
-  // that died before that.
+  // Request `two` was begun by a server that died after the catalog accepted the import. Request `three` was begun by
+  // one that died before that.
   request.set_request_id("two");
   Begin(KeyOf(request), "");
   PutDataset("zinc", "9000000");
@@ -146,7 +146,7 @@ TEST_F(OnceTest, AJobIsReadByWhatItsDatasetWasToIt) {
   jobs_.catalog().PutGraph("given", bare);
   const grpc::Status made = create();
   ASSERT_TRUE(made.ok()) << made.error_message();
-  // By now the name belongs to another dataset, which divides its links. In a new call, the part would be a bad
+  // By now the name belongs to another dataset, which divides its links. In a new call, valid_part would be a bad
   // field.
   jobs_.catalog().PutGraph("given", divides);
   EXPECT_TRUE(create().ok());

@@ -152,7 +152,8 @@ TEST_F(StreamTest, ACancelledWatchLeavesNothingBehind) {
     context.TryCancel();
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
-  // Waits until the server has seen the end of all 20. If a cancel overtakes the request, gRPC chooses the code.
+  // Waits until the server has seen the end of all 20. If a cancel overtakes the request, gRPC chooses the code, so
+  // calls of every code count.
   const auto met = [this] {
     int calls = 0;
     for (const auto& [key, count] : counts_.all()) calls += count;

@@ -1,5 +1,5 @@
-// Tests the rules of the stream of UploadDataset. UploadStore handles the bytes. The tests of the Python package run
-// both in the real daemon.
+// Tests the rules of the stream of UploadDataset. UploadStore handles the bytes. The Python package has tests of both
+// in the real daemon.
 #include <gmock/gmock.h>
 
 #include <filesystem>

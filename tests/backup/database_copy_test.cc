@@ -24,7 +24,7 @@ TEST(DatabaseCopyTest, WithoutDescriptorsTheDatabaseIsOnlyUnavailable) {
   job.spec.train.dataset = DatasetId("zinc");
   job.create_time = absl::Now();
   ASSERT_TRUE((*store)->Insert(job).ok());
-  // With 0, no descriptor is left for the database. With 1, the database gets it and its log gets none.
+  // With 0, no descriptor is left for the database. With 1, the database gets it, and its write-ahead log gets none.
   for (const int left : {0, 1}) {
     absl::Status read;
     {

@@ -1,4 +1,5 @@
-// Tests the other content of a backup, calls for a backup that are repeated, and a disk that becomes full meanwhile.
+// Tests what a backup contains besides jobs and datasets, repeated calls for a backup, and a disk that fills up
+// during one.
 #include "backup/copies.h"
 
 #include <fcntl.h>
@@ -74,7 +75,7 @@ TEST_F(SideFilesTest, TheAuditLogAndWantedImportsAreInIt) {
   }
   EXPECT_EQ(ReadFile(root_ / "one/datasets/.imports/qm9.json").value_or(""), "{\"wanted\": true}");
   EXPECT_FALSE(fs::exists(root_ / "one/datasets/.imports/zinc.json.tmp.abcdef"));
-  // The manifest tells the daemon that continues from this backup.
+  // The daemon that continues from this backup reads this manifest.
   const auto manifest = ReadManifest(root_ / "one");
   ASSERT_TRUE(manifest.ok() && *manifest);
   EXPECT_THAT((*manifest)->imports, ElementsAre("qm9", "zinc"));
@@ -86,7 +87,7 @@ TEST_F(SideFilesTest, AnAuditLogThatRotatesMeanwhileLosesNoLine) {
   WriteText(state_ / "audit.jsonl", "second\n");
   WriteText(state_ / "audit.jsonl.1", "first\n");
   bool rotated = false;
-  // The rotation happens after the older file is copied, which comes first, and before the newest is.
+  // Rotates the audit log after the copy of the older file, which comes first, and before the copy of the newest.
   Copier copier(state_, dir_.path() / "copy", 0, {}, [&](int64_t, int64_t) {
     if (rotated) return true;
     rotated = true;

@@ -98,7 +98,7 @@ TEST(ChangeHub, AListenerMayDropItselfAndSubscribe) {
   ChangeHub hub(absl::ZeroDuration());
   std::unique_ptr<ChangeHub::Subscription> self, other;
   self = hub.Subscribe("a", [&] {
-    ready.WaitForNotification();  // by now the test has stored `self`
+    ready.WaitForNotification();  // until the test has stored `self`
     first.Add();
     Counter& counted = second;
     other = hub.Subscribe("a", [&counted] { counted.Add(); });

@@ -45,7 +45,7 @@ TEST_F(OnceCommandTest, OfDatasets) {
   fake_.datasets.import = ThirdTime<v1::ImportDatasetRequest, v1::Dataset>();
   fake_.Start();
   ExpectOneId({"dataset", "delete", "zinc"}, 0);
-  // The fake counts the tries of all commands together, so from here on it answers each at once.
+  // The fake counts the tries of all commands together, so from here on each command succeeds at its first try.
   EXPECT_EQ(Run({"dataset", "import", "zinc", "/data/zinc", "--no-watch"}).exit_code, 0);
   EXPECT_FALSE(ids_.seen().back().empty());
 }

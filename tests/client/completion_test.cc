@@ -69,7 +69,7 @@ std::set<std::string> Offers(const std::string& words, const std::string& progra
   const std::vector<std::string> list = absl::StrSplit(words, ' ');
   const ShellRun ran =
       RunIn("bash 2>&1",
-            // The script limits each call to one second, which may be too short on a busy machine.
+            // Raises the script's limit of one second per call, which is too short on a busy machine.
             absl::StrCat("source <(\"", PERMAFROST_PROGRAM,
                          "\" completion bash | sed 's/--timeout 1 /--timeout 60 /')\n", "COMP_WORDS=(", words,
                          list.back().empty() ? "''" : "", ")\n", "COMP_CWORD=", list.size() - 1, "\npermafrost() { \"",

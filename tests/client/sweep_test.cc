@@ -306,7 +306,7 @@ TEST_F(SweepCommandTest, ARefusalInJsonIsOneObject) {
 
 // Every flag of `job submit` names a field to vary, and accepts the same values there.
 TEST_F(SweepCommandTest, EveryFlagIsAField) {
-  // The flags for which `accepted` finds no valid value.
+  // The values of those flags for which `accepted` finds no valid value.
   const std::map<std::string, std::string> values = {{"dataset", "cora"},
                                                      {"dropout", "0.5"},
                                                      {"lr", "0.5"},

@@ -83,7 +83,7 @@ TEST(ServiceNotifier, AnUnhealthyDaemonIsNotSaidToLive) {
   });
   EXPECT_EQ(manager.NextOf("WATCHDOG="), "WATCHDOG=1");
   is_healthy = false;
-  AwaitMore(asked, 2);  // the first of these may still have answered "healthy"
+  AwaitMore(asked, 2);  // the first of these two calls may still have reported health
   manager.HasCome("");
   AwaitMore(asked, 3);
   EXPECT_FALSE(manager.HasCome("WATCHDOG="));

@@ -24,7 +24,7 @@ TEST(Restored, AJobWaitsWhoseDatasetIsNotReady) {
   jobs::Server server(dir.path() / "state");
   const struct {
     const char* id;
-    std::function<void(jobs::FakeCatalog&)> found;  // what the next daemon finds of the job's dataset
+    std::function<void(jobs::FakeCatalog&)> found;  // sets the state in which the next daemon finds the job's dataset
     JobState want;
   } kCases[] = {
       {"there", [](jobs::FakeCatalog&) {}, JobState::kQueued},

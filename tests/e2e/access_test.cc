@@ -78,7 +78,7 @@ grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const std::stri
 
 std::string SocketOf(const fs::path& state) { return absl::StrCat("unix:", (state / "permafrost.sock").string()); }
 
-// Runs the client over the unix socket, with the rights of whoever may open it.
+// Runs the client over the unix socket, as a user who may open it.
 Output AsOwner(const fs::path& state, std::vector<std::string> arguments) {
   std::vector<std::string> argv = {PERMAFROST, "--server", SocketOf(state)};
   argv.insert(argv.end(), arguments.begin(), arguments.end());

@@ -131,7 +131,7 @@ TEST_F(OnceOverDeath, DatasetsTokensAndBackupsAreChangedOnce) {
     ASSERT_TRUE(daemon_->server().ListTokens(&c5, v1::ListTokensRequest(), &tokens).ok());
     EXPECT_EQ(tokens.tokens_size(), 1);
     if (pass == 0) {
-      // Creates these again. A repeated call must leave them alone.
+      // Imports the dataset again. The repeated deletion of the next pass must leave it alone.
       daemon_->Import("zinc", ShippedSample());
       KillIt();
     }

@@ -1,4 +1,4 @@
-// Imports any bytes as an edge list, with any options.
+// Imports arbitrary bytes as an edge list, with arbitrary options.
 #include "fuzz_import.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

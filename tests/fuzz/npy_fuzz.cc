@@ -1,4 +1,4 @@
-// Imports a good NPY directory in which one file has any bytes.
+// Imports a good NPY directory in which one file has arbitrary bytes.
 #include <cstring>
 
 #include "fuzz_import.h"

@@ -1,4 +1,4 @@
-// Imports a small set in OGB's graph layout. Its files have any bytes, divided by Parted.
+// Imports a small set in OGB's graph layout. Parted divides the fuzzer's bytes among its files.
 #include "fuzz_import.h"
 
 namespace permafrost::data {

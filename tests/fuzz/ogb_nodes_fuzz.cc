@@ -1,4 +1,4 @@
-// Imports a small graph in OGB's node layout. Its files have any bytes, divided by Parted.
+// Imports a small graph in OGB's node layout. Parted divides the fuzzer's bytes among its files.
 #include "fuzz_import.h"
 
 namespace permafrost::data {

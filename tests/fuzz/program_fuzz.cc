@@ -1,4 +1,4 @@
-// Reads any bytes as a program's archive, as the JSON of one of its forms, or as a table of its tensors.
+// Reads arbitrary bytes as a program's archive, as the JSON of one of its forms, or as a table of its tensors.
 #include <algorithm>
 #include <cctype>
 #include <string>

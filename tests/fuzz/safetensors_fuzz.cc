@@ -1,5 +1,8 @@
-// Reads one of these as a safetensors file: any bytes; any header with data after it; a good header with some of its
-// values replaced by any bytes; a good header with some of its numbers changed.
+// Reads one of these as a safetensors file:
+//   - arbitrary bytes
+//   - an arbitrary header with data after it
+//   - a good header in which arbitrary bytes replace some of the values
+//   - a good header in which some of the numbers are changed
 #include <ATen/ATen.h>
 
 #include <cstring>

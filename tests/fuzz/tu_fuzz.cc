@@ -1,4 +1,5 @@
-// Imports a small TUDataset whose files have any bytes, divided by Parted, or a ZIP archive of any bytes.
+// Imports a small TUDataset, or a ZIP archive of arbitrary bytes. Parted divides the fuzzer's bytes among the
+// dataset's files.
 #include "fuzz_import.h"
 
 namespace permafrost::data {

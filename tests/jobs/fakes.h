@@ -46,7 +46,7 @@ class FakeRunner : public train::Runner {
     permits_ = kFree;
     released_ = true;
   }
-  // From now on, a run does nothing by itself. Until End or Release, the test makes its calls to its context.
+  // From now on, a run does nothing by itself. Until End or Release, the test itself calls the run's context.
   void Drive() {
     script_ = [this](const train::RunRequest&, train::RunContext& context) { return Wait(context); };
   }

@@ -75,7 +75,7 @@ TEST_F(JobSchemaTest, AFileOfVersion1IsBroughtUpToDateWithItsJobs) {
 }
 
 TEST_F(JobSchemaTest, MetricsOfVersion2KeepTheirValuesUnderTheirNewNames) {
-  // The values are 0.1 + 0.2, and the ones that a diverged run leaves.
+  // Contains 0.1 + 0.2, and the NaNs of a diverged run.
   constexpr char kVersion2[] = R"sql(
     CREATE TABLE graph_caches (
       job INTEGER PRIMARY KEY REFERENCES jobs (sequence) ON DELETE CASCADE,

@@ -151,7 +151,7 @@ int64_t GraphsNow() {
   return cache == nullptr ? 0 : static_cast<int64_t>(cache->cache_.size());
 }
 
-// Reports memory as a caching allocator does, but allocates none.
+// Reports memory statistics as a caching allocator does, but allocates nothing.
 class FakeAllocator final : public c10::DeviceAllocator {
  public:
   bool initialized() override { return true; }

@@ -47,7 +47,7 @@ class MpsBackendTest : public testing::Test {
   const MpsStandIn within_;
 };
 
-// Calls the backend as a job does, in a short form.
+// Runs a short version of a job's calls to a backend.
 absl::Status TwoStepsAndAnEmptiedCache(const Backend& backend, const std::function<absl::Status(int64_t)>& step) {
   absl::Status status = backend.Enter();
   status.Update(backend.Within([&] {

@@ -195,8 +195,8 @@ TEST(ProcessStatsTest, CpuTimeGrowsWithWork) {
   const double before = ReadProcessStats().cpu_seconds;
   rusage usage{};
   volatile double sink = 1;
-  // The system counts CPU time in ticks of 10 ms. This works until rusage, which is finer, shows that several have
-  // passed.
+  // The system counts CPU time in ticks of 10 ms. The test works until rusage, which is finer, shows that several
+  // have passed.
   const auto used = [&] {
     getrusage(RUSAGE_SELF, &usage);
     return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +

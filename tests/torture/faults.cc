@@ -143,7 +143,7 @@ struct FilePath {
   char text[PATH_MAX];
 };
 
-// Calls `real`, or makes the call fail by a rule and returns `failed`.
+// Calls `real`. If a rule makes the call fail, returns `failed` instead.
 template <class R, class F>
 R Call(const char* function, const char* path, R failed, F real) {
   if (inside || rule_count == 0) return real();

@@ -54,7 +54,7 @@ class FeatureReaderTest : public testing::Test {
 };
 
 TEST_F(FeatureReaderTest, EveryReaderAndBudgetGivesTheSameWeights) {
-  // These budgets hold all, about half, and fewer than one batch's of the 400 rows of 32 bytes.
+  // These budgets hold all 400 rows of 32 bytes, about half of them, and fewer than one batch has.
   constexpr uint64_t kAll = 1 << 20, kBudgets[] = {kAll, 4400 + 200 * 104, 1};
   for (const spec::Architecture architecture : {spec::Architecture::kSage, spec::Architecture::kGcn}) {
     const spec::TrainOptions options = Options(architecture);

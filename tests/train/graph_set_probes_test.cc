@@ -20,8 +20,8 @@ namespace {
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 constexpr int kTargets = 3;
 
-// Returns paths of 2 to 11 nodes with three targets. One graph in `labelled` has a label, for one target. With 0, no
-// graph has one.
+// Returns paths of 2 to 11 nodes with three targets. One in `labelled` graphs has a label, for one of the targets. If
+// `labelled` is 0, no graph has one.
 std::vector<TinyGraph> MostlyMissing(int graphs, int labelled) {
   std::vector<TinyGraph> set;
   for (int g = 0; g < graphs; ++g) {

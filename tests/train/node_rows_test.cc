@@ -168,7 +168,7 @@ TEST_F(NodeRowsTest, RowsOfNobodyKnownAreRefused) {
   EXPECT_EQ(told(same, std::nullopt, weights), "");
   EXPECT_THAT(told(turned, std::nullopt, weights), HasSubstr("are of other nodes, or of these in another order"));
   EXPECT_THAT(told(turned, std::nullopt, weights, "w.safetensors"), HasSubstr("those of w.safetensors are of other"));
-  // Weights of an older version do not say it.
+  // Weights of an older version do not say this.
   const std::string old = nn::EncodeSafetensors(nn::DecodeSafetensors(weights)->tensors, {});
   EXPECT_THAT(told(same, std::nullopt, old), HasSubstr("nobody can tell which node a row is of"));
   EXPECT_EQ(told(same, std::nullopt, old, "w.safetensors"), "") << "rows of a file are the dataset's, in its order";

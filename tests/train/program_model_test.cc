@@ -244,7 +244,7 @@ TEST(ProgramModel, ReadsThePositionsOfRealNodes) {
   EXPECT_TRUE(at::allclose(more.narrow(0, 0, 2), at::full({2, 1}, 45.0))) << "the padding node's are 10 and 11";
 }
 
-// Adds the number of edges that are no self-loops to a prediction, computed with a mask.
+// Adds to a prediction the number of edges that are no self-loops, which a mask selects.
 ValueIndex AddEdgesLeft(FormBuilder& form, ValueIndex prediction) {
   constexpr ValueIndex kEdgeIndex = 7;  // the value's index in MakeForm, after six tensors and x
   const auto end = [&](const std::string& node, int64_t of) {

@@ -50,7 +50,7 @@ class ThreadPeers final : public Peers {
   int recruited = 0;
   std::function<void()> on_recruit;
   std::atomic<int> free = 3;
-  int absent = 0;  // the number of coming teams whose daemons accept a rank and never connect
+  int absent = 0;  // the number of future teams whose daemons accept a rank and never connect
   std::atomic<bool> is_asked = false;
   std::function<StopRequest(const Progress&)> stop;  // called by every recruit
   std::vector<absl::Status> ends;                    // the ends of the last recruits, indexed by rank - 1

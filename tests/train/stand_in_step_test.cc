@@ -49,7 +49,7 @@ struct DeviceRig {
     for (const nn::NamedTensor& t : task->tensors().All()) {
       if (!t.value.requires_grad()) left.push_back(t);
     }
-    // Drops the rests of float32 sums, because the CPU sums in float64.
+    // Drops the low-order parts of float32 sums, because the CPU sums in float64.
     std::erase_if(left, [](const nn::NamedTensor& t) { return t.name.ends_with("_rest"); });
     // Drops the averages, which equal the parameters after a first update.
     std::erase_if(left, [](const nn::NamedTensor& t) { return t.name.starts_with("average."); });

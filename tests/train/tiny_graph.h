@@ -20,16 +20,17 @@ namespace permafrost::train {
 
 struct TinyGraphOptions {
   int nodes = 400;
-  bool sparse = false;          // whether feature rows are sparse
-  bool features = true;         // whether nodes have features
-  bool weighted = false;        // whether edges have weights
-  bool timestamped = false;     // whether edges have timestamps, from 0 to 49
-  bool node_times = false;      // whether nodes have times, from 0 to 59
-  bool named = false;           // whether nodes have names; row 3 is then called `the 3rd, "x"`
-  int edge_floats = 0;          // float columns of edge features, equal for an edge and its inverse
-  int edge_categories = 0;      // categories in each of two integer columns that replace the floats; 0 for none
-  int targets = 1;              // 1 for a class from 0 to 2, more for 0 or 1 each, 0 for no labels
-  bool says_categories = true;  // whether it stores what the categories stand for, as older versions did not
+  bool sparse = false;       // whether feature rows are sparse
+  bool features = true;      // whether nodes have features
+  bool weighted = false;     // whether edges have weights
+  bool timestamped = false;  // whether edges have timestamps, from 0 to 49
+  bool node_times = false;   // whether nodes have times, from 0 to 59
+  bool named = false;        // whether nodes have names; row 3 is then called `the 3rd, "x"`
+  int edge_floats = 0;       // float columns of edge features, equal for an edge and its inverse
+  int edge_categories = 0;   // categories in each of two integer columns that replace the floats; 0 for none
+  // With 1 target, a label is a class from 0 to 2. With more, each is 0 or 1. With 0, there are no labels.
+  int targets = 1;
+  bool says_categories = true;  // whether the store says what its categories stand for, which older stores do not
   bool measures = false;        // whether the one target is a fraction that rises with the class
 };
 
