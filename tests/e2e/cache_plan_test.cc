@@ -99,7 +99,7 @@ TEST(CacheCensus, NeedsNoMacAndNoJob) {
   };
   const json plain = take("plain")["lowerings"][0], shape_free = take("shape-free")["lowerings"][0];
   EXPECT_EQ(plain["lowering"], "LOWERING_PLAIN");
-  // Under `always`, the second row, nearly each of the 626 batches has its own shape.
+  // Under `always`, the second row, nearly every one of the 626 batches has its own shape.
   EXPECT_GT(Number(plain["train"]["all"], "shapeEntries"), 10);
   EXPECT_GT(Number(plain["rows"][1], "runEntries"), 500);
   EXPECT_LT(Number(plain["rows"][0], "runEntries"), Number(plain["rows"][1], "runEntries") / 10) << "a ladder";

@@ -59,7 +59,7 @@ enum hollow_count {
       count_end
 };
 
-// Counts and logs a device call by its name, on the calling thread.
+// Counts a device call. Logs the name of each thread's first call.
 void hollow_call(enum hollow_count what, const char* call);
 void hollow_add(enum hollow_count what, long long by);
 unsigned long long hollow_count(enum hollow_count what);

@@ -107,7 +107,7 @@ TEST_F(DeletionTest, OneThatAKillCutShortIsEndedByTheNextStart) {
   }
 }
 
-// An older backup of the database, which never held the job, is such a database.
+// For example, an older backup of the database never held the job.
 TEST_F(DeletionTest, AMarkProvesNothingToADatabaseThatNeverGaveItsSequence) {
   {
     Server server(dir_.path());

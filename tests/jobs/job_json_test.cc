@@ -143,7 +143,7 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
   for (const auto& [level, level_name] : spec::kModelLevelNames.rows) {
     spec::JobSpec spec;
     spec.train = spec::DefaultOptions(level);
-    // A job that samples nothing has the default look_ahead, whatever its row says.
+    // Makes the job sample. Otherwise it would have the default look_ahead, whatever its row says.
     spec.train.nodes.fan_outs = {5};
     const spec::JobSpec before = spec;
     int fields = 0;

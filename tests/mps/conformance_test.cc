@@ -7,7 +7,7 @@
 namespace permafrost::device {
 namespace {
 
-// Belongs to the main thread, for all tests.
+// Lets the main thread use the stand-in for MPS, in all tests.
 class WithFakeMps final : public testing::Environment {
  public:
   void SetUp() override { FakeMps::Get().Reset(); }

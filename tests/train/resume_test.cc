@@ -242,7 +242,7 @@ TEST_F(ResumeTest, TheWarmUpOfAResumeCopiesNoMoments) {
   EXPECT_EQ(Weights("job"), Weights("whole"));
 }
 
-// During such a warm-up, the moments are in a file.
+// A command in the middle of a job causes a warm-up, during which the moments are in a file.
 TEST_F(ResumeTest, NorDoesThatOfACommandInTheMidstOfAJob) {
   spec::TrainOptions options = Options();
   options.model = {.hidden_channels = 256, .num_layers = 3};
