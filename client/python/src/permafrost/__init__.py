@@ -1,7 +1,7 @@
 """Trains graph neural networks on a Permafrost server.
 
-`Client` is where everything begins; `PermafrostError` is what everything raises. `permafrost.models` holds the PyG
-modules that equal the server's models, and needs neither a server nor gRPC. `export` writes a module of one's own as a
+Every program begins with a `Client`, and every error is a `PermafrostError`. `permafrost.models` holds the PyG
+modules that equal the server's models. It needs neither a server nor gRPC. `export` writes a module of your own as a
 program, which a server trains.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from permafrost.servers import Servers
     from permafrost.uploads import Upload, Uploads
 
-# Where each public name is defined; it is imported when first asked for, so that `permafrost.models` needs no gRPC.
+# Maps each public name to its module. The module is imported on first use, so that `permafrost.models` needs no gRPC.
 _HOMES = {
     "Cache": "cache",
     "Client": "client",

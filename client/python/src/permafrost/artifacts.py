@@ -1,4 +1,4 @@
-"""Files that jobs leave: received whole, and read."""
+"""Receives the files that jobs leave, and reads them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from permafrost.errors import DataLoss, InputError
 
 
 def receive(what: str, pieces: Iterator[tuple[bytes, int, str]], target: pathlib.Path) -> pathlib.Path:
-    """Writes (data, bytes in all, checksum of all in the last) to `target`, whole or not at all: to what symbolic links
-    lead to, and into what is no file, as a pipe, which nothing replaces. Errors: InputError for a directory."""
+    """Writes the data of `pieces` to `target`, whole or not at all. A piece is (data, total bytes, checksum); only
+    the last one needs the checksum of all data. Follows symbolic links. Writes into a target that is not a regular
+    file, such as a pipe, instead of replacing it. Errors: InputError for a directory."""
     hashed = xxhash.xxh3_64()
     expected, size, total = "", 0, 0
     file_path = target.resolve()
@@ -29,7 +30,8 @@ def receive(what: str, pieces: Iterator[tuple[bytes, int, str]], target: pathlib
     if is_stream:
         handle, temporary = tempfile.mkstemp(prefix=f".{file_path.name}.")
     else:
-        # With the rights of any new file, which the umask bounds; mkstemp's are its owner's alone.
+        # Gives the file the permissions of any new file, which the umask limits. mkstemp would let only its owner
+        # read it.
         temporary = str(file_path.with_name(f".{file_path.name}.{secrets.token_hex(4)}"))
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
@@ -58,15 +60,17 @@ class LinkPrediction(NamedTuple):
 
     source: str
     target: str
-    # The time of the link; only a temporal job gives it. Two nodes may have several links then.
+    # The time of the link, which only temporal jobs give. Two nodes may then have several links.
     time: int | None
     score: float
-    # Its place among its negatives, from 1; None: it has none, since its source has an edge to every other node.
+    # The link's rank among its negatives, from 1. None if it has no negatives, because its source has an edge to
+    # every other node.
     rank: float | None
 
 
 def read_predictions(path: pathlib.Path) -> dict[str, list[float]] | list[LinkPrediction]:
-    """{name: [values]} of graphs or nodes; a row for each link. Errors: DataLoss where two rows have one name."""
+    """Returns {name: [values]} for graphs or nodes, and one LinkPrediction for each link. Errors: DataLoss if two
+    rows have the same name."""
     rows = csv.reader(io.StringIO(path.read_text()))
     columns = next(rows)
     if columns[:2] == ["source", "target"]:

@@ -13,8 +13,9 @@ from permafrost.v1 import graph_cache_pb2
 
 @own_errors
 class Cache:
-    """The executables of one job. Commands answer at the job's next step; each returns what the cache is then, as
-    permafrost.v1.GraphCache. Errors: NotFound; FailedPrecondition for a job that has ended."""
+    """The graph cache of one job, which holds its executables. A command takes effect at the job's next step, and
+    returns the cache as it is then, as permafrost.v1.GraphCache. Errors: NotFound; FailedPrecondition if the job has
+    ended."""
 
     def __init__(self, connection: Connection, job_id: str) -> None:
         self._connection = connection
@@ -26,7 +27,7 @@ class Cache:
         )
 
     def freeze(self) -> Any:
-        """Inserts nothing any more from the next step on."""
+        """Freezes the cache: from the next step on, nothing is added to it."""
         return self._command(self._connection.caches.FreezeGraphCache, graph_cache_pb2.FreezeGraphCacheRequest)
 
     def thaw(self) -> Any:
@@ -36,8 +37,8 @@ class Cache:
         return self._command(self._connection.caches.ClearGraphCache, graph_cache_pb2.ClearGraphCacheRequest)
 
     def policy(self, **changes: Any) -> Any:
-        """The policy, as permafrost.v1.GraphCachePolicy, after `changes` to its fields: policy="freeze", freeze_at,
-        on_miss, shapes, rungs, audit_every, strict, max_executables."""
+        """Changes the given fields of the policy, and returns it as permafrost.v1.GraphCachePolicy. Fields:
+        policy="freeze", freeze_at, on_miss, shapes, rungs, audit_every, strict, max_executables."""
         if not changes:
             return self.get().policy
         request = graph_cache_pb2.UpdateGraphCachePolicyRequest(name=self.name)
@@ -46,7 +47,7 @@ class Cache:
         return self._connection.change(self._connection.caches.UpdateGraphCachePolicy, request).policy
 
     def stats(self) -> dict[str, dict[str, Any]]:
-        """Counters by mode ("train", "eval"): entries, hits, padded_hits, misses, captures ..."""
+        """Returns the counters of each mode ("train", "eval"): entries, hits, padded_hits, misses, captures ..."""
         mode = graph_cache_pb2.GraphCacheMode.DESCRIPTOR
         return {
             fields.enum_name(mode, row.mode): {

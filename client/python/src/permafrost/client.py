@@ -21,17 +21,18 @@ from permafrost.v1 import server_pb2
 
 @own_errors
 class Client:
-    """A connection to one server. Threads: all methods are safe anywhere. A context manager; `close()` ends it.
+    """A connection to one server. Threads: all methods are thread-safe. It is a context manager; `close()` ends it.
 
-    target: HOST:PORT or unix:PATH. Without it: the address in `state_dir`/endpoint.json, which a daemon on this machine
-        writes, or its unix socket where that address wants a token or TLS; else the variable PERMAFROST_SERVER; else
-        127.0.0.1:7433.
+    target: HOST:PORT or unix:PATH. Without it, the address comes from `state_dir`/endpoint.json, which a daemon on
+        this machine writes; the daemon's unix socket is taken if the address needs a token or TLS. Without that, the
+        variable PERMAFROST_SERVER counts, else 127.0.0.1:7433.
     timeout: seconds for each answer. Streams (watching, waiting, uploading) have no limit.
-    token, token_file: a bearer token, or the file that holds it. Without them: PERMAFROST_TOKEN, PERMAFROST_TOKEN_FILE.
-    tls: speak TLS, with the authorities that gRPC knows (PERMAFROST_TLS). Implied by the next three.
-    ca_cert: file of who signed the server's certificate, in PEM (PERMAFROST_CA_CERT).
-    client_cert, client_key: files of the client's own (PERMAFROST_CLIENT_CERT, PERMAFROST_CLIENT_KEY).
-    patience: seconds that a server which went away is waited for, by everything that waits or uploads.
+    token, token_file: a bearer token, or the file that holds it (default: PERMAFROST_TOKEN, PERMAFROST_TOKEN_FILE).
+    tls: speak TLS, with the authorities that gRPC knows (PERMAFROST_TLS). The next three imply it.
+    ca_cert: file with the certificate, in PEM, of the authority that signed the server's (PERMAFROST_CA_CERT).
+    client_cert, client_key: files of the client's own certificate and key (PERMAFROST_CLIENT_CERT,
+        PERMAFROST_CLIENT_KEY).
+    patience: how many seconds everything that waits or uploads waits for a server that went away.
 
     Nothing is sent before the first call. Errors are `PermafrostError`s.
     """
@@ -63,22 +64,24 @@ class Client:
         return self._connection.target
 
     def cache(self, job: Job | str) -> Cache:
-        """The graph cache of a job."""
+        """Returns the graph cache of a job."""
         return Cache(self._connection, job if isinstance(job, str) else job.id)
 
     def server_info(self) -> Any:
-        """The server: version, device, import roots ... as permafrost.v1.ServerInfo."""
+        """Returns the server's version, device, import roots ... as permafrost.v1.ServerInfo."""
         return self._connection.call(self._connection.server.GetServerInfo, server_pb2.GetServerInfoRequest())
 
     def backup(self, directory: str, *, with_datasets: bool = False) -> Any:
-        """A whole copy of the server's state, which another server can go on from; this one goes on. Waits for it.
+        """Makes a full copy of the server's state, from which another server can go on, and waits for it. This server
+        goes on too.
 
-        directory: a name below the server's --backup-root, or that path; on the server's machine.
-        with_datasets: the datasets too. Without them, a server that goes on from it pauses the jobs that have not ended
-            until their datasets are imported again.
+        directory: a name below the server's --backup-root, or the full path of such a directory, on the server's
+            machine.
+        with_datasets: copy the datasets too. Without them, a server that goes on from the copy pauses the unfinished
+            jobs until their datasets are imported again.
         Returns the permafrost.v1.BackupSummary. Needs an admin.
         """
-        # The random id has a server that is back tell what came of it.
+        # With this random id, a server that has restarted can tell what came of the backup.
         request = server_pb2.BackupRequest(
             directory=directory, with_datasets=with_datasets, request_id=str(uuid.uuid4())
         )
@@ -88,8 +91,9 @@ class Client:
         return summary
 
     def confirm_clock(self) -> Any:
-        """Says that the server's wall clock is right after it jumped (`server_info().clock_jump`): jobs and uploads are
-        deleted for their age again. Returns the permafrost.v1.ConfirmClockResponse. Needs an admin."""
+        """Confirms that the server's wall clock is right after a jump (`server_info().clock_jump`). From then on the
+        server again deletes jobs and uploads because of their age. Returns the permafrost.v1.ConfirmClockResponse.
+        Needs an admin."""
         return self._connection.change(self._connection.server.ConfirmClock, server_pb2.ConfirmClockRequest())
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Finds the server, and makes calls to it whose errors are those of `permafrost.errors`."""
+"""Finds the server, and calls it. Failed calls raise the errors of `permafrost.errors`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from permafrost.v1 import dataset_pb2_grpc, graph_cache_pb2_grpc, job_pb2_grpc, 
 
 _LOG = logging.getLogger("permafrost")
 DEFAULT_TARGET = "127.0.0.1:7433"
-# The server takes no request that has more bytes than this.
+# The server refuses a request of more bytes than this.
 MOST_BYTES = 1 << 20
 _Response = TypeVar("_Response")
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """The protection of a connection, and who its caller is. Errors name a file or a variable, never its content."""
+    """How a connection is protected, and the token that identifies the caller. Errors name a file or a variable,
+    never its content."""
 
     token: str = field(default="", repr=False)
     tls: bool = False
@@ -49,9 +50,9 @@ def find_credentials(
     client_cert: _Path = None,
     client_key: _Path = None,
 ) -> Credentials:
-    """Each from its argument, else from PERMAFROST_TOKEN, PERMAFROST_TOKEN_FILE, PERMAFROST_TLS, PERMAFROST_CA_CERT,
-    PERMAFROST_CLIENT_CERT, PERMAFROST_CLIENT_KEY. InputError: a file that cannot be read, a certificate without its
-    key, a token that would travel in plain text."""
+    """Takes each credential from its argument, else from PERMAFROST_TOKEN, PERMAFROST_TOKEN_FILE, PERMAFROST_TLS,
+    PERMAFROST_CA_CERT, PERMAFROST_CLIENT_CERT or PERMAFROST_CLIENT_KEY. Errors: InputError for a file that cannot be
+    read, a certificate without its key, or a token that would travel in plain text."""
 
     def content(name: str, path: _Path) -> bytes | None:
         path = path or os.environ.get(f"PERMAFROST_{name.upper()}") or None
@@ -79,7 +80,7 @@ def find_credentials(
 
 
 def _stays_here(target: str) -> bool:
-    """Returns whether what is sent there stays on this machine."""
+    """Returns whether data for this target never leave this machine."""
     host = target.rpartition(":")[0].strip("[]")
     try:
         return target.startswith("unix:") or host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -88,7 +89,7 @@ def _stays_here(target: str) -> bool:
 
 
 def _tell_passed_over(ended: Any) -> None:
-    """Warns that the server passed over changes, since this client took them more slowly than they came."""
+    """Warns if the server skipped state changes because this client read them too slowly."""
     for key, value in ended.trailing_metadata() or ():
         if key == "permafrost-dropped-states":
             _LOG.warning("%s changes were passed over: they came faster than they were taken", value)
@@ -110,7 +111,7 @@ class _TokenGiver(
     grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
     grpc.StreamUnaryClientInterceptor,  # type: ignore[misc]
 ):
-    """Gives the token with each call."""
+    """Adds the token to each call."""
 
     def __init__(self, token: str) -> None:
         self._header = ("authorization", f"Bearer {token}")
@@ -125,8 +126,9 @@ class _TokenGiver(
 
 
 def find_target(target: str | None, state_dir: str | os.PathLike[str] | None) -> str:
-    """The first of these that is given: `target`, what the endpoint.json of `state_dir` says (the unix socket where the
-    address wants a token or TLS), $PERMAFROST_SERVER, the daemon's default address."""
+    """Returns the first of these that is given: `target`, the address in the endpoint.json of `state_dir`,
+    $PERMAFROST_SERVER, the daemon's default address. From endpoint.json it takes the unix socket if the address needs
+    a token or TLS."""
     if target is not None:
         return target
     if state_dir is not None:
@@ -143,18 +145,18 @@ def find_target(target: str | None, state_dir: str | os.PathLike[str] | None) ->
 
 
 class Connection:
-    """A channel to one server and its stubs. Threads: all methods are safe anywhere."""
+    """A channel to one server and its stubs. Threads: all methods are thread-safe."""
 
     def __init__(self, target: str, timeout: float, patience: float, credentials: Credentials | None = None) -> None:
         self.target = target
         self.timeout = timeout
-        # The time that a server that went away is waited for while something of it is followed.
+        # The seconds to wait for a server that went away while a stream or a change is under way.
         self.patience = patience
         self._closed = False
         options = [
             # A job of a million epochs has a history beyond gRPC's default of 4 MiB.
             ("grpc.max_receive_message_length", -1),
-            # The daemon is near; a proxy set for the web would only stand in the way.
+            # The daemon is near, so a proxy that is set for the web is ignored.
             ("grpc.enable_http_proxy", 0),
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
@@ -177,16 +179,17 @@ class Connection:
         self.server = server_pb2_grpc.ServerServiceStub(calls)
 
     def close(self) -> None:
-        """Ends what is under way with Cancelled."""
+        """Closes the channel. Calls in progress end with Cancelled."""
         self._closed = True
         self.channel.close()
 
     def went_away(self, error: PermafrostError) -> bool:
-        """Returns whether the server failed, rather than the request: one that dies may cancel what it was doing."""
+        """Returns whether the server failed rather than the request. A server that dies may also cancel the calls
+        that it serves."""
         return isinstance(error, (Unavailable, Cancelled)) and not self._closed
 
     def call(self, method: Callable[..., _Response], request: Any, timeout: float | None = None) -> _Response:
-        """The answer to one request."""
+        """Sends one request, and returns the answer."""
         try:
             return method(request, timeout=timeout or self.timeout)
         except grpc.RpcError as error:
@@ -196,13 +199,13 @@ class Connection:
             raise refused from None
 
     def change(self, method: Callable[..., _Response], request: Any) -> _Response:
-        """The answer to a call that changes something, tried again while the server is away: its random id makes that
-        safe."""
+        """Makes a call that changes something, and returns the answer. Retries while the server is away; the random
+        request_id makes retries safe."""
         request.request_id = str(uuid.uuid4())
         return self.patiently(lambda: self.call(method, request))
 
     def stream(self, method: Callable[..., Any], request: Any) -> Iterator[Any]:
-        """The answers of a server stream, without a time limit. Closing the iterator cancels the call."""
+        """Yields the answers of a server stream, without a time limit. Closing the iterator cancels the call."""
         call = method(request)
         try:
             yield from call
@@ -213,7 +216,8 @@ class Connection:
             call.cancel()
 
     def follow(self, method: Callable[..., Any], make_request: Callable[[], Any]) -> Iterator[Any]:
-        """As `stream`, but begun anew, with another request, where the server goes away and is back in time."""
+        """Like `stream`, but starts the stream again, with a new request, if the server goes away and returns within
+        `patience`."""
         lost_at: float | None = None
         while True:
             try:
@@ -230,8 +234,8 @@ class Connection:
                 self.pause(error)
 
     def patiently(self, attempt: Callable[[], _Response]) -> _Response:
-        """Returns what `attempt` returns, tried again while no server answers or the server asks for it, for `patience`
-        at most."""
+        """Returns the result of `attempt`. Retries for at most `patience` seconds while no server answers, or the
+        server asks for a retry."""
         began = time.monotonic()
         while True:
             try:
@@ -243,15 +247,16 @@ class Connection:
                 self.pause(error)
 
     def pause(self, error: PermafrostError) -> None:
-        """Before another try: as long as the server asked for, else until it is there, some seconds at most."""
+        """Waits before a retry: as long as the server asked for, at most 5 s, else until the server is reachable, at
+        most 1 s."""
         if error.retry_after is not None:
             time.sleep(min(5.0, error.retry_after))
             return
-        # A call alone would only learn that the last attempt to connect failed.
+        # A call alone would only report that the last attempt to connect failed.
         ready = grpc.channel_ready_future(self.channel)
         try:
             ready.result(timeout=1.0)
         except grpc.FutureTimeoutError:
             ready.cancel()
-        # A server that refuses at once is not asked without end.
+        # Keeps retries apart when a server refuses at once.
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Datasets of a server: listed, imported, deleted."""
+"""The datasets of a server: lists, imports and deletes them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 _STATES = dataset_pb2.Dataset.State.DESCRIPTOR
 _Paths = str | os.PathLike[str]
-# Writes the files of a source into a folder; returns what ImportOptions it needs.
+# Writes the files of a source into a folder, and returns the ImportOptions that they need.
 _Write = Callable[[pathlib.Path], Mapping[str, Any]]
 
 
 class Dataset:
-    """A dataset as it was when asked for. proto: all that is known, as permafrost.v1.Dataset."""
+    """A snapshot of a dataset. proto: everything that is known of it, as permafrost.v1.Dataset."""
 
     def __init__(self, proto: Any) -> None:
         self.proto = proto
@@ -40,20 +40,20 @@ class Dataset:
 
     @property
     def uid(self) -> str:
-        """Tells it from all others that ever had its name: made by its import, and never given to another. Empty where
+        """A unique id that the import makes and that no other dataset ever gets, even one of the same name. Empty if
         the import was only checked (`validate_only`)."""
         return str(self.proto.uid)
 
     @property
     def etag(self) -> str:
-        """Changes whenever the dataset does. For `Datasets.delete`."""
+        """Changes whenever the dataset changes. `Datasets.delete` takes it."""
         return str(self.proto.etag)
 
     @property
     def content_checksum(self) -> str:
-        """A checksum of the data. Datasets with equal checksums hold equal data, on any servers. Equal data that an
-        older version imported may have another one. Empty unless the dataset is ready and its store can be opened.
-        """
+        """A checksum of the data, which does not depend on the server: datasets with equal checksums hold equal data.
+        Equal data that an older version imported may have another checksum. Empty unless the dataset is ready and its
+        store can be opened."""
         return str(self.proto.content_checksum)
 
     @property
@@ -97,7 +97,7 @@ class Dataset:
 
     @property
     def import_notes(self) -> list[str]:
-        """Lines that the import told its user, such as how it read a column, or which files it did not read."""
+        """Lines of the import for its user, such as how it read a column, or which files it did not read."""
         return list(self.proto.import_notes)
 
     def __repr__(self) -> str:
@@ -116,20 +116,21 @@ class Dataset:
 class Datasets:
     """The datasets of a server: `client.datasets`.
 
-    The imports that take data from Python write files of a format that the server reads. `via` says how these come to
-    it: "folder" writes them below an import root of a server on this machine, "upload" sends them, "auto" (the default)
-    is the first where that is possible, and else the second. All imports take the fields of ImportOptions as further
-    keyword arguments (split_seed=7, inverse_edges="keep", order="degree" ...), return when the dataset is READY,
-    and raise AlreadyExists, InvalidArgument, or ImportFailed with what the server found wrong. With
-    `validate_only=True` nothing is imported: the source is found, no row of it is read, and the Dataset that comes back
-    has no uid.
+    The imports that take data from Python write files in a format that the server reads. `via` says how the server
+    gets these files: "folder" writes them below an import root of a server on this machine, and "upload" sends them.
+    "auto" (the default) takes "folder" if that is possible, else "upload".
+
+    All imports take the fields of ImportOptions as further keyword arguments (split_seed=7, inverse_edges="keep",
+    order="degree" ...). They return when the dataset is READY, and raise AlreadyExists, InvalidArgument, or
+    ImportFailed with the fault that the server found. With `validate_only=True` nothing is imported: the source is
+    found, but no row of it is read, and the returned Dataset has no uid.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def list(self) -> list[Dataset]:
-        """By name."""
+        """Returns all datasets, sorted by name."""
         request = dataset_pb2.ListDatasetsRequest(page_size=1000)
         found: list[Dataset] = []
         while True:
@@ -140,27 +141,27 @@ class Datasets:
             request.page_token = page.next_page_token
 
     def get(self, name: str) -> Dataset:
-        """Errors: NotFound."""
+        """Returns one dataset. Errors: NotFound."""
         request = dataset_pb2.GetDatasetRequest(name=_resource(name))
         return Dataset(self._connection.call(self._connection.datasets.GetDataset, request))
 
     def delete(self, name: str, *, etag: str = "") -> None:
-        """etag: `Dataset.etag`, which the dataset must still have. Errors: NotFound; FailedPrecondition while a queued
-        or running job uses it; Aborted where it has another etag."""
+        """Deletes a dataset. etag: the `Dataset.etag` that the dataset must still have. Errors: NotFound;
+        FailedPrecondition while a queued or running job uses it; Aborted if its etag has changed."""
         request = dataset_pb2.DeleteDatasetRequest(name=_resource(name), etag=etag)
         self._connection.change(self._connection.datasets.DeleteDataset, request)
 
     def import_path(self, path: _Paths, name: str, *, progress: bool = True, **options: Any) -> Dataset:
         """Imports a file or folder that the server sees below one of its import roots.
 
-        Errors: NotFound, PermissionDenied for a path outside the import roots.
+        Errors: NotFound; PermissionDenied for a path outside the import roots.
         """
         return self._import(name, {"source_path": os.fspath(path), **options}, "", progress)
 
     def upload_path(self, path: _Paths, name: str, *, progress: bool = True, **options: Any) -> Dataset:
-        """Imports a file or folder of this machine: it is sent, each file with its checksum, and what was sent before a
-        lost connection or a restart of the server is not sent again. Of a folder, what begins with "." is left out.
-        Errors: ResourceExhausted beyond the server's --max-upload."""
+        """Sends a file or folder of this machine, each file with its checksum, and imports it. After a lost
+        connection or a restart of the server, the upload resumes where it stopped. Names in a folder that begin with
+        "." are left out. Errors: ResourceExhausted beyond the server's --max-upload."""
         source = pathlib.Path(path)
         with upload_folder(self._connection, source, progress) as upload:
             if source.is_file():
@@ -170,9 +171,10 @@ class Datasets:
     def import_upload(
         self, upload: str | Upload, name: str, *, path: str = "", progress: bool = True, **options: Any
     ) -> Dataset:
-        """Imports the files of an upload (`client.uploads.send`), which stays until it is deleted or a day old.
+        """Imports the files of an upload (`client.uploads.send`). The upload stays until it is deleted or a day old.
 
-        path: a path in it; empty: all of it. Errors: NotFound; FailedPrecondition while not all of it has come."""
+        path: a path in the upload; empty means all of it. Errors: NotFound; FailedPrecondition while the upload is
+        incomplete."""
         id = upload if isinstance(upload, str) else upload.id
         if path:
             options["source_path"] = path
@@ -193,20 +195,24 @@ class Datasets:
     ) -> Dataset:
         """Imports PyG data.
 
-        dataset: a Data, or a Dataset of one: one large graph, with x, edge_index, edge_attr, edge_weight, y and
-            train_mask, val_mask, test_mask (column `mask` of several). A Dataset, or a list of Data: many small graphs,
-            each with its y; where none has one, the set is one to predict for, and a warning says so. A dict of three
-            of them, "train", "valid" and "test": one set with these splits.
-        splits: indices of many graphs, or of one large graph's nodes, by "train", "valid" and "test" (or "val",
-            "validation", "dev" ...). Without it: the
-            dataset's own `get_idx_split()`, else the masks of one graph, else a random split by the server.
-        link_split: of one large graph, the links that train, validate and test, and negatives of the last two: the dict
-            of OGB's `get_edge_split()` (asked for where the dataset has it and nothing is given here), or the three
-            Data of RandomLinkSplit. Edges between the two nodes of a held-out link pass no messages in a job.
-        names: what one large graph's nodes are called, one a row: numbers, or texts. Predictions and samples speak by
-            them. Without it: what OGB's mapping/nodeidx2*.csv.gz says, where the dataset has it; else their rows.
+        dataset: one of three kinds. A Data, or a Dataset of one, is one large graph with x, edge_index, edge_attr,
+            edge_weight, y and train_mask, val_mask, test_mask (column `mask` if a mask has several). A Dataset, or a
+            list of Data, is many small graphs, each with its y; if none has a y, the set can only be predicted for,
+            and a warning says so. A dict of three of these, "train", "valid" and "test", is one set with these
+            splits.
+        splits: indices of graphs of a set, or of nodes of one large graph, by "train", "valid" and "test" (or "val",
+            "validation", "dev" ...). Without it, the splits come from the dataset's own `get_idx_split()`, else from
+            the masks of one graph, else the server splits at random.
+        link_split: for one large graph, the links to train, validate and test on, with negatives for validation and
+            test. Either the dict of OGB's `get_edge_split()` (called if the dataset has it and nothing is given
+            here), or the three Data of RandomLinkSplit. In a job, no messages pass along edges between the two nodes
+            of a held-out link.
+        names: the name of each node of one large graph, in order of rows: numbers or texts. Predictions and samples
+            use these names. Without it, they come from OGB's mapping/nodeidx2*.csv.gz if the dataset has it, else
+            each node is named by its row.
 
-        Edges are kept as they stand, unless inverse_edges is "add" or "auto". Errors: InputError, for a HeteroData too.
+        Edges are kept as they are, unless inverse_edges is "add" or "auto". Errors: InputError, also for a
+        HeteroData.
         """
         from permafrost.sources import pyg
 
@@ -229,16 +235,16 @@ class Datasets:
         progress: bool = True,
         **options: Any,
     ) -> Dataset:
-        """Imports one NetworkX graph, with node attribute `label`, or many, with graph attribute `label`; where none of
-        many has it, the set is one to predict for, and a warning says so.
+        """Imports one NetworkX graph, whose nodes have the attribute `label`, or many, which have it as graph
+        attribute. If none of many graphs has it, the set can only be predicted for, and a warning says so.
 
-        node_attributes, edge_attributes: names of numeric attributes, which become features in this order: categories
-            where all are ints or bools.
+        node_attributes, edge_attributes: names of numeric attributes, which become features in this order. They are
+            categories if all values are ints or bools.
         weight: an edge attribute of one graph.
-        An undirected edge is stored in both directions (a loop once), a directed one as it is. inverse_edges="add",
-            "keep" or "auto" says otherwise.
-        Rows are in the order of `graph.nodes`; the nodes of one graph keep their names, as `str` makes texts of what is
-            no integer.
+        An undirected edge is stored in both directions (a self-loop once), a directed edge as it is.
+            inverse_edges="add", "keep" or "auto" overrides this.
+        Rows are in the order of `graph.nodes`. The nodes of one graph keep their names; `str` turns names other than
+            integers into texts.
         """
         from permafrost.sources import networkx as source
 
@@ -261,10 +267,11 @@ class Datasets:
         progress: bool = True,
         **options: Any,
     ) -> Dataset:
-        """Imports molecules: a CSV file with a header, SMILES in `column`, numbers or nothing (missing) in `targets`.
-        Without targets: molecules to predict for.
+        """Imports molecules from a CSV file with a header. `column` holds SMILES, and the columns in `targets` hold
+        numbers; an empty cell is a missing label. Without targets, the molecules can only be predicted for.
 
-        Atoms have OGB's nine columns and bonds its three. Errors: InputError naming row and column. Needs RDKit.
+        Atoms have OGB's nine columns, and bonds have its three. Errors: InputError naming row and column. Needs
+        RDKit.
         """
         try:
             from permafrost.sources import smiles
@@ -295,15 +302,17 @@ class Datasets:
         progress: bool = True,
         **options: Any,
     ) -> Dataset:
-        """Imports one large graph from a Parquet file of edges, and one of nodes, a batch of rows at a time.
+        """Imports one large graph from a Parquet file of edges, and optionally one of nodes, a batch of rows at a
+        time.
 
-        source, target, weight, timestamp, edge_features: columns of `edges`; features that are all integers are
-            categories. timestamp: integers, or Arrow's timestamps, dates, times or durations, as numbers of the unit
-            that the file has them in (Parquet writes timestamps of seconds as milliseconds). id: the column of `nodes`
-            that source and target name, and that predictions speak by; without it they are rows, from 0.
-        features, label, split: columns of `nodes`. features: without it all other numeric columns. split: "train",
-            "valid" and "test", or "training", "val", "validation", "dev", "testing", in any case; a missing value is in
-            none, and others are refused.
+        source, target, weight, timestamp, edge_features: columns of `edges`. Features that are all integers are
+            categories. timestamp: integers, or Arrow's timestamps, dates, times or durations, which become numbers in
+            the unit of the file (Parquet writes timestamps of seconds as milliseconds).
+        id: the column of `nodes` to which source and target refer, and by which predictions name nodes. Without it,
+            source and target are row numbers, from 0.
+        features, label, split: columns of `nodes`. features: all other numeric columns if not given. split: "train",
+            "valid" and "test", or "training", "val", "validation", "dev", "testing", in any case. A row with a
+            missing value is in no split, and other values are refused.
         Warns of columns that are not imported. Errors: InputError naming file, row and column. Needs pyarrow.
         """
         try:
@@ -343,7 +352,7 @@ class Datasets:
                 try:
                     return self._import(name, {"source_path": str(folder), **wanted}, "", progress)
                 except (NotFound, PermissionDenied):
-                    # The server is another machine, behind a tunnel to this one, or sees other files.
+                    # The server runs on another machine, behind a tunnel to this one, or sees other files.
                     if via == "folder":
                         raise
             upload = stack.enter_context(upload_folder(self._connection, folder, progress))
@@ -407,14 +416,15 @@ def _bar(text: str, shown: bool) -> Any:
 
 
 def _open_to_all(folder: pathlib.Path) -> None:
-    """The server's user may be another one, who reads nothing that was written under a umask such as 077."""
+    """Makes a folder readable for everyone, because the server may run as another user, and the umask may be strict,
+    such as 077."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 @contextlib.contextmanager
 def _temporary_folder(root: pathlib.Path | None) -> Iterator[str]:
-    """A new folder, of `root` if there is one, which the server's user can read; removed at the end."""
+    """Makes a temporary folder, in `root` if given, which the server's user can read. It is removed at the end."""
     folder = tempfile.mkdtemp(prefix=".permafrost-", dir=root)
     try:
         os.chmod(folder, 0o755)

@@ -19,23 +19,24 @@ class Violation:
     description: str
 
 
-# Characters of a message: more are of a value, not of what is wrong with it.
+# The most characters of a message. A longer one mostly repeats a value, and says nothing more about what is wrong
+# with it.
 _MOST = 4000
 
 
 def shown(value: Any) -> str:
-    """A value as errors show it: its repr, cut when long."""
+    """Returns a value as errors show it: its repr, cut if long."""
     text = repr(value[:200] if isinstance(value, (str, bytes)) else value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 class PermafrostError(Exception):
-    """A refusal by the server or the connection; `str()` is one line.
+    """A failure that the server or the connection reported; `str()` is one line.
 
     code: the canonical code, such as "INVALID_ARGUMENT".
     violations: the fields that were refused.
     reason, metadata: for programs, such as "DATASET_NOT_FOUND" and {"dataset": "zinc"}.
-    retry_after: seconds after which another try may go well; None where the server said nothing.
+    retry_after: seconds after which a retry may succeed; None if the server gave no time.
     """
 
     code = "UNKNOWN"
@@ -76,7 +77,7 @@ class PermissionDenied(PermafrostError):
 
 
 class Unauthenticated(PermafrostError):
-    """No token, or one that is unknown, expired or revoked."""
+    """The call has no token, or one that is unknown, expired or revoked."""
 
     code = "UNAUTHENTICATED"
 
@@ -122,8 +123,8 @@ class Unimplemented(PermafrostError):
 
 
 class InputError(PermafrostError, ValueError):
-    """An argument cannot be sent: found before the server was asked. `field` of a violation is row and column, or
-    the name of an argument."""
+    """An argument cannot be sent. The client found this before it asked the server. The `field` of a violation is a
+    row and column, or the name of an argument."""
 
     code = "INPUT"
 
@@ -163,12 +164,12 @@ _DETAILS_KEY = "grpc-status-details-bin"
 
 
 def needs(what: str, extra: str, error: ImportError) -> InputError:
-    """Raised where a package of an extra is missing."""
+    """Returns the error for a missing package of an extra."""
     return InputError(f"{what} needs the package {error.name}: pip install 'permafrost-client[{extra}]'")
 
 
 def from_rpc(error: grpc.RpcError, target: str) -> PermafrostError:
-    """The exception that says what a failed call says. Details that cannot be read are left out."""
+    """Returns the exception for a failed call. Error details that cannot be parsed are left out."""
     code: grpc.StatusCode = error.code()
     name = code.name
     message = error.details() or name

@@ -1,4 +1,4 @@
-"""Keyword arguments to fields of a message, whatever fields it has: a new one of the server needs nothing here."""
+"""Sets the fields of any message from keyword arguments. A new field of the server needs no change here."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from permafrost.errors import InputError, Violation, shown
 
 
 def fill(message: Message, values: Mapping[str, Any], what: str) -> None:
-    """Sets the fields of `message`. A name is that of a field, or of a field of one of its messages, such as
-    `learning_rate` for `optimizer.learning_rate`. An enum's value goes by its short name ("mse" for LOSS_MSE), and a
-    message may be given as a dict, or as the short name of its first enum ("adamw" for an OptimizerSpec). A duration is
-    a timedelta or seconds, a time a datetime, a text of RFC 3339, or a timedelta from now on.
+    """Sets the fields of `message`. A key is the name of a field, or of a field of an inner message, such as
+    `learning_rate` for `optimizer.learning_rate`. An enum's value goes by its short name ("mse" for LOSS_MSE). A
+    message may be given as a dict, or as the short name of its first enum ("adamw" for an OptimizerSpec). A duration
+    is a timedelta or seconds. A time is a datetime, an RFC 3339 text, or a timedelta from now.
 
-    what: what an error calls this, such as "submit". Errors: InputError that names the field and what is accepted.
+    what: the caller's name for errors, such as "submit". Errors: InputError that names the field and the accepted
+    values.
     """
     own = message.DESCRIPTOR.fields_by_name
-    # The fields of inner messages, of which none may be in two.
+    # The fields of inner messages. A name that two of them have is refused as ambiguous.
     inner: dict[str, list[FieldDescriptor]] = {}
     for field in own.values():
         if _is_single_message(field):
@@ -48,7 +49,7 @@ def fill(message: Message, values: Mapping[str, Any], what: str) -> None:
 
 
 def too_large(message: Message, most: int) -> InputError:
-    """For a message that is beyond `most` bytes: names the field that takes the most of it."""
+    """Returns the error for a message of more than `most` bytes. It names the field that takes the most of them."""
     path, size = [], message.ByteSize()
     part: Any = message
     while isinstance(part, Message):
@@ -63,7 +64,7 @@ def too_large(message: Message, most: int) -> InputError:
 
 
 def _bytes_of(field: FieldDescriptor, value: Any) -> int:
-    """About as many as the field takes of its message."""
+    """Returns roughly how many bytes of the message the field takes."""
     if isinstance(value, Mapping):
         return sum(_bytes_of(field, part) for entry in value.items() for part in entry)
     if field.is_repeated and not isinstance(value, (str, bytes, Message)):
@@ -74,13 +75,13 @@ def _bytes_of(field: FieldDescriptor, value: Any) -> int:
 
 
 def enum_name(descriptor: EnumDescriptor, number: int) -> str:
-    """The short name of a value: "succeeded" for STATE_SUCCEEDED."""
+    """Returns the short name of an enum's value: "succeeded" for STATE_SUCCEEDED."""
     value = descriptor.values_by_number.get(number)
     return value.name.removeprefix(_prefix(descriptor)).lower() if value else str(number)
 
 
 def metric_values(metrics: Iterable[Any]) -> dict[str, float]:
-    """Returns MetricValues as {"mae": ...}, in their order."""
+    """Returns MetricValues as {"mae": ...}, in the same order."""
     return {
         enum_name(metric.DESCRIPTOR.fields_by_name["metric"].enum_type, metric.metric): metric.value
         for metric in metrics
@@ -88,7 +89,7 @@ def metric_values(metrics: Iterable[Any]) -> dict[str, float]:
 
 
 def set_labels(target: MutableMapping[str, str], labels: Mapping[Any, Any], what: str) -> None:
-    """Errors: InputError for a key or a value that is no text."""
+    """Copies labels into `target`. Errors: InputError for a key or a value that is not a text."""
     for key, value in labels.items():
         for part in (key, value):
             if not isinstance(part, str):
@@ -112,7 +113,7 @@ def _is_time(field: FieldDescriptor) -> bool:
 
 
 def _prefix(descriptor: EnumDescriptor) -> str:
-    """Returns what all names of an enum begin with: LOSS_ of LOSS_UNSPECIFIED."""
+    """Returns the common prefix of an enum's names, such as LOSS_ for LOSS_UNSPECIFIED."""
     return str(next(v.name for v in descriptor.values if v.number == 0)).removesuffix("UNSPECIFIED")
 
 
@@ -154,7 +155,7 @@ def _append(target: Any, field: FieldDescriptor, item: Any, name: str) -> None:
 def _scalar(field: FieldDescriptor, value: Any, name: str) -> Any:
     if field.type == FieldDescriptor.TYPE_ENUM:
         return _enum_number(field.enum_type, value, name)
-    # numpy's numbers are what notebooks are full of.
+    # Notebooks often pass numpy's numbers.
     return value.item() if hasattr(value, "item") and not isinstance(value, (str, bytes)) else value
 
 
@@ -168,7 +169,8 @@ def _guard(assign: Callable[[], None], name: str, value: Any) -> None:
 
 
 def _set_time(message: Message, value: Any, name: str) -> None:
-    """A Duration from a timedelta or seconds; a Timestamp from a datetime, RFC 3339, or a timedelta from now on."""
+    """Sets a Duration from a timedelta or seconds, or a Timestamp from a datetime, RFC 3339 text, or a timedelta from
+    now."""
     ahead = value if isinstance(value, datetime.timedelta) else None
     if isinstance(message, Duration):
         if ahead is None and isinstance(value, (int, float)) and not isinstance(value, bool):

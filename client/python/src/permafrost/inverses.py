@@ -1,4 +1,4 @@
-"""The choice whether an import stores each edge with its inverse."""
+"""The option that decides whether an import stores each edge with its inverse."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ACCEPTED = ("auto", "add", "keep")
 
 
 def take_inverses(options: MutableMapping[str, Any]) -> str | None:
-    """Removes `inverse_edges` and the older `no_inverse_edges` from the options, and returns which of ACCEPTED they ask
-    for; None: neither is given. Errors: InputError for both, and for another value."""
+    """Removes `inverse_edges` and the older `no_inverse_edges` from the options. Returns the value of ACCEPTED that
+    they ask for, or None if neither is given. Errors: InputError if both are given, and for any other value."""
     kept, asked = options.pop("no_inverse_edges", None), options.pop("inverse_edges", None)
     if kept is not None and asked is not None:
         raise InputError("import: no_inverse_edges: stands beside inverse_edges; one of them is accepted")
@@ -25,5 +25,5 @@ def take_inverses(options: MutableMapping[str, Any]) -> str | None:
 
 
 def inverse_options(asked: str) -> dict[str, Any]:
-    """ImportOptions that say so. Older servers know "keep" by its older name alone."""
+    """Returns the ImportOptions for this choice. Older servers know "keep" only as no_inverse_edges."""
     return {"no_inverse_edges": True} if asked == "keep" else {"inverse_edges": asked}

@@ -1,4 +1,4 @@
-"""One training job: followed, changed, and what it leaves."""
+"""One training job: follows it, changes it, and reads its results."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _ENDED = (job_pb2.Job.STATE_SUCCEEDED, job_pb2.Job.STATE_FAILED, job_pb2.Job.STA
 
 @own_errors
 class Job:
-    """A job as it was when last asked for; `refresh()`, and everything that waits, asks again.
+    """A snapshot of a job. `refresh()`, and every method that waits, fetches it again.
 
-    proto: all that is known, as permafrost.v1.Job.
+    proto: everything that is known of it, as permafrost.v1.Job.
     """
 
     def __init__(self, connection: Connection, proto: Any) -> None:
@@ -47,7 +47,7 @@ class Job:
 
     @property
     def target(self) -> str:
-        """The address of its server."""
+        """The address of the job's server."""
         return self._connection.target
 
     @property
@@ -66,28 +66,29 @@ class Job:
 
     @property
     def notes(self) -> list[str]:
-        """Notes for its user, found as it was submitted, such as that it has no rows to validate on."""
+        """Notes for the job's user, found when it was submitted, such as that it has no rows to validate on."""
         return list(self.proto.notes)
 
     @property
     def error(self) -> str:
-        """Why it failed, or what the machine keeps it from; one line."""
+        """The reason, in one line, why the job failed or why the machine keeps it from running."""
         return str(self.proto.error or self.proto.last_error)
 
     @property
     def error_reason(self) -> str:
-        """Why it failed, for programs: "OUT_OF_MEMORY", "MAX_RUNTIME" ... (permafrost.v1.Job.error_status). Empty: it
-        did not fail."""
+        """The reason why the job failed, for programs: "OUT_OF_MEMORY", "MAX_RUNTIME" ...
+        (permafrost.v1.Job.error_status). Empty if it did not fail."""
         return job_values.error_reason(self.proto.error_status)
 
     @property
     def state_changes(self) -> list[dict[str, Any]]:
-        """The changes that led to its state, in order: state, time (UTC), reason, such as "PREEMPTED", and message."""
+        """The changes of the job's state so far, in order: state, time (UTC), reason, such as "PREEMPTED", and
+        message."""
         return [job_values.state_change(change) for change in self.proto.state_changes]
 
     @property
     def device_time(self) -> datetime.timedelta:
-        """The time on the device, all its runs together."""
+        """The total time on the device over all runs of the job."""
         return datetime.timedelta(seconds=self.proto.device_time.ToNanoseconds() / 1e9)
 
     @property
@@ -102,11 +103,11 @@ class Job:
         return self
 
     def states(self) -> Iterator[Job]:
-        """This job after each change, until it has ended; a server that restarts meanwhile is waited for."""
+        """Yields this job after each change until it has ended. Waits for a server that restarts meanwhile."""
         for proto in self._connection.follow(
             self._connection.jobs.WatchJob, lambda: job_pb2.WatchJobRequest(name=self.proto.name)
         ):
-            # A response carries only the epochs that are new on its stream.
+            # A response carries only the epochs that its stream has not carried before.
             epochs = {epoch.epoch: epoch for epoch in (*self.proto.epochs, *proto.epochs)}
             del proto.epochs[:]
             proto.epochs.extend(epochs[number] for number in sorted(epochs))
@@ -114,7 +115,7 @@ class Job:
             yield self
 
     def wait(self, *, check: bool = True) -> Job:
-        """Returns when the job has ended. check: raises JobFailed unless it succeeded."""
+        """Waits until the job has ended. check: raise JobFailed unless the job succeeded."""
         for _ in self.states():
             pass
         if check and self.state != "succeeded":
@@ -122,7 +123,8 @@ class Job:
         return self
 
     def watch(self, *, check: bool = True) -> Job:
-        """As `wait`, in a terminal or notebook with a progress bar: steps, loss, the newest epoch's valid metric."""
+        """Like `wait`, but shows a progress bar in a terminal or notebook: steps, loss, and the newest epoch's valid
+        metric."""
         from tqdm.auto import tqdm
         from tqdm.notebook import tqdm_notebook
 
@@ -137,7 +139,8 @@ class Job:
         return self.wait(check=check)
 
     def metrics(self) -> pandas.DataFrame:
-        """A row for each epoch, indexed by it: train_loss, valid_loss, valid_metric, valid_mae ... by each metric."""
+        """Returns a table with a row for each epoch, indexed by epoch: train_loss, valid_loss, valid_metric, and a
+        column for each metric, such as valid_mae."""
         try:
             import pandas
         except ImportError as error:
@@ -148,26 +151,27 @@ class Job:
         return pandas.DataFrame(rows, columns=columns).set_index("epoch")
 
     def epochs(self) -> list[dict[str, Any]]:
-        """The rows that `metrics` shows, without pandas."""
+        """Returns the rows of `metrics` without pandas."""
         return [job_values.epoch(epoch) for epoch in self.refresh().proto.epochs]
 
     def cancel(self) -> Job:
-        """Asks it to stop at its next step, after a checkpoint. Errors: FailedPrecondition for a job that has ended."""
+        """Asks the job to stop at its next step, after a checkpoint. Errors: FailedPrecondition if the job has ended.
+        """
         return self._change(self._connection.jobs.CancelJob, job_pb2.CancelJobRequest(name=self.proto.name))
 
     def pause(self) -> Job:
-        """Keeps it from the device until `resume`: at once where it is queued, else at its next step, after a
-        checkpoint. Errors: FailedPrecondition for a job that has ended."""
+        """Keeps the job from the device until `resume`. A queued job is paused at once, and a running one at its next
+        step, after a checkpoint. Errors: FailedPrecondition if the job has ended."""
         return self._change(self._connection.jobs.PauseJob, job_pb2.PauseJobRequest(name=self.proto.name))
 
     def resume(self) -> Job:
-        """Queues it again after a pause; it goes on from its newest checkpoint. Errors: as `pause`."""
+        """Queues a paused job again. It goes on from its newest checkpoint. Errors: FailedPrecondition if the job has
+        ended."""
         return self._change(self._connection.jobs.ResumeJob, job_pb2.ResumeJobRequest(name=self.proto.name))
 
     def retry(self) -> Job:
-        """Queues it again after it failed or was cancelled; it goes on from its newest checkpoint. A queued job that
-        waits after an error of the machine runs now. Errors: FailedPrecondition for a job that succeeded or is
-        paused."""
+        """Queues a failed or cancelled job again. It goes on from its newest checkpoint. A queued job that waits
+        after an error of the machine runs now. Errors: FailedPrecondition if the job succeeded or is paused."""
         return self._change(self._connection.jobs.RetryJob, job_pb2.RetryJobRequest(name=self.proto.name))
 
     def update(
@@ -179,9 +183,9 @@ class Job:
         deadline: datetime.datetime | datetime.timedelta | str | None = None,
         only_if_unchanged: bool = False,
     ) -> Job:
-        """Changes its priority, those labels that are given (one of None goes), and its limits, as `submit` takes them;
-        "none" takes a limit away. only_if_unchanged: raises Aborted where someone has updated it since it was last
-        asked for."""
+        """Changes the job's priority, labels and limits as far as they are given. A label of None is removed, and the
+        limit "none" removes a limit; limits are given as in `submit`. only_if_unchanged: raises Aborted if someone
+        has updated the job since this snapshot."""
         request = job_pb2.UpdateJobRequest(job=job_pb2.Job(name=self.proto.name))
         if only_if_unchanged:
             request.job.etag = self.proto.etag
@@ -206,8 +210,8 @@ class Job:
         return self
 
     def checkpoints(self, *, verify: bool = False) -> list[dict[str, Any]]:
-        """The checkpoints on disk, newest first: step, state ("complete" or "damaged"), epoch, total_bytes, create_time
-        (UTC), error ... verify: every byte is read and checksums are compared."""
+        """Returns the checkpoints on disk, newest first: step, state ("complete" or "damaged"), epoch, total_bytes,
+        create_time (UTC), error ... verify: the server reads every byte and compares checksums."""
         request = job_pb2.ListCheckpointsRequest(parent=self.proto.name, verify=verify)
         response = self._connection.call(self._connection.jobs.ListCheckpoints, request)
         return [job_values.checkpoint(checkpoint) for checkpoint in response.checkpoints]
@@ -216,7 +220,7 @@ class Job:
         self._connection.change(self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=self.proto.name))
 
     def logs(self, *, follow: bool = False) -> Iterator[str] | str:
-        """The log so far; with `follow`, its pieces as they come, until the job has ended."""
+        """Returns the log so far. With `follow`, yields its pieces as they come, until the job has ended."""
         return self._log_pieces() if follow else "".join(self._log_pieces(follow=False))
 
     def _log_pieces(self, *, follow: bool = True) -> Iterator[str]:
@@ -225,7 +229,7 @@ class Job:
         def request() -> Any:
             return job_pb2.StreamJobLogsRequest(name=self.proto.name, offset=offset, follow=follow)
 
-        # A piece may end within a character.
+        # A piece may end inside a multi-byte character.
         rest = b""
         for piece in self._connection.follow(self._connection.jobs.StreamJobLogs, request):
             offset = piece.next_offset
@@ -236,8 +240,9 @@ class Job:
             yield rest.decode(errors="replace")
 
     def export(self, path: str | os.PathLike[str], artifact: str = "best_weights") -> pathlib.Path:
-        """Writes "best_weights", "last_weights" (safetensors) or "test_predictions" (CSV) to `path`, whole or not at
-        all. Errors: FailedPrecondition while the job has not produced it; DataLoss if it does not arrive as it was."""
+        """Writes an artifact to `path`, whole or not at all: "best_weights" or "last_weights" (safetensors), or
+        "test_predictions" (CSV). Errors: FailedPrecondition while the job has not produced it; DataLoss if it arrives
+        damaged."""
         request = job_pb2.ExportJobRequest(name=self.proto.name)
         fields.fill(request, {"artifact": artifact}, "export")
         pieces = self._connection.stream(self._connection.jobs.ExportJob, request)
@@ -254,13 +259,18 @@ class Job:
         metrics: Sequence[str] = (),
         allow_unknown_categories: bool = False,
     ) -> dict[str, Any]:
-        """One pass of the job's weights on the server, over its own dataset or another that the model can be given:
-        {"dataset", "rows", "num_rows", "loss", and each metric by its name}. rows: "train", "valid", "test" (default of
-        the job's own dataset) or "all" (of another, and of node2vec). weights: "best" (default) or "last";
-        checkpoint_step: those of a checkpoint instead. metrics: the job's, if none. Categories of another dataset are
-        read by their values in its source. One that the job's dataset has nowhere is refused;
-        allow_unknown_categories lets it contribute nothing, and "notes" has a line for each such column. Errors:
-        InvalidArgument for what does not fit the model; FailedPrecondition while the job has no weights."""
+        """Evaluates the job's weights on the server in one pass over its own dataset, or over another one that fits
+        the model. Returns {"dataset", "rows", "num_rows", "loss", and each metric by its name}.
+
+        rows: "train", "valid", "test" or "all". The default is "test" for the job's own dataset, and "all" for
+            another dataset and for node2vec.
+        weights: "best" (default) or "last". checkpoint_step: takes the weights of that checkpoint instead.
+        metrics: without any, the job's own.
+
+        Categories of another dataset are matched by their values in its source. A category that never occurs in the
+        job's dataset is refused; with allow_unknown_categories it contributes nothing, and "notes" has a line for
+        each such column. Errors: InvalidArgument for what does not fit the model; FailedPrecondition while the job
+        has no weights."""
         given = {
             "dataset": dataset,
             "rows": rows,
@@ -284,9 +294,10 @@ class Job:
         path: str | os.PathLike[str] | None = None,
         allow_unknown_categories: bool = False,
     ) -> Any:
-        """As `evaluate`, what the server predicts for each of the rows: {id: [values]}, ids as the server names graphs
-        or nodes; of links a list of `permafrost.LinkPrediction`: source, target, time (of temporal jobs), score and
-        rank. With `path` they are written there as CSV instead, whole or not at all, and the path is returned."""
+        """Returns what the server predicts for each row; the arguments are those of `evaluate`. Graphs and nodes give
+        {id: [values]}, with the server's ids. Links give a list of `permafrost.LinkPrediction`: source, target, time
+        (for temporal jobs), score and rank. With `path`, the predictions are written there as CSV, whole or not at
+        all, and the path is returned."""
         given = {
             "dataset": dataset,
             "rows": rows,
@@ -319,8 +330,8 @@ class Job:
             return read(self.export(pathlib.Path(folder) / "file", artifact))
 
     def to_pyg(self, weights: str = "best") -> torch.nn.Module:
-        """The trained PyG module, in evaluation mode; `module.spec` describes it, and its forward takes what the PyG
-        module takes (`permafrost.models`). weights: "best" (of the best validation epoch) or "last"."""
+        """Returns the trained PyG module in evaluation mode. `module.spec` describes it, and its forward takes the
+        arguments of the PyG module (`permafrost.models`). weights: "best" (of the best validation epoch) or "last"."""
         if weights not in ("best", "last"):
             raise InputError(f"to_pyg: weights: {weights!r} is none of best, last")
         if self._program():
@@ -333,7 +344,7 @@ class Job:
             raise needs("job.to_pyg()", "pyg", error) from None
         except ValueError as error:
             raise InputError(f"to_pyg: {error}") from None
-        # Weights that an older server wrote do not say it; the job does.
+        # Weights that an older server wrote lack node_inputs; the job has it.
         model = self.proto.spec.model
         inputs = fields.enum_name(model.DESCRIPTOR.fields_by_name["node_inputs"].enum_type, model.node_inputs)
         if inputs in models.MADE_INPUTS:
@@ -341,11 +352,13 @@ class Job:
         return module
 
     def load_into(self, module: torch.nn.Module, weights: str = "best") -> torch.nn.Module:
-        """Copies the trained weights into a module by its own names, all or none, and returns it; it stays in its mode.
+        """Copies the trained weights into a module by the module's own names, all or none, and returns the module.
+        The module stays in its training or evaluation mode.
 
-        module: as the one that was submitted: what it has in parameters and buffers must be what the job has.
-        weights: "best" (of the best validation epoch) or "last". Errors: InputError for a tensor that only one of both
-        has; FailedPrecondition while the job has no weights.
+        module: a module like the one that was submitted. Its parameters and buffers must be those of the job.
+        weights: "best" (of the best validation epoch) or "last".
+        Errors: InputError for a tensor that only the job or only the module has; FailedPrecondition while the job has
+        no weights.
         """
         if weights not in ("best", "last"):
             raise InputError(f"load_into: weights: {weights!r} is none of best, last")
@@ -355,10 +368,12 @@ class Job:
         return module
 
     def predict(self, data: Any = None, pairs: Any = None) -> Any:
-        """Without `data`: the stored predictions of the test split, {id: [values]}, ids as the server names graphs or
-        nodes; of links a list of `permafrost.LinkPrediction`. With a PyG Data or a list of Data: a tensor [nodes or
-        graphs, outputs] computed here by `to_pyg()`. Of a job that predicts links, with `pairs` [2, pairs] of nodes of
-        `data`: their logits [pairs]."""
+        """Returns predictions.
+
+        Without `data`, returns the stored predictions of the test split: {id: [values]} with the server's ids of
+        graphs or nodes, or a list of `permafrost.LinkPrediction` for links. With a PyG Data or a list of Data,
+        computes them here by `to_pyg()` as a tensor [nodes or graphs, outputs]. For a job that predicts links,
+        `pairs` [2, pairs] of nodes of `data` gives their logits [pairs]."""
         if data is None and pairs is not None:
             raise InputError("predict: pairs are given without data; accepted: both")
         if data is None:
@@ -372,7 +387,7 @@ class Job:
             raise InputError(f"predict: {error}") from None
 
     def _program(self) -> str:
-        """The program that it trains; empty: an architecture of the server's."""
+        """The id of the program that the job trains. Empty if it trains an architecture of the server."""
         return str(self.proto.spec.model.program).removeprefix("programs/")
 
     def _where(self) -> str:

@@ -1,4 +1,4 @@
-"""The answers of a server about a job as plain values: texts, numbers, and dicts of them; times in UTC."""
+"""Turns a server's answers about a job into plain values: texts, numbers, and dicts of them. Times are in UTC."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _METRICS = job_pb2.Metric.DESCRIPTOR
 
 
 def error_reason(status: Any) -> str:
-    """Returns the reason of its ErrorInfo; empty without one."""
+    """Returns the reason in the status's ErrorInfo; empty if the status has none."""
     info = error_details_pb2.ErrorInfo()
     for detail in status.details:
         if detail.Unpack(info):

@@ -45,27 +45,28 @@ class Jobs:
         labels: Mapping[str, str] | None = None,
         **spec: Any,
     ) -> Job:
-        """Queues a job; it is on disk when this returns.
+        """Queues a job. The job is on disk when this returns.
 
-        dataset: its name.
+        dataset: the dataset, or its name.
         model: an architecture ("gine", "sage", "gcn" ...), a dict of the fields of ModelSpec, a `Program`, or a
-            torch.nn.Module. A module is exported as it is (`permafrost.export`), its weights with it, and sent; equal
-            modules share a program. `Job.load_into(module)` gives it the weights of the job.
-        example: for a module, what `permafrost.export` takes as one. Without it the dataset tells the columns: x is
-            [nodes, columns], int64 of categories and else float32, and edge_attr is alike. A single column becomes
-            [nodes] or [edges] if the module does not run on [nodes, 1] or [edges, 1]. Node features of one large
-            graph are always float32. A module that returns (prediction, loss) takes y, with a row for each graph or
-            each node of a batch: int64 classes [rows] if the job's loss is cross_entropy (the default on one large
-            graph), else float32 in the prediction's form.
-        id: of the job; the server makes one where it is not given.
-        labels: to find it by, {"team": "gnn"}: `client.jobs.list(filter='labels.team = "gnn"')`.
+            torch.nn.Module. A module is exported as it is, with its weights (`permafrost.export`), and sent. Equal
+            modules share a program. `Job.load_into(module)` gives the module the job's weights.
+        example: for a module, the example that `permafrost.export` takes. Without it, the dataset's columns decide. x
+            and edge_attr are [rows, columns], int64 for categories and float32 otherwise. A single column becomes
+            [rows] if the module does not run on [rows, 1]. Node features of one large graph are always float32. A
+            module that returns (prediction, loss) takes y, with a row for each graph or node of a batch. y holds
+            int64 classes [rows] if the job's loss is cross_entropy (the default on one large graph), else float32 in
+            the prediction's shape.
+        id: the id of the job; the server makes one if it is not given.
+        labels: keys and values to find the job by, such as {"team": "gnn"}: `client.jobs.list(filter='labels.team =
+            "gnn"')`.
         spec: fields of permafrost.v1.JobSpec, or of the messages in it: epochs=20, batch_size=32, learning_rate=1e-3,
             hidden_channels=64, loss="mse", optimizer="adamw", fan_outs=[10, 5], graph_cache="freeze",
-            init_from=another job or its id,
-            max_runtime=timedelta(hours=2), deadline=timedelta(days=1) from now on, or a datetime ...
+            init_from=another job or its id, max_runtime=timedelta(hours=2), deadline=timedelta(days=1) from now, or a
+            datetime ...
 
-        What its user should know of it (`Job.notes`), as that it has no rows to validate on, is a warning.
-        Errors: InputError for a field that there is not, naming the nearest, and for a module that cannot be exported,
+        Each note of the job (`Job.notes`), such as that it has no rows to validate on, is shown as a warning.
+        Errors: InputError for an unknown field, naming the nearest one, and for a module that cannot be exported,
         with its line; InvalidArgument with a violation for each value that the server refuses; NotFound,
         FailedPrecondition for the dataset.
         """
@@ -77,22 +78,22 @@ class Jobs:
         return self._submit(job_request(dataset, model, id, spec, labels))
 
     def validate(self, dataset: Dataset | str, model: Any = None, **spec: Any) -> None:
-        """Checks what `submit` checks, and creates nothing. model: as there, but no torch.nn.Module, which would need a
-        program on the server."""
+        """Makes the checks of `submit`, and creates nothing. model: as in `submit`, except for a torch.nn.Module,
+        which would need a program on the server."""
         if is_module(model):
             raise InputError("validate: model: a module; accepted: a program, from client.programs.import_file")
         self._create(job_request(dataset, model, None, spec, None), validate_only=True)
 
     def get(self, id: str) -> Job:
-        """Errors: NotFound."""
+        """Returns one job. Errors: NotFound."""
         return Job(
             self._connection,
             self._connection.call(self._connection.jobs.GetJob, job_pb2.GetJobRequest(name=job_name(id))),
         )
 
     def list(self, *states: str, filter: str = "") -> list[Job]:
-        """Newest first; all of them, or those in one of `states` ("running", "queued" ...) for which `filter` holds, as
-        'labels.team = "gnn" AND priority >= 5' (permafrost.v1.ListJobsRequest.filter says all of it)."""
+        """Returns jobs, newest first: all, or those in one of `states` ("running", "queued" ...) that match `filter`,
+        such as 'labels.team = "gnn" AND priority >= 5' (permafrost.v1.ListJobsRequest.filter has the grammar)."""
         request = job_pb2.ListJobsRequest(page_size=1000, filter=filter)
         fields.fill(request, {"states": states}, "list")
         found: list[Job] = []
@@ -104,8 +105,9 @@ class Jobs:
             request.page_token = page.next_page_token
 
     def compare(self, *jobs: Job | str) -> pandas.DataFrame:
-        """A column for each job: its state, the fields of its description that are not the same in all, and its result.
-        None or NaN: it has none; 64-bit integers of a description are text. Errors: NotFound. Needs pandas."""
+        """Returns a table with a column for each job: its state, the fields of the description in which the jobs
+        differ, and its result. A field that a job does not have is None or NaN. 64-bit integers of a description are
+        text. Errors: NotFound. Needs pandas."""
         try:
             import pandas
         except ImportError as error:
@@ -121,7 +123,8 @@ class Jobs:
         return pandas.DataFrame(columns, dtype=object)
 
     def delete(self, id: str) -> None:
-        """Removes an ended job with its checkpoints and log. Errors: NotFound, FailedPrecondition."""
+        """Deletes an ended job with its checkpoints and log. Errors: NotFound; FailedPrecondition if the job has not
+        ended."""
         self._connection.change(self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=job_name(id)))
 
     def _submit(self, request: Any) -> Job:
@@ -151,7 +154,8 @@ class Jobs:
 def job_request(
     dataset: Dataset | str, model: Any, id: str | None, spec: dict[str, Any], labels: Mapping[str, str] | None
 ) -> Any:
-    """The permafrost.v1.CreateJobRequest for arguments of `Jobs.submit`. Its random request_id makes a retry safe."""
+    """Returns the permafrost.v1.CreateJobRequest for arguments of `Jobs.submit`. Its random request_id makes a retry
+    safe."""
     request = job_pb2.CreateJobRequest(job_id=id or "", request_id=str(uuid.uuid4()))
     fields.set_labels(request.labels, labels or {}, "submit")
     request.spec.dataset = dataset_name(dataset)
@@ -168,7 +172,7 @@ def job_request(
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """{"model.hidden_channels": 64} of {"model": {"hidden_channels": 64}}."""
+    """Flattens nested dicts: {"model": {"hidden_channels": 64}} becomes {"model.hidden_channels": 64}."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         flat |= _flat(value, f"{above}{name}.") if isinstance(value, Mapping) else {f"{above}{name}": value}

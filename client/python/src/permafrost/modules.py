@@ -1,4 +1,4 @@
-"""Modules of the user's own on a server: sent as programs, and given the weights of their jobs."""
+"""Sends the user's own modules to a server as programs, and loads the weights of their jobs into them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from permafrost.programs import Program, Programs
 if TYPE_CHECKING:
     import torch
 
-# The server's names have 63 characters at most: "-" and 8 digits follow.
+# The server's names have 63 characters at most, and "-" and 8 digits follow the class.
 _MOST_OF_CLASS = 54
 
 
 def is_module(value: Any) -> bool:
-    """Without an import of PyTorch: who has a module has imported it."""
+    """Returns whether the value is a module. Does not import PyTorch: a caller who has a module has imported it."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
 
@@ -33,9 +33,11 @@ def is_module(value: Any) -> bool:
 def send(
     connection: Connection, dataset: Dataset | str, module: Any, example: Any, loss: Any = None, links: bool = False
 ) -> Program:
-    """Exports a module and imports the program, whose name tells its class and checksum: equal modules share one.
+    """Exports a module and imports the program. The program's name holds the module's class and the file's checksum,
+    so that equal modules share one program.
 
-    example: as `permafrost.export` takes it; None: the dataset tells its columns, and the job's loss what labels are.
+    example: an example for `permafrost.export`. If it is None, the dataset gives the columns, and the job's loss the
+    type of labels.
     """
     from permafrost.exporting.export import export, export_for
 
@@ -53,14 +55,14 @@ def send(
 
 
 def _name_of(cls: type) -> str:
-    """ "my-net" of MyNet."""
+    """Returns the class's name as a part of a program's name: "my-net" for MyNet."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", cls.__name__).lower()
     name = re.sub(r"[^a-z0-9]+", "-", words).lstrip("-0123456789")[:_MOST_OF_CLASS].rstrip("-")
     return name or "module"
 
 
 def named_program(model: Any) -> Any:
-    """Turns a `Program`, or a dict that names one, into the server's fields; returns other models unchanged."""
+    """Converts a `Program`, or a dict that names one, to the server's fields. Returns other models unchanged."""
     if isinstance(model, Program):
         return {"program": program_name(model)}
     if isinstance(model, Mapping) and model.get("program"):
@@ -69,7 +71,7 @@ def named_program(model: Any) -> Any:
 
 
 def load(module: torch.nn.Module, path: pathlib.Path) -> None:
-    """Copies weights into a module, all or none. Errors: InputError for a name or a shape that only one of both has."""
+    """Copies weights into a module, all or none. Errors: InputError for a name or a shape that differs."""
     try:
         import torch
         from safetensors.torch import load_file

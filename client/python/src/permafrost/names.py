@@ -1,4 +1,4 @@
-"""Resource names of what callers name."""
+"""Makes resource names from what callers pass."""
 
 from __future__ import annotations
 

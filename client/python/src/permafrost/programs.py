@@ -1,4 +1,4 @@
-"""Programs of a server: modules of the user's own, exported to files."""
+"""The programs of a server, which are the user's own modules, exported to files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Tensor = program_pb2.Program.Tensor
 
 
 class Program:
-    """A program as it was when asked for; it never changes. proto: all that is known, as permafrost.v1.Program."""
+    """A snapshot of a program, which never changes. proto: everything that is known of it, as permafrost.v1.Program."""
 
     def __init__(self, proto: Any) -> None:
         self.proto = proto
@@ -36,48 +36,48 @@ class Program:
 
     @property
     def etag(self) -> str:
-        """Another one for each program that ever had the name. For `Programs.delete`."""
+        """Differs for each program that ever had this name. `Programs.delete` takes it."""
         return str(self.proto.etag)
 
     @property
     def bytes(self) -> int:
-        """The size of its file."""
+        """The size of the program's file."""
         return int(self.proto.bytes)
 
     @property
     def xxh3(self) -> str:
-        """XXH3-64 of its file, 16 hex digits."""
+        """The XXH3-64 of the program's file, as 16 hex digits."""
         return str(self.proto.xxh3)
 
     @property
     def torch_version(self) -> str:
-        """The version of the PyTorch that exported it."""
+        """The version of PyTorch that exported the program."""
         return str(self.proto.torch_version)
 
     @property
     def num_parameters(self) -> int:
-        """Elements of all parameters."""
+        """The number of elements in all parameters."""
         return int(self.proto.num_parameters)
 
     @property
     def inputs(self) -> dict[str, str]:
-        """The inputs of its forward, by name: {"x": "int64[N, 9]", "num_graphs": "int"}. Empty in a list of programs,
-        as are `outputs`, `operators` and `parameters`."""
+        """The inputs of the program's forward, by name: {"x": "int64[N, 9]", "num_graphs": "int"}. In a list of
+        programs this is empty, as are `outputs`, `operators` and `parameters`."""
         return {value.name: value.type for form in self.proto.forms[:1] for value in form.inputs}
 
     @property
     def outputs(self) -> dict[str, str]:
-        """The outputs of its forward; the first is the prediction."""
+        """The outputs of the program's forward. The first is the prediction."""
         return {value.name: value.type for form in self.proto.forms[:1] for value in form.outputs}
 
     @property
     def operators(self) -> list[str]:
-        """Names of all operators that it calls, sorted."""
+        """The names of all operators that the program calls, sorted."""
         return sorted({name for form in self.proto.forms for name in form.operators})
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Types of its parameters, by the module's own names: {"head.weight": "float32[1, 64]"}."""
+        """The types of the program's parameters, by the module's own names: {"head.weight": "float32[1, 64]"}."""
         return {t.name: t.type for t in self.proto.tensors if t.kind == _Tensor.KIND_PARAMETER}
 
     def __repr__(self) -> str:
@@ -103,11 +103,12 @@ class Programs:
         self._connection = connection
 
     def import_file(self, name: str, path: str | os.PathLike[str], *, progress: bool = True) -> Program:
-        """Sends a file that `permafrost.export` or `torch.export` wrote. A lost connection is waited for.
+        """Sends a file that `permafrost.export` or `torch.export` wrote. Waits for the server if the connection is
+        lost.
 
-        If the program of that name has an equal file, it is returned as it is. Errors: AlreadyExists where it has
-        another one; InvalidArgument, with the line of the module, for what no program may do; ResourceExhausted beyond
-        what the server keeps of all programs together."""
+        If the program of that name has an equal file, it is returned as it is. Errors: AlreadyExists if that program
+        has another file; InvalidArgument, with the line of the module, for what no program may do; ResourceExhausted
+        beyond the server's limit for all programs together."""
         source = pathlib.Path(path)
         if not source.is_file():
             raise InputError(f"{source}: {'is no file' if source.exists() else 'not found'}")
@@ -134,12 +135,12 @@ class Programs:
             raise from_rpc(error, self._connection.target) from None
 
     def get(self, name: str) -> Program:
-        """Errors: NotFound."""
+        """Returns one program. Errors: NotFound."""
         request = program_pb2.GetProgramRequest(name=program_name(name))
         return Program(self._connection.call(self._connection.programs.GetProgram, request))
 
     def list(self) -> list[Program]:
-        """By name, without what they take, return and call."""
+        """Returns all programs, sorted by name, without their inputs, outputs, operators and parameters."""
         request = program_pb2.ListProgramsRequest(page_size=1000)
         found: builtins.list[Program] = []
         while True:
@@ -150,8 +151,8 @@ class Programs:
             request.page_token = page.next_page_token
 
     def delete(self, name: str, *, etag: str = "") -> None:
-        """Jobs that train it keep copies of their own. etag: `Program.etag`, which the program must still have. Errors:
-        NotFound; Aborted where it has another etag."""
+        """Deletes a program. Jobs that train it keep their own copies. etag: the `Program.etag` that the program must
+        still have. Errors: NotFound; Aborted if its etag has changed."""
         request = program_pb2.DeleteProgramRequest(name=program_name(name), etag=etag)
         self._connection.change(self._connection.programs.DeleteProgram, request)
 

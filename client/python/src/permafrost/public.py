@@ -1,4 +1,4 @@
-"""The promise of public classes about their errors: each is one of `permafrost.errors`, of one line."""
+"""Keeps the promise of public classes that every error is one of `permafrost.errors`, with a message of one line."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any, NoReturn, TypeVar
 from permafrost.errors import InputError, PermafrostError
 
 _Class = TypeVar("_Class", bound=type)
-# Bad input makes Python, numpy, torch and pandas raise these. Others, such as KeyboardInterrupt or MemoryError, pass.
+# Bad input makes Python, numpy, torch and pandas raise these. Others, such as KeyboardInterrupt or MemoryError, pass
+# through.
 _OF_INPUT = (OSError, TypeError, ValueError, AttributeError, LookupError, RuntimeError, ArithmeticError, ImportError)
 _MOST = 400
 
 
 def own_errors(cls: _Class) -> _Class:
-    """Has the public methods of a class raise errors of this package alone. The exception that was raised first is the
-    new one's `__cause__`."""
+    """Makes the public methods of a class raise only errors of this package. The original exception is the new one's
+    `__cause__`."""
     for name, method in list(vars(cls).items()):
         if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
             what = cls.__name__ if name == "__init__" else name
@@ -46,7 +47,7 @@ def _iterate(results: Iterator[Any], what: str) -> Iterator[Any]:
 
 def _raise_own(error: BaseException, what: str) -> NoReturn:
     own = _own(error, what)
-    # An error of this package passes as it is: `from` would make it its own cause.
+    # Passes an error of this package on as it is, since `from` would make it its own cause.
     if own is error:
         raise error
     raise own from error
@@ -54,7 +55,7 @@ def _raise_own(error: BaseException, what: str) -> NoReturn:
 
 def _own(error: BaseException, what: str) -> BaseException:
     trace = error.__traceback__
-    # Arguments that the method has not: Python's own error says it.
+    # Leaves arguments that the method does not have to Python's own error.
     misses_signature = isinstance(error, TypeError) and trace is not None and trace.tb_next is None
     if isinstance(error, PermafrostError) or misses_signature:
         return error

@@ -1,4 +1,4 @@
-"""Several servers, and a job that goes to the one that begins it first."""
+"""Several servers. Each job goes to the server that can begin it first."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ _UNFINISHED = [
 
 @own_errors
 class Servers:
-    """Several servers with equal data. Threads: all methods are safe anywhere. A context manager; `close()` ends it.
+    """Several servers with equal data. Threads: all methods are thread-safe. It is a context manager; `close()` ends
+    it.
 
     targets: HOST:PORT or unix:PATH of each server, or a `Client`, which `close()` closes too.
-    options: of each `Client` that is made: timeout, token_file, ca_cert ...
+    options: arguments for each `Client` that is made: timeout, token_file, ca_cert ...
     """
 
     def __init__(self, targets: Sequence[Client | str], **options: Any) -> None:
@@ -59,16 +60,16 @@ class Servers:
         labels: Mapping[str, str] | None = None,
         **spec: Any,
     ) -> Job:
-        """Queues a job on the server that begins it first; `Job.target` says which one that is.
+        """Queues a job on the server that can begin it first; `Job.target` says which one.
 
-        That is an idle server, else the one with the fewest jobs ahead of it, else the first named. A server that
-        refuses the job for its memory, device or limits is passed over with a warning. Dataset and program must be
-        equal on all servers.
-        model, labels, spec: as for `Jobs.submit`. A torch.nn.Module is refused: name a program that all servers have.
-        init_from is refused, since its weights are on one server.
-        id: a call with the id and the spec of an earlier one returns its job.
-        Errors: as `Jobs.submit`; FailedPrecondition if a server drains or has other data; Unavailable if one is away,
-        since it may have the job.
+        The first choice is an idle server, then the one with the fewest jobs ahead of this one, then the first named.
+        A server that refuses the job for its memory, device or limits is skipped with a warning. Dataset and program
+        must be equal on all servers.
+        model, labels, spec: as in `Jobs.submit`. A torch.nn.Module is refused: name a program that all servers have.
+            init_from is refused, since its weights are on one server only.
+        id: a repeated call with the same id and spec returns the earlier job.
+        Errors: those of `Jobs.submit`; FailedPrecondition if a server drains or has other data; Unavailable if a
+        server is away, since it may have the job.
         """
         if is_module(model):
             raise InputError("submit: model: a module; accepted: a program that all servers have")
@@ -87,8 +88,8 @@ class Servers:
         return self._place(request).jobs._submit(request)
 
     def queue(self) -> dict[str, list[Job]]:
-        """The jobs that have not ended, by server: those on the device, then queued ones by priority and age, then
-        paused ones. A server that cannot be asked is left out with a warning."""
+        """Returns the unfinished jobs by server: those on the device, then queued ones by priority and age, then
+        paused ones. A server that does not answer is left out with a warning."""
         found = {}
         for client in self.clients:
             try:
@@ -98,7 +99,7 @@ class Servers:
         return found
 
     def _place(self, request: Any) -> Client:
-        """The rule of client/server_group.h: the server for the job."""
+        """Returns the server for the job, by the rule of client/server_group.h."""
         seen: dict[Any, Client] = {}
         loads: list[tuple[bool, int, int]] = []
         for client in self.clients:
@@ -160,7 +161,8 @@ def _turn(job: Job) -> tuple[int, int, int]:
 
 
 def _repeatable_id(request: Any) -> str:
-    """Equal for equal jobs of one id, so that the server finds the first. It compares none of the cleared fields."""
+    """Returns an id that is equal for equal jobs of one id, so that the server finds the first job. The server does
+    not compare the fields that are cleared here."""
     spec = job_pb2.JobSpec()
     spec.CopyFrom(request.spec)
     for name in ("deadline", "max_runtime", "priority"):
@@ -170,7 +172,7 @@ def _repeatable_id(request: Any) -> str:
 
 @contextmanager
 def _naming(client: Client) -> Iterator[None]:
-    """Errors name the server."""
+    """Adds the server's address to errors."""
     try:
         yield
     except PermafrostError as error:

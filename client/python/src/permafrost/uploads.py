@@ -1,4 +1,4 @@
-"""Files sent to a server that does not see them."""
+"""Sends files to a server that cannot see them on its own disk."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from permafrost.v1 import dataset_pb2
 
 # The server takes messages of 1 MiB at most.
 _CHUNK = 1 << 19
-# A file that changes while it is sent never arrives as it was declared.
+# How often damaged data are sent again. A file that changes while it is sent never arrives as it was declared.
 _MOST_DAMAGED = 3
 _REMOVAL_SECONDS = 5.0
 
 
 def _files_below(source: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Finds the files of a folder, also through links to other folders, as `permafrost upload send` does."""
+    """Finds the files of a folder, including those behind links to other folders, as `permafrost upload send` does."""
 
     def fail(error: OSError) -> None:
         raise error
 
     for folder, folders, names in os.walk(source, onerror=fail, followlinks=True):
-        # Hidden ones are left by a file manager, such as .DS_Store; the server takes no such names.
+        # Skips hidden folders. File managers leave hidden names, such as .DS_Store, and the server refuses them.
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in folders:
             link = pathlib.Path(folder, name)
@@ -52,7 +52,7 @@ class _Files:
         if source.is_file():
             self.paths = {source.name: source}
         elif source.is_dir():
-            # In the order of `permafrost upload send`, so that each goes on with what the other began.
+            # Keeps the order of `permafrost upload send`, so that each can resume an upload of the other.
             self.paths = dict(sorted((p.relative_to(source).as_posix(), p) for p in _files_below(source)))
         else:
             raise InputError(f"{source}: not found")
@@ -77,7 +77,7 @@ class _Files:
         self.bytes = sum(file.bytes for file in self.start.files)
 
     def chunks(self, received: list[int]) -> Iterator[Any]:
-        """The start, and what has not been received."""
+        """Yields the start message, and then the data that the server has not received yet."""
         yield dataset_pb2.UploadDatasetRequest(start=self.start)
         for i, (path, done) in enumerate(zip(self.paths.values(), received, strict=True)):
             with path.open("rb") as file:
@@ -91,7 +91,7 @@ class _Files:
 
 
 class Upload:
-    """An upload as it was when asked for. proto: all that is known, as permafrost.v1.Upload."""
+    """A snapshot of an upload. proto: everything that is known of it, as permafrost.v1.Upload."""
 
     def __init__(self, proto: Any) -> None:
         self.proto = proto
@@ -102,17 +102,17 @@ class Upload:
 
     @property
     def complete(self) -> bool:
-        """All has come, and can be imported."""
+        """Whether the server has received everything, so that it can be imported."""
         return bool(self.proto.complete)
 
     @property
     def sending(self) -> bool:
-        """A client sends to it now."""
+        """Whether a client is sending to it now."""
         return bool(self.proto.sending)
 
     @property
     def bytes(self) -> int:
-        """The bytes of all its files, as they were declared."""
+        """The bytes of all files, as declared."""
         return int(self.proto.bytes)
 
     @property
@@ -121,13 +121,13 @@ class Upload:
 
     @property
     def counted_bytes(self) -> int:
-        """The bytes that it takes of the server's --max-upload: `bytes` while it sends and for 15 minutes after, then
-        `received_bytes`."""
+        """The bytes that count against the server's --max-upload: `bytes` while a client sends and for 15 minutes
+        after, then `received_bytes`."""
         return int(self.proto.counted_bytes)
 
     @property
     def last_use_time(self) -> datetime.datetime | None:
-        """The time at which a byte of it came last, or an import read it; by the server's clock, in UTC."""
+        """The last time at which it received a byte or an import read it, by the server's clock, in UTC."""
         if not self.proto.HasField("last_use_time"):
             return None
         moment: datetime.datetime = self.proto.last_use_time.ToDatetime(tzinfo=datetime.timezone.utc)
@@ -140,13 +140,13 @@ class Upload:
 
 @own_errors
 class Uploads:
-    """The uploads that a server keeps: `client.uploads`. One goes when it is deleted, or was not used for a day."""
+    """The uploads that a server keeps: `client.uploads`. The server removes an upload that was not used for a day."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def list(self) -> builtins.list[Upload]:
-        """By id."""
+        """Returns all uploads, sorted by id."""
         request = dataset_pb2.ListUploadsRequest(page_size=1000)
         found: builtins.list[Upload] = []
         while True:
@@ -157,10 +157,11 @@ class Uploads:
             request.page_token = page.next_page_token
 
     def send(self, path: str | os.PathLike[str], *, id: str = "", progress: bool = True) -> str:
-        """Sends a file or folder, and leaves it on the server for `client.datasets.import_upload`. Returns its id.
+        """Sends a file or folder, and leaves it on the server for `client.datasets.import_upload`. Returns the
+        upload's id.
 
-        id: without it one is made of names and content, so that the same call goes on with what was received before,
-            in this program or an earlier one, as `permafrost upload send` does.
+        id: without it, the id is made from names and content. A repeated call then resumes the upload, even one of an
+            earlier program or of `permafrost upload send`.
         Errors: ResourceExhausted beyond the server's --max-upload; AlreadyExists for an id with other files."""
         source = pathlib.Path(path)
         files = _Files(source, id)
@@ -169,7 +170,7 @@ class Uploads:
         return str(files.start.name.removeprefix("uploads/"))
 
     def delete(self, id: str) -> None:
-        """No error if there is none. Errors: Unavailable while a client sends to it."""
+        """Deletes an upload; a no-op if it does not exist. Errors: Unavailable while a client sends to it."""
         request = dataset_pb2.DeleteUploadRequest(name=f"uploads/{id.removeprefix('uploads/')}")
         self._connection.change(self._connection.datasets.DeleteUpload, request)
 
@@ -195,27 +196,27 @@ def _progress(source: pathlib.Path, files: _Files, shown: bool) -> Any:
 
 @contextlib.contextmanager
 def upload_folder(connection: Connection, source: pathlib.Path, progress: bool) -> Iterator[str]:
-    """Sends a folder, or one file; gives `uploads/ID`, and removes it from the server in the end."""
+    """Sends a folder, or one file. Yields `uploads/ID`, and removes the upload from the server in the end."""
     files = _Files(source)
     try:
         with _progress(source, files, progress) as bar:
             _send(connection, files, bar)
         yield files.start.name
     finally:
-        # An upload that cannot be removed now is removed by the server when it is old: it is not waited for again.
+        # Does not wait again for an upload that cannot be removed now, since the server removes old uploads itself.
         with contextlib.suppress(PermafrostError):
             request = dataset_pb2.DeleteUploadRequest(name=files.start.name, request_id=str(uuid.uuid4()))
             connection.call(connection.datasets.DeleteUpload, request, _REMOVAL_SECONDS)
 
 
 def _send(connection: Connection, files: _Files, bar: Any) -> None:
-    """Until all has come, over as many calls as that takes. A server that is lost, or has no room, has `patience`
-    seconds to take more bytes."""
+    """Sends until everything has arrived, over as many calls as needed. A server that is lost, or has no room, gets
+    `patience` seconds to take more bytes."""
     best, damaged = -1, 0
     failing_since: float | None = None
     while True:
         try:
-            # A start alone tells what has come.
+            # A start without data returns what the server has received.
             upload = _call(connection, iter([dataset_pb2.UploadDatasetRequest(start=files.start)]))
             received = [file.received_bytes for file in upload.files]
             bar.update(sum(received) - bar.n)

@@ -1,4 +1,5 @@
-"""Modules of the user's own as programs, files that a server trains: `export`. Needs PyTorch and PyG, but no server."""
+"""Exports the user's own modules as programs, which are files that a server trains: `export`. Needs PyTorch and PyG,
+but no server."""
 
 from permafrost.exporting.export import export
 

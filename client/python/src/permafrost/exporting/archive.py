@@ -1,4 +1,4 @@
-"""The file that a program is: a PT2 archive of two forms over the same weights, and a description of both."""
+"""Writes the file of a program: a PT2 archive of two forms over the same weights, and a description of both forms."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _CONFIG = "data/weights/{}_weights_config.json"
 def write(path: pathlib.Path, module: Any, programs: Mapping[str, Any], rows: Rows) -> None:
     described = json.dumps(_describe(module, programs, rows), indent=1)
     for program in programs.values():
-        # The file keeps the example's types and columns alone: its values would make equal programs differ.
+        # The file keeps only the example's types and columns. Its values would make equal programs differ.
         program._example_inputs = _pytree.tree_map_only(torch.Tensor, torch.zeros_like, program.example_inputs)
     packed = io.BytesIO()
     _package.package_pt2(packed, exported_programs=dict(programs), extra_files={"permafrost.json": described})
     packed.seek(0)
-    # A file that is there is kept until the new one is whole.
+    # Keeps an existing file until the new one is complete.
     half = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with (
@@ -47,7 +47,7 @@ def write(path: pathlib.Path, module: Any, programs: Mapping[str, Any], rows: Ro
 
 
 def _share_weights(reader: Any, writer: Any) -> None:
-    """Copies an archive whose forms each have their own weights, and lets both forms use the first's."""
+    """Copies an archive in which each form has its own weights, so that both forms use the weights of the first."""
     train, evaluated = (json.loads(reader.read_string(_CONFIG.format(form))) for form in ("train", "eval"))
     dropped = set()
     for name, weight in evaluated["config"].items():
@@ -75,7 +75,7 @@ def _describe(module: Any, programs: Mapping[str, Any], rows: Rows) -> dict[str,
         roles[str(size)] = role
         least[role] = rows.least.get(role, 0)
         for form in programs.values():
-            # The forms may name a size otherwise: the place of the input tells it.
+            # The forms may name a size differently, so the place of the input identifies it.
             value = _inputs(form)[rows.names.index(name)]
             own = value if name in NUMBERS else value.shape[rows.roles[name][0]]
             least[role] = max(least[role], int(form.range_constraints[own.node.expr].lower))
@@ -131,7 +131,7 @@ def _dtype(value: Any) -> str:
 
 
 def _tied(module: Any) -> list[list[str]]:
-    """Names of the same parameter, the first name first."""
+    """Returns the names of each parameter that has several, in the module's order."""
     names: dict[int, list[str]] = {}
     for name, value in module.named_parameters(remove_duplicate=False):
         names.setdefault(id(value), []).append(name)

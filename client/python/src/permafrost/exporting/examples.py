@@ -1,4 +1,4 @@
-"""Makes an example from a dataset's columns, in the first of PyG's forms that fits a module."""
+"""Makes an example from a dataset's columns, in the first of several input forms that fits a module."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ _Example = dict[str, torch.Tensor]
 
 
 def fitting(module: Any, dataset: Any, loss: str | None = None, links: bool = False) -> _Example:
-    """The first of a dataset's forms on which the module runs and predicts what the dataset has targets for.
+    """Returns the first input form of a dataset on which the module runs and predicts something that the dataset has
+    targets for.
 
-    dataset: a permafrost.v1.Dataset. x, edge_attr and y are [rows, columns]; a single column may lack its dimension.
-    pos is [rows, columns].
-    loss: the job's, which tells what y is: int64 [rows] of classes, or float32. None: the server's default.
-    links: whether the job predicts links, which have no y. A module that takes edge_label_index scores them itself.
+    dataset: a permafrost.v1.Dataset. x, edge_attr and y are [rows, columns]; for a single column also [rows]. pos is
+        [rows, columns].
+    loss: the job's loss, which decides the type of y: int64 classes [rows], or float32. None means the server's
+        default.
+    links: whether the job predicts links, which have no y. A module that takes edge_label_index scores links itself.
     Errors: InputError of one line, with the module's error for each form.
     """
     taken = inputs.read_signature(module)
     names = (*taken.required, *taken.optional)
     if "edge_label_index" in taken.required and not links:
         raise InputError("forward: it takes edge_label_index; accepted: with link_prediction, on one large graph")
-    # A module that takes batch_size may predict for the seeds alone.
+    # A module that takes batch_size may predict for the seed nodes alone.
     of_nodes = ("nodes", *(["graphs"] if "batch_size" in taken.required else []), "links", "edges")
     if links and "edge_label_index" in names:
         of_nodes = ("links",)
@@ -60,7 +62,7 @@ def _forms(dataset: Any, loss: str | None, links: bool) -> Iterator[_Example]:
     edge_index = torch.tensor([[0, 1], [1, 0]])
     base = {"edge_index": edge_index}
     if summary.position_columns:
-        # The two nodes lie apart, so that their distance is above 0.
+        # Places the two nodes apart, so that their distance is above 0.
         base["pos"] = torch.arange(2.0).repeat(summary.position_columns, 1).T.contiguous()
     if dataset.HasField("graph_set"):
         base["batch"] = torch.zeros(2, dtype=torch.long)
@@ -69,7 +71,7 @@ def _forms(dataset: Any, loss: str | None, links: bool) -> Iterator[_Example]:
     if links:
         base["edge_label_index"] = edge_index
     columns = (
-        # Every model reads a large graph's node features as floats; edge features keep their type.
+        # On a large graph, node features are always floats; edge features keep their type.
         _ranks(summary.node_features, integers="batch" in base),
         _ranks(summary.edge_features),
         [None]
@@ -97,7 +99,8 @@ def _labels(targets: int, rows: int, classes: bool) -> list[torch.Tensor | None]
 
 
 def _ranks(features: Any, integers: bool = True) -> list[torch.Tensor | None]:
-    """The smallest and the largest values of all columns as two rows, [2, columns]; then [2] of a single column."""
+    """Returns the minimum and the maximum of every column as two rows [2, columns], and for a single column also as
+    [2]."""
     if features.width == 0:
         return [None]
     kind = torch.int64 if integers and features.data_type in _INTEGERS else torch.float32
@@ -111,7 +114,7 @@ def _run(module: Any, taken: inputs.Signature, example: Mapping[str, Any], accep
     rows = inputs.make_rows(taken, example, module)
     copied = copy.deepcopy(module).cpu()
     with warnings.catch_warnings(), ints.followed(as_int) as calls, torch.random.fork_rng(devices=[]):
-        # A form that does not fit may broadcast.
+        # Silences warnings, because a form that does not fit may broadcast.
         warnings.simplefilter("ignore")
         try:
             for training in (True, False):
@@ -131,7 +134,7 @@ def _run(module: Any, taken: inputs.Signature, example: Mapping[str, Any], accep
 
 
 def _check_labels(y: torch.Tensor | None, shape: torch.Size) -> None:
-    """Refuses y of another rank than the prediction: [rows, 1] beside [rows] would broadcast."""
+    """Refuses y of another rank than the prediction, since [rows, 1] beside [rows] would broadcast."""
     if y is not None and y.is_floating_point() and y.dim() != len(shape):
         raise InputError(f"y is of rank {y.dim()}, and the prediction of rank {len(shape)}")
 

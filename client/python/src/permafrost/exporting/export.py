@@ -1,4 +1,4 @@
-"""`export`: a module's two forms in one archive."""
+"""`export` writes a module's two forms, for training and evaluation, into one archive."""
 
 from __future__ import annotations
 
@@ -14,40 +14,41 @@ from typing import Any
 
 from permafrost.errors import InputError, needs
 
-# A program's forms: the module in training and in evaluation mode.
+# The forms of a program, and whether the module is in training mode.
 FORMS = {"train": True, "eval": False}
-# Earlier versions write another schema.
+# Earlier versions write another schema of the archive.
 OLDEST_TORCH = (2, 11)
 
 
 def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.Path:
-    """Writes a PyTorch module as a program, a file that a server trains, and returns the path.
+    """Writes a PyTorch module as a program, which is a file that a server trains, and returns the path.
 
-    `client.programs.import_file(name, path)` and `permafrost program import` give it to a server;
+    `client.programs.import_file(name, path)` and `permafrost program import` give the file to a server.
     `client.jobs.submit(dataset, module)` exports by itself. Equal modules give equal files, byte for byte, with the
     same PyTorch, PyG and source.
 
-    module: its `forward` takes, by the names of its parameters, `x`, `edge_index`, `edge_attr`, `edge_weight`, `batch`,
-        `batch_size` or `num_graphs`, `num_nodes`, `pos`, `y` and `edge_label_index`; or a PyG `Data`. It returns a
-        prediction, whose rows are graphs, nodes, edges or links (a server trains all but those of edges); or
-        (prediction, loss) where it takes `y`. That loss is trained in place of the job's, and is to be the mean over
-        the rows that have a label. A missing label, or that of a node that is not predicted for, is NaN,
-        or -100 of int64 classes, which torch's cross_entropy ignores. The module stays as it is: a copy is exported.
-    example: PyG data, a list of it, or a dict of tensors by the names above. It gives the inputs'
-        types and columns. Its number of rows does not matter: the program takes any, unless the module itself needs
-        more.
-    path: ends in .pt2. `torch.export.pt2_archive.load_pt2` reads the file, which holds `models/train.json` and
+    module: its `forward` takes any of these parameters, by name: `x`, `edge_index`, `edge_attr`, `edge_weight`,
+        `batch`, `batch_size` or `num_graphs`, `num_nodes`, `pos`, `y` and `edge_label_index`; or it takes a PyG
+        `Data`. It returns a prediction whose rows are graphs, nodes, edges or links; a server does not train
+        predictions of edges. If it takes `y`, it may return (prediction, loss). That loss replaces the job's, and
+        must be the mean over the rows that have a label. The label is missing where it is NaN, or -100 for int64
+        classes, which torch's cross_entropy ignores; nodes that are not predicted for have such a label. The module
+        itself does not change, since a copy is exported.
+    example: PyG data, a list of it, or a dict of tensors by the names above. It gives the types and columns of the
+        inputs. Its number of rows does not matter: the program takes any number, unless the module itself needs a
+        minimum.
+    path: must end in .pt2. `torch.export.pt2_archive.load_pt2` reads the file. The file holds `models/train.json` and
         `models/eval.json` over the same weights, and `extra/permafrost.json`, which describes both.
 
-    Numbers that PyG infers from values are inputs of the program instead: the number of graphs of `global_mean_pool(x,
-    batch)` or GraphNorm, and the largest graph's number of nodes of `to_dense_batch`.
+    PyG infers some numbers from values. They become inputs of the program instead: the number of graphs in
+    `global_mean_pool(x, batch)` or GraphNorm, and the number of nodes of the largest graph in `to_dense_batch`.
 
-    `int(batch.max())` and `batch.max().item()` count as such numbers where they are called in these words, in a
-    function whose source can be read; `map(int, ...)` does not. A part of `batch` or `edge_index`, as `batch[:3]`, has
-    a largest value of its own, which is refused.
+    `int(batch.max())` and `batch.max().item()` count as such numbers if they are written like this in a function
+    whose source can be read; `map(int, ...)` does not count. A part of `batch` or `edge_index`, such as `batch[:3]`,
+    has a maximum of its own, which is refused.
 
-    Threads: exports of one process run one after another. While one runs, sys.stderr is kept quiet, and functions that
-    infer such numbers have other code, which computes the same in other threads.
+    Threads: exports of one process run one after another. While one runs, sys.stderr is silenced, and functions that
+    infer such numbers run replaced code, which computes the same in other threads.
 
     Errors: InputError of one line, with the line of the module that cannot be exported.
     """
@@ -79,9 +80,10 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
 def export_for(
     module: Any, dataset: Any, path: str | os.PathLike[str], loss: str | None = None, links: bool = False
 ) -> pathlib.Path:
-    """Exports a module with an example made from a permafrost.v1.Dataset's columns, in PyG's first form that fits.
+    """Exports a module with an example that is made from the columns of a permafrost.v1.Dataset, in the first form
+    that fits.
 
-    Errors: InputError, which tells for each form why the module does not run on it.
+    Errors: InputError, which says for each form why the module does not run on it.
     """
     _check(module, pathlib.Path(path))
     from permafrost.exporting.examples import fitting
@@ -109,7 +111,7 @@ def _programs(module: Any, taken: Any, rows: Any, calls: Any) -> dict[str, Any]:
     from permafrost.exporting import inputs, sizes
     from permafrost.exporting.refusals import check
 
-    # Copies, for a forward changes statistics and caches.
+    # Runs copies, because a forward changes statistics and caches.
     for training in FORMS.values():
         inputs.find_needed(copy.deepcopy(module).train(training), taken, rows, calls)
     calls.follow()
@@ -122,21 +124,22 @@ def _programs(module: Any, taken: Any, rows: Any, calls: Any) -> dict[str, Any]:
 
 
 def _exported(module: Any, rows: Any, calls: Any) -> Any:
-    """Exports one form. A module that needs more than two rows, as SortAggregation does, gets as many as torch says."""
+    """Exports one form. A module that needs more than two rows, such as SortAggregation, gets as many as torch
+    suggests."""
     import torch
 
     while True:
         try:
             return torch.export.export(module, rows.arguments(), dynamic_shapes=rows.dynamic_shapes(), strict=False)
         except Exception as error:
-            # A branch that is taken only here may infer a number too.
+            # A branch that runs only during the export may also infer a number.
             if not rows.raise_least(str(error)) and not calls.follow():
                 raise
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps torch from logging and printing what an error of ours says, in one line."""
+    """Silences torch's logs and prints, since the InputError says the same in one line."""
     log = logging.getLogger("torch")
     level = log.level
     log.setLevel(logging.CRITICAL)

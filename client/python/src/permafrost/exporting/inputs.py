@@ -1,4 +1,4 @@
-"""What `forward` takes: found by the names of its parameters, and the rows that it is exported with."""
+"""Finds the inputs of `forward` by the names of its parameters, and makes the rows that a module is exported with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from permafrost.errors import InputError, shown
 from permafrost.exporting.ints import Calls
 from permafrost.exporting.sizes import Sizes
 
-# Tensors that a forward may take, and the size of each that is a number of rows: its dimension, and what the rows are.
+# The tensors that a forward may take. Each has the dimension that counts its rows, and the kind of its rows.
 TENSORS = {
     "x": (0, "nodes"),
     "edge_index": (1, "edges"),
@@ -23,10 +23,10 @@ TENSORS = {
     "edge_weight": (0, "edges"),
     "batch": (0, "nodes"),
     "pos": (0, "nodes"),
-    "y": (0, ""),  # found by its size in the example
+    "y": (0, ""),  # the kind is found from the example's size
     "edge_label_index": (1, "links"),
 }
-# Numbers that a forward may take, or that are supplied where it infers them from values.
+# The numbers that a forward may take as parameters or infer from values, and what each counts.
 NUMBERS = {
     "batch_size": "graphs",
     "num_graphs": "graphs",
@@ -35,13 +35,13 @@ NUMBERS = {
 }
 ACCEPTED = (*TENSORS, "batch_size", "num_graphs", "num_nodes")
 _LISTED = ", ".join(ACCEPTED)
-# More rows than any data has; torch must know that sizes and their sums are no overflows.
+# An upper bound for any data's rows, from which torch knows that sizes and their sums do not overflow.
 MOST_ROWS = 2**40
 
 
 @dataclass
 class Signature:
-    """Parameters of a forward that are given values."""
+    """The parameters of a forward that an export passes."""
 
     required: list[str] = field(default_factory=list)
     optional: list[str] = field(default_factory=list)
@@ -50,7 +50,8 @@ class Signature:
 
 
 def read_signature(module: Any) -> Signature:
-    """Errors: InputError names a parameter that has no default and that nothing is known for."""
+    """Reads the signature of a module's forward. Errors: InputError, which names an unknown parameter without a
+    default."""
     taken = Signature()
     for name, parameter in inspect.signature(module.forward).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -74,20 +75,21 @@ def _is_data(annotation: Any) -> bool:
 
 @dataclass
 class Rows:
-    """Values that a module is exported with. No two of their sizes are equal, nor equal to one of the module's, for
-    torch takes sizes that are equal in the example for one size."""
+    """The values that a module is exported with. All their sizes differ from each other and from the module's own
+    sizes, because torch takes sizes that are equal in the example for one size."""
 
     values: dict[str, Any]
-    # By input: the dimension that counts its rows (0 for a number), and what those rows are.
+    # Maps each input to the dimension that counts its rows (0 for a number), and to the kind of its rows.
     roles: dict[str, tuple[int, str]]
     sizes: dict[str, int]
-    # Inputs that the exported programs have, in order.
+    # The inputs of the exported programs, in order.
     names: list[str] = field(default_factory=list)
-    # The fewest rows that the programs take: torch takes 0 and 1 for constants.
+    # The fewest rows of each kind that the programs take. It starts at 2, since torch treats sizes 0 and 1 as
+    # constants.
     least: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("nodes", "edges", "graphs", "links"), 2))
 
     def raise_least(self, error: str) -> bool:
-        """Takes the fewest rows from torch's suggestions; false where they suggest none."""
+        """Raises `least` to torch's suggestions. Returns false if torch suggests nothing new."""
         found = {role: int(least) for role, least in re.findall(r"\b(\w+) = Dim\('\1', min=(\d+)", error)}
         raised = {role: n for role, n in found.items() if self.least.get(role, n) < n < self.sizes[role]}
         self.least.update(raised)
@@ -108,9 +110,9 @@ class Rows:
 
 
 def make_rows(taken: Signature, example: Any, module: Any) -> Rows:
-    """Rows like the example's, as many as exporting needs.
+    """Makes rows like the example's, as many as an export needs.
 
-    Errors: InputError names a required input that the example lacks, or one that does not fit.
+    Errors: InputError, which names a required input that the example lacks, or an input that does not fit.
     """
     given = _given(example)
     counts = _counts(given)
@@ -159,7 +161,7 @@ def _given(example: Any) -> dict[str, torch.Tensor]:
 
 
 def _counts(given: Mapping[str, torch.Tensor]) -> dict[str, int]:
-    """How many rows of each kind the example has; a tensor that has another number is refused."""
+    """Returns how many rows of each kind the example has. Refuses tensors that disagree on it."""
     counts: dict[str, int] = {"graphs": int(given["batch"].max()) + 1 if "batch" in given else 1}
     for name, value in given.items():
         dim, role = TENSORS[name]
@@ -181,7 +183,7 @@ def _rows_of_y(y: torch.Tensor, counts: Mapping[str, int], graphs: bool) -> str:
 def _sizes(module: Any, given: Mapping[str, torch.Tensor]) -> dict[str, int]:
     taken = {size for value in (*module.parameters(), *module.buffers()) for size in value.shape}
     for name, value in given.items():
-        # Not its number of rows, so that examples with the same columns give equal programs.
+        # Leaves out the number of rows, so that examples with the same columns give equal programs.
         taken.update(size for dim, size in enumerate(value.shape) if dim != TENSORS[name][0])
 
     def next_free(least: int, times: int = 1) -> int:
@@ -194,7 +196,7 @@ def _sizes(module: Any, given: Mapping[str, torch.Tensor]) -> dict[str, int]:
     graphs = next_free(5)
     largest = next_free(graphs + 1)
     nodes = next_free(largest + graphs)
-    # Even, for modules that take edges in pairs.
+    # An even number, for modules that take edges in pairs.
     edges = next_free(nodes + 1, 2)
     return {
         "graphs": graphs,
@@ -206,26 +208,26 @@ def _sizes(module: Any, given: Mapping[str, torch.Tensor]) -> dict[str, int]:
 
 
 def _batch(sizes: Mapping[str, int]) -> torch.Tensor:
-    """The graph of each node: the first graph is the largest, and others share what is left."""
+    """Returns the graph of each node. The first graph is the largest, and the others share the remaining nodes."""
     others, largest = sizes["graphs"] - 1, sizes["nodes of the largest graph"]
     left = torch.arange(sizes["nodes"] - largest) % others + 1
     return torch.cat([torch.zeros(largest, dtype=torch.long), left.sort()[0]])
 
 
 def _repeated(name: str, value: torch.Tensor, dim: int, role: str, sizes: Mapping[str, int]) -> torch.Tensor:
-    """The example's rows, one after another, until there are enough; indices are made anew."""
+    """Repeats the example's rows until there are enough. Makes new indices."""
     count = sizes[role]
     if name in ("edge_index", "edge_label_index"):
         batch, at = _batch(sizes), torch.arange(count)
         source = at % sizes["nodes"]
-        # The next node of the same graph, or the same node in a graph's last.
+        # The target is the next node of the same graph; the last node of a graph is its own target.
         target = torch.minimum(source + 1, torch.searchsorted(batch, batch[source], right=True) - 1)
         return torch.stack([source, target]).to(value.dtype)
     return value.index_select(dim, torch.arange(count) % value.size(dim)).contiguous()
 
 
 class _Given(Data):  # type: ignore[misc]
-    """A Data whose number of graphs is a size of the program."""
+    """A Data whose number of graphs is a size of the program instead of a constant."""
 
     @property
     def num_graphs(self) -> Any:
@@ -237,7 +239,7 @@ class _Given(Data):  # type: ignore[misc]
 
 
 def call(forward: Any, taken: Signature, values: Mapping[str, Any], sizes: Sizes) -> Any:
-    """Calls a module's own forward with the values that it takes."""
+    """Calls a module's original forward with the values that it takes."""
     arguments = {name: values[name] for name in (*taken.required, *taken.optional) if name in values}
     if taken.data:
         data = _Given(**{name: values[name] for name in TENSORS if name in values})
@@ -248,7 +250,7 @@ def call(forward: Any, taken: Signature, values: Mapping[str, Any], sizes: Sizes
 
 
 def find_needed(module: Any, taken: Signature, rows: Rows, calls: Calls) -> torch.Size:
-    """Runs the module once, and adds to the program's inputs what it takes, reads or infers. Returns the prediction's
+    """Runs the module once. Adds what it takes, reads or infers to the program's inputs. Returns the prediction's
     shape."""
     tensors = {name: value for name, value in rows.values.items() if name in TENSORS}
     direct = [n for n in (*taken.required, *taken.optional) if n in rows.values]
@@ -285,7 +287,8 @@ def _kind(value: Any) -> str:
 
 
 def wrap(module: Any, taken: Signature, rows: Rows, calls: Calls) -> Any:
-    """The module, of a class whose forward takes the program's inputs one by one; all names of weights stay."""
+    """Replaces the module's class by one whose forward takes the program's inputs one by one. The names of weights
+    stay."""
     own = type(module).forward
     names = list(rows.names)
 

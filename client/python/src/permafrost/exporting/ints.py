@@ -1,4 +1,4 @@
-"""Calls of `int` that an export follows: Python's own can return no symbolic size."""
+"""Makes an export follow calls of `int`, because Python's `int` cannot return a symbolic size."""
 
 from __future__ import annotations
 import __future__
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-# A followed call looks this name up in place of `int`, in the module of its function.
+# A followed call uses this name in place of `int`, in the globals of its function.
 _NAME = "__permafrost_int__"
 _FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 _EXPORTS = threading.Lock()
@@ -26,7 +26,7 @@ class Calls:
 
     def __init__(self, convert: Callable[[Any], Any]) -> None:
         self._convert = convert
-        # By id: codes of two files may be equal.
+        # Code objects by id, because equal code may occur in two files.
         self._found: dict[int, CodeType] = {}
         self._tried: set[int] = set()
         self._changed: list[tuple[FunctionType, CodeType]] = []
@@ -36,7 +36,7 @@ class Calls:
         self._found[id(caller.f_code)] = caller.f_code
 
     def follow(self) -> bool:
-        """Replaces the calls in functions that were found since the last time; false where there are none.
+        """Replaces the calls in functions that were found since the last call. Returns false if there are none.
 
         A function whose source cannot be read, or has changed, stays as it is.
         """
@@ -62,7 +62,8 @@ class Calls:
 
 @contextlib.contextmanager
 def followed(convert: Callable[[Any], Any]) -> Iterator[Calls]:
-    """One export's calls of `int`; functions have their own code again in the end. Exports run one after another."""
+    """Follows the calls of `int` during one export, and restores the code of all functions afterwards. Exports run
+    one after another."""
     with _EXPORTS:
         calls = Calls(convert)
         try:
@@ -72,7 +73,7 @@ def followed(convert: Callable[[Any], Any]) -> Iterator[Calls]:
 
 
 def _functions_with(code: CodeType) -> list[FunctionType]:
-    """Functions with this code, or with a nested function or comprehension that has it."""
+    """Returns the functions that have this code, or a nested function or comprehension with it."""
     return [one for one in gc.get_objects() if type(one) is FunctionType and _holds(one.__code__, code)]
 
 
@@ -96,8 +97,8 @@ class _Replacer(ast.NodeTransformer):
 
 
 def _with_calls_replaced(code: CodeType) -> CodeType | None:
-    """Compiles the code's source with calls of `int` replaced. None if the source cannot be read, is not this code's,
-    or has nothing to replace."""
+    """Compiles the code's source with calls of `int` replaced. Returns None if the source cannot be read, does not
+    belong to this code, or has nothing to replace."""
     if _has_own_int(code) or not _names_int(code):
         return None
     source = "".join(linecache.getlines(code.co_filename))
@@ -121,7 +122,7 @@ def _names_int(code: CodeType) -> bool:
 
 
 def _partner(own: CodeType, replaced: CodeType, code: CodeType) -> CodeType | None:
-    """Finds the code in one tree of codes, and returns that of the same place in the other."""
+    """Finds `code` in the tree of `own`, and returns the code at the same place in the tree of `replaced`."""
     if own == code:
         return replaced
     for one, other in zip(_inner(own), _inner(replaced), strict=True):

@@ -1,4 +1,4 @@
-"""Why a module cannot be exported: the line of the user's that stops it, and what to write instead."""
+"""Explains why a module cannot be exported: the line of the user's code that prevents it, and what to write instead."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from permafrost.errors import InputError
 _OF_LIBRARIES = frozenset(("torch", "torch_geometric", "permafrost", *sys.stdlib_module_names)) - {"__main__"}
 _EDGE_BUILDERS = re.compile(r"\b(knn|knn_graph|radius|radius_graph|RadiusInteractionGraph|fps|approx_knn_graph)\b")
 _BUILDS_EDGES = "edges are built in forward; build them in the dataset, by a transform, and take edge_index"
-# One frame of a node's stack_trace: its file, its line's number and that line's text.
+# One frame of a node's stack_trace: its file, its line number, and the text of that line.
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in .*\n\s*(.*)')
 _Place = tuple[str, int]
 
 
 def refused(error: BaseException, module: Any, sizes: str, again: Callable[[], Any]) -> InputError:
-    """One line for an exception of an export: where, what stops it, what to do.
+    """Returns an error of one line for an exception of an export: where it happened, what prevents the export, and
+    what to do.
 
-    sizes: how many rows the module was run with. again: does what raised, to find the line that makes a size constant.
+    sizes: how many rows the module was run with.
+    again: repeats the call that raised, to find the line that makes a size constant.
     """
     text = " ".join(str(error).split())
     frames = [_frame(frame, number) for frame, number in traceback.walk_tb(error.__traceback__)]
@@ -44,7 +46,7 @@ def _frame(frame: FrameType, number: int) -> tuple[str, _Place]:
 
 
 def _innermost(frames: Iterable[tuple[str, _Place]]) -> _Place | None:
-    """The innermost line of the user's, or of PyG where none is the user's."""
+    """Returns the innermost line of the user's code, or else of PyG's code."""
     users, pyg = None, None
     for name, place in frames:
         root = name.partition(".")[0]
@@ -93,7 +95,7 @@ def _constant(text: str) -> str:
 
 
 class _Guards(logging.Handler):
-    """Keeps the user's line by which torch last found that a size equals something."""
+    """Keeps the last line of the user's code at which torch added a guard that fixes or divides a size."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -103,7 +105,7 @@ class _Guards(logging.Handler):
         message = record.getMessage()
         if "[guard added]" in message and ("Eq(" in message or "Mod(" in message):
             frames = [_frame(frame, number) for frame, number in traceback.walk_stack(sys._getframe(1))]
-            # Up to the call of the module's forward.
+            # Only the frames inside the module's forward.
             inside = itertools.takewhile(lambda frame: frame[0] != "permafrost.exporting.inputs", frames)
             self.place = _innermost(reversed(list(inside))) or self.place
 
@@ -117,7 +119,7 @@ def _line_of_guard(again: Callable[[], Any]) -> _Place | None:
     try:
         again()
     except Exception:
-        # The same that was caught before.
+        # The same exception as before, which the caller has caught already.
         return guards.place
     finally:
         log.handlers, log.propagate = handlers, propagates
@@ -126,7 +128,7 @@ def _line_of_guard(again: Callable[[], Any]) -> _Place | None:
 
 
 def check(program: Any, rows: Any) -> None:
-    """Refuses a program in which a number of rows became a constant, or that has operators that PyTorch has not."""
+    """Refuses a program in which a number of rows became a constant, or which uses operators from outside PyTorch."""
     values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
     for name, placeholder in zip(rows.names, program.graph_signature.user_inputs, strict=True):
         value: Any = values.get(placeholder)

@@ -1,4 +1,4 @@
-"""Numbers that modules infer from values, such as `int(batch.max()) + 1`: an export gives them from its inputs."""
+"""Supplies numbers that modules infer from values, such as `int(batch.max()) + 1`, from the inputs of the program."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from torch_geometric.utils import to_dense_batch
 
 from permafrost.exporting.ints import Calls
 
-# Functions whose result holds all values of their first argument, and no others.
-# fmt: off
+# Functions whose result holds exactly the values of their first argument.
 _SAME_VALUES = frozenset((
     "view", "view_as", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as", "clone", "contiguous",
     "long", "detach", "t", "transpose", "permute",
 ))
 # fmt: on
 _ADDITIONS = frozenset(("add", "__add__", "__radd__", "add_", "__iadd__"))
-# By name: what the values of a new tensor are.
+# Maps functions that make new tensors to the values that they fill them with.
 _FILLED = {name: value for value in ("ones", "zeros") for name in (f"new_{value}", value, f"{value}_like")}
-# Their code may be replaced while an export runs.
+# An export may replace the code of these functions while it runs.
 _DENSE_BATCH = inspect.unwrap(to_dense_batch)
 _CHECK_OF_ORDER = inspect.unwrap(Aggregation.assert_sorted_index)
 _active = threading.local()
@@ -35,19 +34,20 @@ _active = threading.local()
 class Sizes(TorchFunctionMode):  # type: ignore[misc]
     """Follows indices of graphs and nodes through a forward, and knows their largest values.
 
-    `batch` is sorted, and the last graph may be empty. Threads: a mode is its thread's own.
+    `batch` is sorted, and the last graph may be empty. Threads: a mode applies only to its own thread.
     """
 
     def __init__(self, inputs: Mapping[str, Any], known: Mapping[str, Any], calls: Calls) -> None:
         super().__init__()
         self._calls = calls
-        # Names of inputs that were read, and numbers that were inferred.
+        # The names of inputs that were read, and of numbers that were inferred.
         self.read: set[str] = set()
         self.inferred: set[str] = set()
         self._known = known
         self._names = {id(value): name for name, value in inputs.items()}
-        # Three tables by a tensor's id; each keeps the tensor, so that its id stays valid. They hold what its values
-        # index or are, the one number that it holds, and the nodes that a dense batch's mask selects.
+        # Three tables by the id of a tensor. Each keeps the tensor alive, so that its id stays valid. The first says
+        # what a tensor's values index or are filled with, the second which known number the tensor holds, and the
+        # third which nodes a dense batch's mask selects.
         self._indexes: dict[int, tuple[Any, str]] = {}
         self._numbers: dict[int, tuple[Any, str, int]] = {}
         self._masks: dict[int, tuple[Any, Any]] = {}
@@ -69,12 +69,12 @@ class Sizes(TorchFunctionMode):  # type: ignore[misc]
         return self._known[role]
 
     def number(self, tensor: Any) -> Any:
-        """The value of a tensor that is known without its values, or None."""
+        """Returns the number that a tensor holds if it is known without reading the tensor, or None."""
         found = self._numbers.get(id(tensor))
         if found is None:
             return None
         value = self.value(found[1])
-        # The object itself where nothing is added, by which `_follow_mask` knows it.
+        # If nothing is added, returns the very object, by which `_follow_mask` recognises it.
         return value + found[2] if found[2] else value
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -128,7 +128,8 @@ class Sizes(TorchFunctionMode):  # type: ignore[misc]
         return self._indexes.get(id(tensor), (None, ""))[1]
 
     def _follow_mask(self, name: str, first: Any, args: Any, result: Any, caller: Any) -> None:
-        """A dense batch's mask lets exactly its nodes through, in their order, if the largest graph gave its width."""
+        """Remembers a dense batch's mask. It selects exactly the batch's nodes, in order, if its width is the size of
+        the largest graph."""
         if name == "__setitem__" and caller.f_code is _DENSE_BATCH.__code__ and first.dtype is torch.bool:
             width = caller.f_locals.get("max_num_nodes")
             if width is not None and width is self._known.get("nodes of the largest graph"):
@@ -143,7 +144,7 @@ class Sizes(TorchFunctionMode):  # type: ignore[misc]
 
 
 def _call(func: Any, args: Any, kwargs: Any) -> Any:
-    """Programs have no operators that write their result to `out`, so it is copied there."""
+    """Copies a result to `out`, because programs have no operators that write to `out`."""
     out = kwargs.get("out")
     if not isinstance(out, torch.Tensor):
         return func(*args, **kwargs)
@@ -160,7 +161,8 @@ def _changes_first(name: str) -> bool:
 
 
 def _keeps_all_values(name: str, first: Any, args: Any, result: Any) -> bool:
-    """A part of an index does not count, for it need not have the largest value."""
+    """Returns whether the result holds all values of its first argument. A part of an index may lack the largest
+    value."""
     if name == "__getitem__":
         parts = args[1] if isinstance(args[1], tuple) else (args[1],)
         return all(part is None or part is Ellipsis or part == slice(None) for part in parts)
@@ -170,7 +172,7 @@ def _keeps_all_values(name: str, first: Any, args: Any, result: Any) -> bool:
 
 
 def as_int(value: Any) -> Any:
-    """Python's `int`, but for tensors whose number is a size, and for sizes."""
+    """Works as Python's `int`, except that sizes, and tensors that hold a size, give a symbolic size."""
     sizes: Sizes | None = getattr(_active, "sizes", None)
     if sizes is not None:
         if isinstance(value, torch.SymInt):
@@ -181,7 +183,7 @@ def as_int(value: Any) -> Any:
 
 
 def erase_unused(program: Any) -> None:
-    """Erases maxima and sums of them that nothing reads, since sizes replaced them."""
+    """Erases unused maxima and additions to them, which sizes have replaced."""
     targets = (torch.ops.aten.max.default, torch.ops.aten.amax.default, torch.ops.aten.add.Tensor, operator.add)
     for node in reversed(list(program.graph.nodes)):
         if node.target in targets and not node.users:

@@ -1,8 +1,8 @@
-"""The PyG modules that equal the server's models: what `permafrost job export` wrote loads into them, by name and shape
-of every tensor. Needs torch, torch-geometric and safetensors, and neither a server nor gRPC.
+"""The PyG modules that equal the server's models. A file that `permafrost job export` wrote loads into its module by
+the name and shape of every tensor. Needs torch, torch-geometric and safetensors, but neither a server nor gRPC.
 
-A model is one entry of MODULES: its level and the server's name of its architecture, and what makes the module that the
-metadata of an exported file describes.
+MODULES has one entry for each model. The key is the level and the server's name of the architecture. The value makes
+the module that an exported file's metadata describes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from safetensors import safe_open
 
 from permafrost.models import graph_sets, node2vec, nodes, parts
 
-# By level, what predicts: "graph" (many small graphs) or "node" (one large graph).
+# The key begins with the level: "graph" for many small graphs, or "node" for one large graph.
 MODULES: dict[tuple[str, str], Callable[[Mapping[str, Any]], torch.nn.Module]] = {
     **{("graph", name): graph_sets.GraphSetModel for name in parts.SET_CONVOLUTIONS},
     **{("node", name): nodes.build for name in parts.NODE_CONVOLUTIONS},
     ("node", "node2vec"): node2vec.NodeEmbedding,
 }
-# The options that these modules take from a description. Another option, where it is on, is of a newer server: another
-# model, maybe under the same weights.
+# The options that these modules take from a description. If any other option is on, a newer server wrote the
+# description, and the model may differ even where its weights have the same names.
 _OPTIONS = {
     *("architecture", "level", "hidden_channels", "num_layers", "dropout", "heads", "norm", "residual"),
     *("jumping_knowledge", "virtual_node", "pooling", "num_targets", "node", "edge"),
@@ -34,18 +34,18 @@ _OPTIONS = {
     *("walk_length", "context_size", "walks_per_node", "p", "q", "num_negative_samples"),
 }
 _OFF = (False, 0, None, "", "none")
-# The values of `node_inputs` that the server makes for nodes in place of features.
+# The values of `node_inputs` for which the server makes the nodes' inputs, in place of features.
 MADE_INPUTS = ("degree", "constant")
 
 
 def level_of(spec: Mapping[str, Any]) -> str:
-    """Returns the level of a model, also by the description of an older server, which does not say it."""
+    """Returns the level of a model. Descriptions of older servers do not have it, so it is then inferred."""
     return str(spec.get("level", "graph" if "pooling" in spec else "node"))
 
 
 def build(spec: Mapping[str, Any]) -> torch.nn.Module:
-    """The module of a description, with weights of its own; `module.spec` is the description. Errors: ValueError for
-    one that no module here is equal to."""
+    """Returns the module of a description with newly drawn weights; `module.spec` is the description. Errors:
+    ValueError for a description that no module here equals."""
     level, name = level_of(spec), spec["architecture"]
     make = MODULES.get((level, name))
     if make is None:
@@ -60,8 +60,8 @@ def build(spec: Mapping[str, Any]) -> torch.nn.Module:
 
 
 def reset_parameters(module: torch.nn.Module) -> None:
-    """Draws all weights of a module of `build` anew by the rules by which the server draws those that a job begins with
-    (of torch's generator, so that the numbers differ), its decoder's among them."""
+    """Draws all weights of a module from `build` anew, including its decoder's, by the rules by which the server
+    draws a job's first weights. The numbers differ from the server's, because torch's generator draws them."""
     parts: list[Any] = [module, getattr(module, "decoder", None)]
     for part in parts:
         if part is not None:
@@ -69,7 +69,7 @@ def reset_parameters(module: torch.nn.Module) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> torch.nn.Module:
-    """The module that an exported file's metadata describes, with its weights."""
+    """Returns the module that an exported file's metadata describes, with its weights."""
     with safe_open(path, framework="pt") as file:
         module = build(json.loads(file.metadata()["permafrost.model"]))
         module.load_state_dict({name: file.get_tensor(name) for name in file.keys()}, strict=True)  # noqa: SIM118
@@ -77,9 +77,10 @@ def load(path: str | os.PathLike[str]) -> torch.nn.Module:
 
 
 def predict(module: torch.nn.Module, data: Any, pairs: torch.Tensor | None = None) -> torch.Tensor:
-    """Outputs [graphs or nodes, outputs] of a Data or a list (or Dataset) of Data, in evaluation mode. Of a model that
-    predicts links: logits [pairs] of pairs of nodes [2, pairs]; without them the nodes' representations. Errors:
-    ValueError for pairs where the model predicts no links, and for data without the features of edges that it reads."""
+    """Returns outputs [graphs or nodes, outputs] for a Data or a list (or Dataset) of Data, in evaluation mode. If
+    the model predicts links, returns logits [pairs] for `pairs` [2, pairs] of nodes, or the nodes' representations
+    without `pairs`. Errors: ValueError if `pairs` are given for a model that predicts no links, or if the data lack
+    edge features that the model reads."""
     from torch_geometric.data import Batch, Data
 
     decoder: Any = getattr(module, "decoder", None)
@@ -120,7 +121,8 @@ def _call(module: Any, graphs: Any) -> torch.Tensor:
 
 
 def _node_rows(graphs: Any, spec: Mapping[str, Any]) -> torch.Tensor | None:
-    """Returns the input of the nodes of one large graph, [nodes, in_channels]; None: the model's own embeddings."""
+    """Returns the input of one large graph's nodes, [nodes, in_channels]. Returns None if the model has embeddings of
+    its own."""
     if spec.get("embedded_nodes"):
         return None
     width = spec["in_channels"]
@@ -131,7 +133,7 @@ def _node_rows(graphs: Any, spec: Mapping[str, Any]) -> torch.Tensor | None:
 
 
 def _node_edges(graphs: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """By the name of the argument, what the model of one large graph reads of the edges."""
+    """Returns what the model of one large graph reads of the edges, by the name of its argument."""
     edge = spec.get("edge")
     if edge:
         name = "edge_weight" if edge["weights"] else "edge_attr"
@@ -147,25 +149,26 @@ def _made(graphs: Any, spec: Mapping[str, Any]) -> torch.Tensor:
 
 
 def _degrees(graphs: Any, cap: int) -> torch.Tensor:
-    """[nodes]: edges that end in each node, at most `cap`."""
+    """Returns the in-degree of each node, [nodes], capped at `cap`."""
     return torch.bincount(graphs.edge_index[1], minlength=graphs.num_nodes).clamp(max=cap)
 
 
 def _encoded(table: torch.Tensor | None, spec: Mapping[str, Any], name: str) -> torch.Tensor | None:
-    """As the encoder takes them: [rows, columns], floats or categories. None: the encoder reads no columns."""
+    """Returns a table as the encoder takes it: [rows, columns] of floats or categories. Returns None if the encoder
+    reads no columns."""
     columns = spec["float_columns"] or len(spec["categories"])
     if columns == 0:
         return None
     if table is None:
         raise ValueError(f"data: has no {name}, which the model reads")
     if table.dim() != 2:
-        # A -1 would not do for a graph without edges.
+        # A -1 would fail for a graph without edges.
         table = table.reshape(table.size(0), math.prod(table.shape[1:]))
     if table.size(1) != columns:
         raise ValueError(f"data: {name} has {table.size(1)} columns, and the model reads {columns}")
     if spec["float_columns"]:
         return table.float()
-    # For a value that is not finite this is no 0 either.
+    # The fraction of a non-finite value is not 0 either.
     broken = table[table.double().frac() != 0]
     if broken.numel():
         raise ValueError(f"data: {name}: {float(broken[0]):g} is no whole number, and the model reads categories")

@@ -1,4 +1,4 @@
-"""Encoders of features of nodes and edges, as Permafrost's models have them."""
+"""The encoder of Permafrost's models for node and edge features."""
 
 import torch
 from torch.nn import Embedding, Linear, ModuleList
@@ -6,7 +6,8 @@ from torch_geometric.nn.inits import glorot
 
 
 class Encoder(torch.nn.Module):
-    """Sum of one embedding a categorical column (as OGB's AtomEncoder), or a linear map of float columns."""
+    """The sum of one embedding for each categorical column (as in OGB's AtomEncoder), or a linear map of float
+    columns."""
 
     def __init__(self, table, hidden):
         super().__init__()
@@ -19,7 +20,8 @@ class Encoder(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Embeddings are drawn as the server draws them, by Glorot's rule; torch's would be some ten times as large."""
+        """Draws embeddings as the server draws them, by Glorot's rule. torch's default would be about ten times as
+        large."""
         if self.float_columns:
             self.linear.reset_parameters()
             return

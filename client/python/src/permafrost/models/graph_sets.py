@@ -1,4 +1,4 @@
-"""The PyG modules that equal Permafrost's models for sets of graphs: a state dict exported by `permafrost job export` loads into them, strictly."""
+"""The PyG modules that equal Permafrost's models for sets of graphs. A state dict exported by `permafrost job export` loads into them, strictly."""
 
 import torch
 from torch.nn import Dropout, Embedding, Linear, ModuleList, ReLU, Sequential
@@ -11,14 +11,14 @@ from permafrost.models.parts import SET_CONVOLUTIONS, join, make_batch_norm, mak
 
 
 def reads_edges(spec):
-    """GATv2 does where there are features of edges."""
+    """Returns whether the model reads edge features. GINE always does, and GATv2 does if there are any."""
     has_features = spec["edge"]["float_columns"] > 0 or bool(spec["edge"]["categories"])
     return spec["architecture"] == "gine" or (spec["architecture"] == "gatv2" and has_features)
 
 
 class GraphSetModel(torch.nn.Module):
-    """Layers of convolution, norm, ReLU and dropout, as OGB's models have them; then pooling and a head of two layers. In training every
-    layer drops, the last one too; so does the virtual node's MLP at its end, and attention."""
+    """Layers of convolution, norm, ReLU and dropout, as in OGB's models, followed by pooling and a head of two layers. In training every layer has
+    dropout, including the last one, the end of the virtual node's MLP, and attention."""
 
     def __init__(self, spec):
         super().__init__()
@@ -47,7 +47,7 @@ class GraphSetModel(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draws new weights by the rules by which the server draws those that a job begins with; the virtual node begins at 0."""
+        """Draws new weights by the rules by which the server draws a job's first weights. The virtual node begins at 0."""
         for part in self.children():
             reset(part)
         if hasattr(self, "virtualnode_embedding"):

@@ -1,13 +1,13 @@
-"""The module that equals Permafrost's node2vec: the embedding of torch_geometric.nn.Node2Vec, under its name, without
-the walks, for which that class needs pyg-lib."""
+"""The module that equals Permafrost's node2vec. It has the embedding of torch_geometric.nn.Node2Vec under the same
+name, but not the walks, for which that class needs pyg-lib."""
 
 import torch
 from torch_geometric.nn import Node2Vec
 
 
 class NodeEmbedding(torch.nn.Module):
-    """`embedding.weight` [nodes, channels]; `loss(pos_rw, neg_rw)` and `test` are Node2Vec's own. Its state loads into
-    a Node2Vec of as many nodes and channels, and that one's into this."""
+    """`embedding.weight` is [nodes, channels]; `loss(pos_rw, neg_rw)` and `test` are those of Node2Vec. A state dict
+    of this class loads into a Node2Vec with as many nodes and channels, and the other way round."""
 
     EPS = 1e-15
     loss = Node2Vec.loss
@@ -22,5 +22,5 @@ class NodeEmbedding(torch.nn.Module):
         self.embedding.reset_parameters()
 
     def forward(self, batch=None):
-        """The rows of the nodes in `batch`; None: of all."""
+        """Returns the embeddings of the nodes in `batch`, or of all nodes if it is None."""
         return self.embedding.weight if batch is None else self.embedding(batch)

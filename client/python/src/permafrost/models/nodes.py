@@ -10,8 +10,8 @@ from permafrost.models.parts import NODE_CONVOLUTIONS, join, make_norm
 
 
 class NodeModel(torch.nn.Module):
-    """As PyG's BasicGNN: convolutions, each but an output layer followed by norm, ReLU and dropout. Residuals are added between layers of
-    `hidden_channels`; jumping knowledge but "last" ends in a linear layer."""
+    """Works as PyG's BasicGNN: norm, ReLU and dropout follow every convolution except an output layer. Residuals are added between layers of
+    `hidden_channels`. Jumping knowledge other than "last" ends in a linear layer."""
 
     def __init__(self, spec):
         super().__init__()
@@ -40,13 +40,13 @@ class NodeModel(torch.nn.Module):
             self.lin = Linear(hidden * layers if self.jumping_knowledge == "cat" else hidden, outputs)
 
     def reset_parameters(self):
-        """Draws new weights by the rules by which the server draws those that a job begins with."""
+        """Draws new weights by the rules by which the server draws a job's first weights."""
         for part in self.children():
             reset(part)
 
     def forward(self, x, edge_index, edge_weight=None, edge_attr=None):
-        """x: features; of a model that learned what its nodes begin with their numbers, or None: all nodes. edge_attr: of a model that
-        reads features of edges; weights as one column of them where it was trained on weights."""
+        """Returns the outputs of all nodes. x: the features. For a model that learned embeddings, x holds the nodes' numbers; None means all nodes.
+        edge_attr: for a model that reads edge features; if it was trained on weights, they are its one column."""
         if hasattr(self, "embedding"):
             x = self.embedding.weight if x is None else self.embedding(x)
         elif self.normalize_features:
@@ -69,8 +69,8 @@ class NodeModel(torch.nn.Module):
 
 
 class LinkDecoder(torch.nn.Module):
-    """Logits of pairs [2, pairs] from nodes' representations: their dot product ("dot"), or two layers over their product ("mlp"), as OGB's
-    LinkPredictor has them."""
+    """Computes logits of pairs [2, pairs] from the representations of their nodes: the dot product ("dot"), or two layers over the elementwise
+    product ("mlp"), as in OGB's LinkPredictor."""
 
     def __init__(self, name, channels):
         super().__init__()
@@ -90,13 +90,13 @@ class LinkDecoder(torch.nn.Module):
 
 
 PYG_MODELS = {"sage": GraphSAGE, "gcn": GCN}
-# The options of PyG's own models.
+# The values of options for which a model equals PyG's own.
 PLAIN = {"residual": False, "jumping_knowledge": "last", "norm": "none", "aggregation": "mean", "input_dropout": 0, "normalize_features": False, "embedded_nodes": 0}
 
 
 def build(spec):
-    """PyG's own model where there is an equal one, else a NodeModel; the names of weights are the same. Of a job that predicts links it
-    gives representations of nodes, and has a `decoder` of pairs of them."""
+    """Returns PyG's own model if one is equal, else a NodeModel; the names of weights are the same. For a job that predicts links, the module
+    returns the nodes' representations, and its `decoder` scores pairs of them."""
     own = PYG_MODELS.get(spec["architecture"])
     if own is None or any(spec.get(option, value) != value for option, value in PLAIN.items()):
         module = NodeModel(spec)

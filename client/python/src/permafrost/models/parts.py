@@ -30,8 +30,8 @@ def _gatv2(inputs: int, outputs: int, spec: Mapping[str, Any]) -> GATv2Conv:
     )
 
 
-# By name. A specification has, beside what a model's description says: joins_heads (whether the outputs of heads stand
-# side by side) and edge_channels (of encoded edge features; None: there are none).
+# Convolutions by name. Beside a model's description, `spec` has joins_heads (whether the outputs of heads are
+# concatenated) and edge_channels (the width of encoded edge features, or None without them).
 SET_CONVOLUTIONS: dict[str, Convolution] = {
     "gine": lambda inputs, outputs, spec: GINEConv(_mlp(inputs, outputs)),
     "gin": lambda inputs, outputs, spec: GINConv(_mlp(inputs, outputs)),
@@ -41,7 +41,7 @@ SET_CONVOLUTIONS: dict[str, Convolution] = {
 }
 NODE_CONVOLUTIONS: dict[str, Convolution] = {
     **SET_CONVOLUTIONS,
-    # As PyG's own model of the first of these names has it.
+    # GIN is built as in PyG's own GIN model.
     "gin": lambda inputs, outputs, spec: GINConv(MLP([inputs, outputs, outputs], norm=None)),
     "gine": lambda inputs, outputs, spec: GINEConv(
         MLP([inputs, outputs, outputs], norm=None), edge_dim=spec["edge_channels"]
@@ -50,7 +50,7 @@ NODE_CONVOLUTIONS: dict[str, Convolution] = {
 
 
 def make_batch_norm(width: int) -> BatchNorm:
-    """As the server trains it: a batch of one row is normalized by the running statistics."""
+    """Normalises a batch of one row by the running statistics, as the server does."""
     return BatchNorm(width, allow_single_element=True)
 
 
@@ -61,7 +61,7 @@ def make_norm(name: str, width: int) -> torch.nn.Module:
 
 
 def join(outputs: list[torch.Tensor], how: str) -> torch.Tensor:
-    """Jumping knowledge: of each layer's output."""
+    """Joins the outputs of all layers by jumping knowledge."""
     if how == "cat":
         return torch.cat(outputs, dim=1)
     return torch.stack(outputs).max(dim=0).values if how == "max" else outputs[-1]

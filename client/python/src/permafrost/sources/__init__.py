@@ -1,1 +1,2 @@
-"""Data of Python as files of formats that the server reads: a module a kind, each imported when it is needed."""
+"""Writes Python's data as files of formats that the server reads. Each kind has a module, imported when it is needed.
+"""

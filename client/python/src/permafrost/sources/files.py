@@ -1,4 +1,4 @@
-"""Graphs written as files: one large graph as a folder of NPY, many small ones in OGB's CSV layout."""
+"""Writes graphs as files: one large graph as a folder of NPY files, many small ones in OGB's CSV layout."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from permafrost.errors import InputError, shown
 
 Array = np.ndarray[Any, Any]
 SPLITS = ("train", "valid", "test")
-# Other names that splits go by. Their case and the spaces around them do not matter.
+# Other names of splits. Case and surrounding spaces do not matter.
 _SPLIT_NAMES = {"training": "train", "val": "valid", "validation": "valid", "dev": "valid", "testing": "test"}
 SPLITS_ACCEPTED = "train, valid, test, or training, val, validation, dev, testing"
-# Graphs whose rows are formatted together.
+# The number of graphs whose rows are formatted together.
 _AT_ONCE = 1024
 
 
 @dataclass
 class GraphArrays:
-    """A graph. edge_index: [2, E] integers; the others a row a node or an edge, `y` of a small graph one row."""
+    """A graph. edge_index is [2, E] integers. The other arrays have a row for each node or edge; `y` of a small graph
+    is one row."""
 
     num_nodes: int
     edge_index: Array
@@ -35,12 +36,12 @@ class GraphArrays:
     node_time: Array | None = None
     pos: Array | None = None
     y: Array | None = None
-    # The names for the nodes of one large graph: numbers, or values that `str` turns into texts.
+    # The names of one large graph's nodes: numbers, or values that `str` turns into texts.
     names: Sequence[Any] | Array | None = None
 
 
 def split_called(name: Any) -> str | None:
-    """Returns which of SPLITS a name means; None: none of them."""
+    """Returns the entry of SPLITS that a name means, or None if it means none."""
     if not isinstance(name, str):
         return None
     plain = name.strip().lower()
@@ -48,7 +49,7 @@ def split_called(name: Any) -> str | None:
 
 
 def by_split(given: Mapping[Any, Any], what: str) -> dict[str, Any]:
-    """Returns what is given for each split, by its name in SPLITS."""
+    """Returns the given values by the split's name in SPLITS."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         split = split_called(name)
@@ -61,7 +62,7 @@ def by_split(given: Mapping[Any, Any], what: str) -> dict[str, Any]:
 
 
 def check_splits(splits: Mapping[str, Any], items: int, what: str) -> dict[str, Array]:
-    """Indices by split, each in 0..items-1."""
+    """Returns the indices of each split. Every index is in 0..items-1."""
     if not isinstance(splits, Mapping):
         raise InputError(f"{what}: splits: is a {type(splits).__name__}, expected a dict of indices by split")
     found = {name: np.asarray(values).reshape(-1) for name, values in by_split(splits, f"{what}: splits").items()}
@@ -101,7 +102,7 @@ def check_edges(graph: GraphArrays, what: str) -> None:
             raise InputError(f"{what}: {name}: shape {list(array.shape)}, expected {rows} rows")
     if graph.edge_weight is not None:
         weights = graph.edge_weight
-        # Not a comparison that NaN would pass.
+        # Written so that NaN does not pass.
         unfit = np.argwhere(~((weights >= 0) & (weights < np.inf)))
         if unfit.size:
             edge = int(unfit[0][0])
@@ -113,7 +114,7 @@ def check_edges(graph: GraphArrays, what: str) -> None:
 def write_graph(
     folder: pathlib.Path, graph: GraphArrays, splits: Mapping[str, Array] | None, what: str
 ) -> dict[str, Any]:
-    """One large graph; returns ImportOptions."""
+    """Writes one large graph. Returns ImportOptions."""
     check_edges(graph, what)
     arrays = {
         "edge_index": graph.edge_index.astype(np.int64, copy=False),
@@ -137,8 +138,8 @@ def write_graph(
 def write_set(
     folder: pathlib.Path, graphs: Iterable[GraphArrays], splits: Mapping[str, Any] | None, what: str
 ) -> dict[str, Any]:
-    """Many small graphs, read once; returns ImportOptions. Where no graph has a `y`, all labels are missing ones, and a
-    warning says so."""
+    """Writes many small graphs, which are read only once. Returns ImportOptions. If no graph has a `y`, all labels
+    are missing, and a warning says so."""
     raw = folder / "raw"
     raw.mkdir()
     count = 0
@@ -162,7 +163,7 @@ def write_set(
 
 
 class _Tables:
-    """The CSV files of a set. All graphs have the same columns, which the first one says."""
+    """The CSV files of a set. The first graph decides the columns of all graphs."""
 
     _NAMES = {"x": "node-feat", "edge_attr": "edge-feat", "pos": "node-pos", "y": "graph-label"}
 
@@ -172,11 +173,11 @@ class _Tables:
         self._pending: dict[str, list[Array]] = {}
         self._columns: dict[str, int] = {}
         self.labelled = True
-        # _of_nodes tells whether each graph so far has as many labels as nodes; _many, whether one has several labels.
+        # _of_nodes: each graph so far has as many labels as nodes. _many: some graph has several labels.
         self._of_nodes, self._many = True, False
 
     def check_labels(self) -> None:
-        """After the last graph. Errors: InputError where all of them have a label for each node."""
+        """Call it after the last graph. Errors: InputError if all graphs have a label for each node."""
         if self._of_nodes and self._many:
             raise self._node_labels()
 
@@ -230,9 +231,10 @@ class _Tables:
             return
         if name not in self._files:
             self._files[name] = (self._raw / f"{name}.csv").open("w")
-        # A table without rows, whatever its type, makes no floats of the others' integers.
+        # Leaves out tables without rows, whose type could turn the others' integers into floats.
         table = np.concatenate([table for table in pending if table.shape[0]] or pending)
-        # Where all cells look whole the server reads integers, which are categories; of labels both are one.
+        # The server reads a column of whole numbers as integers, which are categories. Floats are therefore marked,
+        # except labels, where both mean the same.
         self._files[name].writelines(_lines(table, mark_floats=name != "graph-label"))
         pending.clear()
 
@@ -249,7 +251,7 @@ class _Tables:
 def _lines(table: Array, *, mark_floats: bool) -> Iterator[str]:
     if np.issubdtype(table.dtype, np.integer):
         return (",".join(map(str, row)) + "\n" for row in table.tolist())
-    # Nine digits say a float32 exactly.
+    # Nine digits represent a float32 exactly.
     rows = ([f"{value:.9g}" for value in row] for row in table.tolist())
     if mark_floats:
         rows = ([f"{cell}.0" if cell.lstrip("-").isdigit() else cell for cell in row] for row in rows)
@@ -257,7 +259,7 @@ def _lines(table: Array, *, mark_floats: bool) -> Iterator[str]:
 
 
 def as_float32(array: Array, what: str) -> Array:
-    """Errors: InputError for a finite number that float32 has no room for."""
+    """Converts to float32. Errors: InputError for a finite number outside float32's range."""
     with np.errstate(over="ignore"):
         table = np.asarray(array.astype(np.float32, copy=False))
     if array.dtype.kind == "f" and array.dtype.itemsize > 4:
@@ -270,8 +272,8 @@ def as_float32(array: Array, what: str) -> Array:
 
 
 def write_names(folder: pathlib.Path, names: Sequence[Any] | Array, what: str) -> None:
-    """Writes the names of the nodes, a name a row; nothing where each is called by its row. Warns of names that cannot
-    be kept."""
+    """Writes the names of the nodes, one a row. Writes nothing if each node's name is its row. Warns if the names
+    cannot be kept."""
     if all(isinstance(name, (int, np.integer)) and not isinstance(name, bool) and 0 <= name < 2**63 for name in names):
         numbers = np.asarray(names, dtype=np.int64)
         if np.unique(numbers).size == numbers.size:
@@ -289,7 +291,7 @@ def write_names(folder: pathlib.Path, names: Sequence[Any] | Array, what: str) -
 
 
 def _bad_name(texts: Sequence[str]) -> str:
-    """Why the names cannot be kept; empty: they can."""
+    """Returns why the names cannot be kept; empty if they can."""
     seen: set[str] = set()
     for row, text in enumerate(texts):
         if not text:
@@ -308,11 +310,11 @@ def _bad_name(texts: Sequence[str]) -> str:
 
 
 def _table(array: Array | None, what: str) -> Any:
-    """[rows, columns] of a type that the server reads; booleans as integers, doubles as floats."""
+    """Returns [rows, columns] of a type that the server reads. Booleans become integers, and doubles floats."""
     if array is None:
         return None
     if array.ndim != 2:
-        # A -1 would not do for a graph without edges.
+        # A -1 would fail for a graph without edges.
         array = array.reshape(array.shape[0], math.prod(array.shape[1:]))
     if array.dtype == bool:
         return array.astype(np.uint8)
@@ -328,8 +330,8 @@ def _labels(array: Array, what: str) -> Array:
 
 
 def rows_of(names: Sequence[str], attributes: Sequence[Mapping[str, Any]], what: str) -> Array | None:
-    """[rows, values] of attributes that are numbers or sequences of them, int32 where all are ints or bools and float32
-    otherwise; None without names."""
+    """Returns [rows, values] of attributes that are numbers or sequences of numbers. The type is int32 if all are
+    ints or bools, else float32. Returns None without names."""
     if not names:
         return None
     rows, whole = [], True

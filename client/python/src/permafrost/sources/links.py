@@ -1,4 +1,5 @@
-"""Links that a dataset divides, as the files that the server reads: OGB's edge splits, and PyG's RandomLinkSplit."""
+"""Writes links that are divided into splits as files that the server reads: OGB's edge splits, and PyG's
+RandomLinkSplit."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ import numpy as np
 from permafrost.errors import InputError
 from permafrost.sources.files import SPLITS, Array, by_split
 
-# The entries of OGB's parts; others tell of a link what the server does not take.
+# The entries of OGB's splits that are read. The server takes no other facts of a link.
 _READ = {"edge", "edge_neg", "source_node", "target_node", "target_node_neg"}
 
 
 def write(split: Any, folder: pathlib.Path, num_nodes: int, what: str) -> None:
-    """split: what `get_edge_split()` of OGB gives, or the three Data of RandomLinkSplit."""
+    """Writes a link split. split: the result of OGB's `get_edge_split()`, or the three Data of RandomLinkSplit."""
     target = folder / "split" / "links"
     target.mkdir(parents=True)
     for name, (links, negatives) in _parts(split, what).items():
@@ -64,7 +65,7 @@ def _of_ogb(part: Any, what: str) -> tuple[Array, Array | None]:
         return links, None
     negatives = _array(part["target_node_neg"])
     if negatives.ndim != 2 or negatives.shape[0] != links.shape[0] or negatives.shape[1] == 2:
-        # Two columns would be read as pairs.
+        # The server would read two columns as pairs.
         shape = list(negatives.shape)
         raise InputError(f"{what}: target_node_neg: shape {shape}, expected [{len(links)}, K] with K other than 2")
     return links, negatives

@@ -1,4 +1,4 @@
-"""NetworkX graphs."""
+"""Writes NetworkX graphs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def write(
     splits: Mapping[str, Any] | None,
     inverse_edges: str | None = None,
 ) -> dict[str, Any]:
-    """Returns ImportOptions. inverse_edges: as that of ImportOptions; None: "keep" where the graphs are directed, else
-    "add"."""
+    """Writes the graphs. Returns ImportOptions. inverse_edges: the field of ImportOptions. None means "keep" for
+    directed graphs, else "add"."""
     try:
         import networkx
     except ImportError as error:
@@ -34,7 +34,7 @@ def write(
         graph = _arrays(graphs, node_attributes, edge_attributes, weight, what)
         labelled = [label in attributes for _, attributes in graphs.nodes(data=True)]
         if any(labelled):
-            # A node without one has no label.
+            # A node without the attribute has no label.
             values = [{label: attributes.get(label, np.nan)} for _, attributes in graphs.nodes(data=True)]
             graph.y = rows_of([label], values, f"{what}: node")
         graph.names = list(graphs.nodes)
@@ -54,7 +54,7 @@ def write(
             if len(directed) > 1:
                 raise InputError(f"{where}: is {'' if graph.is_directed() else 'un'}directed, unlike graph 0")
             arrays = _arrays(graph, node_attributes, edge_attributes, None, where)
-            # The server would store a loop twice in a set.
+            # Adds inverses here, because the server would store a self-loop of a set twice.
             if inverse_edges == "add" or (inverse_edges is None and not graph.is_directed()):
                 _add_inverses(arrays)
             if label not in graph.graph and label not in node_attributes:
@@ -76,7 +76,7 @@ def _check_no_node_labels(graph: Any, label: str, where: str) -> None:
 
 
 def _add_inverses(graph: GraphArrays) -> None:
-    """After each edge its inverse, and after a loop nothing."""
+    """Adds the inverse after each edge, except after a self-loop."""
     edges = np.repeat(graph.edge_index, 2, axis=1)
     edges[:, 1::2] = graph.edge_index[::-1]
     kept = np.ones(edges.shape[1], dtype=bool)

@@ -1,6 +1,6 @@
-"""One large graph in Parquet tables, read in batches of rows. Needs pyarrow.
+"""Reads one large graph from Parquet tables, in batches of rows. Needs pyarrow.
 
-Memory: of the nodes, their ids and splits; of the edges, a batch."""
+Memory: the ids and splits of all nodes, and one batch of edges."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Tables:
 
 @dataclass
 class _Nodes:
-    """The part of the nodes that edges need to know. sorted_ids, rows: the ids in rising order, and the row of each."""
+    """The facts of the nodes that edges need. sorted_ids holds the ids in rising order, and `rows` the row of each."""
 
     count: int
     sorted_ids: Array | None = None
@@ -74,7 +74,7 @@ class _Table:
             warnings.warn(f"{self.path.name}: columns that are not imported: {', '.join(others)}", stacklevel=2)
 
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
-        """Each batch with its first row."""
+        """Yields the number of each batch's first row, and the batch."""
         first = 0
         try:
             for batch in self.file.iter_batches(_ROWS, columns=list(dict.fromkeys(columns))):
@@ -90,12 +90,13 @@ class _Table:
     def numbers(
         self, batch: Any, first: int, column: str, kind: type, *, missing: bool = False, times: bool = False
     ) -> Array:
-        """A column as np.int64 or np.float32. missing: an empty cell is NaN, else an error. times: Arrow's timestamps,
-        dates, times and durations are taken too, as numbers of the column's unit, such as days of a date32."""
+        """Returns a column as np.int64 or np.float32. missing: an empty cell becomes NaN instead of an error. times:
+        also takes Arrow's timestamps, dates, times and durations, as numbers of the column's unit, such as days for a
+        date32."""
         values = batch.column(batch.schema.get_field_index(column))
         whole = kind is np.int64
         if times and pa.types.is_temporal(values.type) and not pa.types.is_interval(values.type):
-            # Arrow casts them to integers of their own width alone.
+            # Arrow casts them only to integers of the same width.
             values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
         fits = pa.types.is_integer(values.type) or (
             not whole and (pa.types.is_floating(values.type) or pa.types.is_boolean(values.type))
@@ -125,7 +126,7 @@ class _Table:
 
 
 def write(tables: Tables, folder: pathlib.Path) -> dict[str, Any]:
-    """Returns ImportOptions."""
+    """Writes the tables. Returns ImportOptions."""
     nodes = _write_nodes(tables, folder)
     largest = _write_edges(tables, nodes, folder)
     count = nodes.count if nodes else largest + 1
@@ -133,7 +134,7 @@ def write(tables: Tables, folder: pathlib.Path) -> dict[str, Any]:
 
 
 def _npy(path: pathlib.Path, dtype: Any, shape: tuple[int, ...]) -> BinaryIO:
-    """An array whose values follow in order of rows."""
+    """Opens an NPY file and writes its header. The caller then writes the values in order of rows."""
     file = path.open("wb")
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
@@ -202,7 +203,7 @@ def _stack(table: _Table, batch: Any, first: int, columns: Sequence[str], missin
 
 
 def _id_column(table: _Table, batch: Any, first: int, column: str) -> Array:
-    """Integers, or text as fixed-width unicode."""
+    """Returns integers, or texts as fixed-width unicode."""
     values = batch.column(batch.schema.get_field_index(column))
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
@@ -215,7 +216,7 @@ def _id_column(table: _Table, batch: Any, first: int, column: str) -> Array:
 
 
 class _SplitColumn:
-    """Returns which split each row is in, by the texts of a column."""
+    """Finds the split of each row from the texts of a column."""
 
     def __init__(self, table: _Table, column: str | None) -> None:
         self._table, self._column = table, column or ""
@@ -229,10 +230,10 @@ class _SplitColumn:
             values = values.dictionary_decode()
         encoded = values.dictionary_encode()
         codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
-        # A missing value is in none.
+        # A missing value is in no split.
         kinds = np.full(len(encoded.dictionary) + 1, -1, np.int8)
         names = encoded.dictionary.to_pylist()
-        # Once for each value that the rows have: there may be as many values as rows.
+        # Looks at each distinct value once. There may be as many values as rows.
         for code, row, rows in zip(*np.unique(codes, return_index=True, return_counts=True), strict=True):
             if code == len(names):
                 continue
@@ -245,7 +246,7 @@ class _SplitColumn:
         self._kinds.append(kinds[codes])
 
     def kinds(self) -> Array:
-        """-1: in none. Errors: InputError for values that name no split."""
+        """Returns the split of each row, or -1 if it is in none. Errors: InputError for values that name no split."""
         if self._strange:
             values = [f"{v} ({count} row{'s' if count > 1 else ''})" for v, (_, count) in self._strange.items()]
             more = f" and {len(values) - 5} more" if len(values) > 5 else ""
@@ -258,7 +259,7 @@ class _SplitColumn:
 
 
 def _write_edges(tables: Tables, nodes: _Nodes | None, folder: pathlib.Path) -> int:
-    """Returns the largest row that an edge names; -1 where there is none."""
+    """Returns the largest row that an edge names, or -1 without edges."""
     table = _Table(tables.edges)
     features = list(tables.edge_features)
     columns = [tables.source, tables.target, *(c for c in (tables.weight, tables.timestamp) if c), *features]
@@ -299,14 +300,14 @@ def _write_edges(tables: Tables, nodes: _Nodes | None, folder: pathlib.Path) -> 
         for file in files.values():
             file.close()
     if table.rows == 2:
-        # [2, 2] is read as PyG means it: a row of sources, a row of targets.
+        # The server reads [2, 2] as in PyG: a row of sources, then a row of targets.
         path = folder / "edge_index.npy"
         np.save(path, np.ascontiguousarray(np.load(path).T))
     return largest
 
 
 def _rows(table: _Table, batch: Any, first: int, column: str, nodes: _Nodes | None) -> Array:
-    """The rows of the nodes that a column names."""
+    """Returns the rows of the nodes that a column names."""
     if nodes is None or nodes.sorted_ids is None or nodes.rows is None:
         ends = table.numbers(batch, first, column, np.int64)
         most = (nodes.count if nodes else 2**32 - 1) - 1

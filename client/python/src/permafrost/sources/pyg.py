@@ -1,4 +1,4 @@
-"""PyG data."""
+"""Writes PyG data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from permafrost.sources import links
 from permafrost.sources.files import Array, GraphArrays, by_split, check_splits, write_graph, write_set
 
 _MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
-# The tensors that RandomLinkSplit adds are read where they are given as link_split.
+# The tensors that RandomLinkSplit adds, which are read only from `link_split`.
 _LINKS = {"edge_label", "edge_label_index", "pos_edge_label", "pos_edge_label_index"}
 _LINKS |= {"neg_edge_label", "neg_edge_label_index"}
 _READ = {"x", "edge_index", "edge_attr", "edge_weight", "edge_time", "node_time", "time", "pos", "y", "num_nodes"}
@@ -30,7 +30,7 @@ def write(
     link_split: Any = None,
     names: Sequence[Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns ImportOptions."""
+    """Writes the data. Returns ImportOptions."""
     try:
         from torch_geometric.data import Data, HeteroData
         from torch_geometric.data import Dataset as PygDataset
@@ -65,7 +65,7 @@ def write(
 
 
 def _copy_mapping(dataset: Any, folder: pathlib.Path) -> None:
-    """Copies the names that OGB gives the nodes, where its dataset was downloaded with it."""
+    """Copies the names that OGB gives the nodes, if they were downloaded with the dataset."""
     root = getattr(dataset, "root", None)
     found = sorted(pathlib.Path(root, "mapping").glob("nodeidx2*.csv*")) if isinstance(root, str) else []
     if len(found) == 1:
@@ -133,7 +133,7 @@ def _masks(data: Any, column: int, what: str) -> dict[str, Array] | None:
     return splits
 
 
-# A set of graphs has no place for these.
+# The attributes that a set of graphs cannot hold.
 _OF_ONE_GRAPH = {"edge_weight", "edge_time", "node_time", "time", *_MASKS.values()}
 
 
@@ -147,14 +147,15 @@ def _arrays(data: Any, what: str, read: frozenset[str] = frozenset(_READ)) -> Gr
         raise InputError(f"{what}: edge_index: missing{hint}")
     left_out = sorted(set(data.keys()) - read)
     if left_out:
-        # Once a line of the program, whatever the number of graphs.
+        # Python shows this once for each line of the caller, however many graphs there are.
         hint = "; a set of graphs has no weights of edges: put edge_weight into edge_attr, as a column, to have it read"
         hint = hint if "edge_weight" in left_out else ""
         warnings.warn(f"{type(data).__name__}: not imported: {', '.join(left_out)}{hint}", stacklevel=2)
     edge_index = _numpy(data.edge_index, "edge_index", what)
     some = ("edge_weight", "edge_time", "node_time", "time", "pos")
     given = {name: _numpy(data.get(name) if name in read else None, name, what) for name in some}
-    # PyG names the times of nodes, which NeighborLoader reads, and those of edges alike: their number tells.
+    # PyG calls both the times of nodes, which NeighborLoader reads, and those of edges `time`. Their number decides
+    # which they are.
     if given["time"] is not None:
         name = "edge_time" if given["time"].shape[:1] == edge_index.shape[1:] else "node_time"
         given[name] = given["time"] if given[name] is None else given[name]
@@ -172,7 +173,7 @@ def _arrays(data: Any, what: str, read: frozenset[str] = frozenset(_READ)) -> Gr
 
 
 def _numpy(tensor: Any, name: str, what: str) -> Any:
-    """Takes a tensor, a number or a list of numbers; None gives None."""
+    """Converts a tensor, a number or a list of numbers to a numpy array. None gives None."""
     import torch
 
     if tensor is None:

@@ -1,5 +1,5 @@
-"""Molecules from SMILES, with the atom and bond columns of OGB (ogb.utils.features; Hu et al. 2020, "Open Graph
-Benchmark"). Needs RDKit."""
+"""Writes molecules from SMILES, with the atom and bond columns of OGB (ogb.utils.features; Hu et al. 2020, "Open
+Graph Benchmark"). Needs RDKit."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from rdkit import Chem, rdBase
 from permafrost.errors import InputError, Violation, needs, shown
 from permafrost.sources.files import GraphArrays, write_set
 
-# The texts that stand for the first value, the second ...; one beyond the last stands for all others where there is
-# "misc".
+# Each list has the texts for values 0, 1, 2 ... Where a list ends in "misc", any other text gets the value of "misc".
 _CHIRALITY = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER", "misc")
 _HYBRIDIZATION = ("SP", "SP2", "SP3", "SP3D", "SP3D2", "misc")
 _BOND = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC", "misc")
@@ -31,7 +30,7 @@ _STEREO = ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STER
 def write(
     path: pathlib.Path, folder: pathlib.Path, column: str, targets: Sequence[str], splits: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Returns ImportOptions."""
+    """Writes the molecules. Returns ImportOptions."""
     with rdBase.BlockLogs():
         return write_set(folder, _molecules(path, column, targets), splits, f"import_smiles: {path.name}")
 
@@ -60,8 +59,8 @@ def _molecules(path: pathlib.Path, column: str, targets: Sequence[str]) -> Itera
 
 
 def _rows(path: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
-    """Each row with where it ends, FILE:LINE."""
-    # A byte order mark is no part of the first column's name.
+    """Yields each row with its end as FILE:LINE."""
+    # Opens the file so that a byte order mark does not become part of the first column's name.
     with _opened(path) as file:
         rows = csv.reader(file)
         while True:
@@ -69,7 +68,7 @@ def _rows(path: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
             try:
                 row = next(rows, None)
             except (UnicodeDecodeError, csv.Error, EOFError, OSError, zlib.error) as error:
-                # Text is decoded ahead of its lines, so that it may be a later one.
+                # Text is decoded ahead of its lines, so the fault may be on a later line.
                 raise InputError(f"{path.name}:{first} and after: cannot be read: {error}") from None
             if row is None:
                 return
@@ -85,7 +84,7 @@ def _opened(path: pathlib.Path) -> IO[str]:
         import pyarrow as pa
     except ImportError as error:
         raise needs("import_smiles of a .zst file", "parquet", error) from None
-    # pyarrow unpacks zstd, which Python itself does from 3.14 on.
+    # pyarrow unpacks zstd. Python itself does so only from 3.14 on.
     unpacked = pa.CompressedInputStream(pa.OSFile(os.fspath(path)), "zstd")
     return io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline="")
 
@@ -109,7 +108,8 @@ def _target(where: str, column: str, cell: str) -> float:
 
 
 def molecule(smiles: str) -> GraphArrays | None:
-    """None for what is no SMILES, or none of an atom. Each bond is one edge."""
+    """Returns the graph of a molecule, with one edge for each bond. Returns None for invalid SMILES, or a molecule
+    without atoms."""
     mol = Chem.MolFromSmiles(smiles)
     if mol is None or mol.GetNumAtoms() == 0:
         return None
