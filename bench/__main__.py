@@ -1,4 +1,4 @@
-"""The entry to the benchmarks: `bench/run list` names them, `bench/run NAME --help` tells a benchmark's flags.
+"""Runs the benchmarks: `bench/run list` names them, and `bench/run NAME --help` lists the flags of one.
 
 Exit codes: 0 done; 1 failed; 2 bad usage; 77 something that the benchmark needs is not on this machine (one line says what).
 """
@@ -12,7 +12,7 @@ import sys
 from bench import (compare, disk, folds, gpu, graph, imports, links, models, node2vec, nodes, operators, parallel, policies, replicas, sampling, sets,
                    simulate, sources, steps, tools, user_modules, warm_up)
 
-# Each has NAME, MEASURES and NEEDS (a line each), PROGRAMS (what is built), PACKAGES (Python modules),
+# Each module has NAME, MEASURES and NEEDS (a line each), PROGRAMS (to be built), PACKAGES (Python modules that it needs),
 # add_arguments(parser), measure(arguments, tools) -> a JSON object, and show(result) -> text.
 BENCHMARKS = [steps, operators, parallel, compare, user_modules, folds, sets, links, node2vec, models, policies, replicas, simulate, warm_up, imports,
               sources, sampling, nodes, disk, graph, gpu]
@@ -49,11 +49,11 @@ def main():
         print(listing())
         return 0
     benchmark = arguments.benchmark
-    # Whoever ends this ends what it started, too.
+    # SIGTERM exits, so that the processes that this one started end too.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         tools.need_packages(benchmark.PACKAGES)
-        # `compare` and `simulate` then start from what was measured before.
+        # `compare --results` and `simulate --measurements` start from earlier results, and need no programs.
         programs = [] if getattr(arguments, "results", None) else benchmark.PROGRAMS
         bin_dir = arguments.bin_dir or (tools.build(arguments.build_dir, programs) if programs else None)
         work = arguments.work or arguments.build_dir / "bench"

@@ -1,8 +1,8 @@
-"""How long the daemons of one job take for a step and an epoch: a model of server/collective, free of daemons.
+"""Models how long the daemons of one job take for a step and an epoch, after server/collective, without running daemons.
 
-Every rank has a clock. An exchange (tcp_group.cc) moves each rank's clock to the moment at which it has sent to all other ranks and
-received from all of them. A rank has one thread, which sends to the ranks in their order and then receives; every link is first in,
-first out, as fast in both directions, and connects each machine to a switch that never blocks.
+Every rank has a clock. An exchange (tcp_group.cc) moves a rank's clock to the moment at which it has sent to all other ranks and received
+from all of them. A rank has one thread, which sends to the other ranks in order and then receives. Each machine has one link to a switch
+that never blocks. A link is first in, first out, and equally fast in both directions.
 """
 
 import dataclasses
@@ -10,19 +10,23 @@ import math
 
 import numpy as np
 
-# Precedes each message (server/collective/connection.cc).
+# Bytes of the header before each message (server/collective/connection.cc).
 HEADER = 16
-# A sum up to this size goes to every rank whole (server/collective/tcp_group.cc).
+# Each rank sends a sum of up to this many bytes whole to every other rank (server/collective/tcp_group.cc).
 WHOLE = 64 << 10
-# Exchanges of an evaluation: the barrier, four sums, and three gathered columns of two exchanges each.
+# The exchanges of an evaluation: the barrier, four sums, and three gathered columns of two exchanges each.
 EVALUATION_EXCHANGES = 11
 PARTS = ("compute", "waiting", "fetch", "bandwidth", "latency", "messages", "evaluation", "weights")
 
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """bandwidth: bits a second of a machine's link. latency: seconds from one rank to another. per_message, per_byte: processor seconds to
-    send and receive one message, and each of its bytes. trees: sums and weights take log2(ranks) rounds, which is not what tcp_group does."""
+    """The network between the ranks.
+
+    bandwidth: bits a second of a machine's link.
+    latency: seconds from one rank to another.
+    per_message, per_byte: processor seconds to send and receive one message, and each of its bytes.
+    trees: whether sums and weights take log2(ranks) rounds. tcp_group does not do this."""
 
     bandwidth: float = math.inf
     latency: float = 0.0
@@ -33,11 +37,18 @@ class Network:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """examples: graphs or seeds of an epoch; batch: those of a step of all ranks. A rank computes fixed + per_example * share seconds a step.
-    spread: the standard deviation of an example's cost over its mean. sums: bytes of each exchange of a step, in order, the
-    gradients last. tensors, state_bytes: weights and moments. valid_batches, valid_seconds: of an evaluation on one rank; gathered: bytes
-    of its predictions. fetched: bytes that an example needs before its step, of which each machine has an equal part;
-    0 where each has the whole graph."""
+    """The job whose steps are modelled.
+
+    examples: graphs or seed nodes of an epoch.
+    batch: graphs or seed nodes in a step of all ranks.
+    fixed, per_example: a rank computes fixed + per_example * share seconds in a step.
+    spread: the standard deviation of an example's cost over its mean.
+    sums: bytes of each sum of a step, in order, the gradients last.
+    tensors, state_bytes: number and total bytes of the weights and moments.
+    valid_batches, valid_seconds: batches and seconds of an evaluation on one rank.
+    gathered: bytes of an evaluation's predictions.
+    fetched: bytes that an example needs before its step, of which each machine holds an equal part. 0 if each machine has the whole graph.
+    """
 
     examples: int
     batch: int
@@ -58,7 +69,7 @@ def rounds_of(ranks):
 
 
 def exchange(begin, size, network):
-    """Returns when each rank has `size` bytes from every other one, if rank r begins at begin[r]."""
+    """Returns when each rank has `size` bytes from every other rank, if rank r begins at begin[r]."""
     ranks = len(begin)
     if ranks == 1:
         return begin
@@ -69,7 +80,7 @@ def exchange(begin, size, network):
     order = np.argsort(begin, kind="stable")
     receiver = np.arange(ranks)[:, None]
     others = order != receiver
-    # A rank's own message is left out of the order in which it sends, and of those that it still waits for.
+    # Leaves out a rank's own message, both in the order in which it sends and among the messages that it waits for.
     first = begin[order] + network.per_message / 2 + network.latency + gap * (receiver - (order < receiver))
     left = others[:, ::-1].cumsum(axis=1)[:, ::-1]
     received = np.where(others, first + gap * left, 0).max(axis=1)
@@ -78,12 +89,12 @@ def exchange(begin, size, network):
 
 
 def all_reduce(begin, size, network):
-    """Returns when each rank has the sum, `size` bytes, over all ranks."""
+    """Returns when each rank has the sum of all ranks, which is `size` bytes."""
     ranks = len(begin)
     if ranks == 1:
         return begin
     if network.trees:
-        # Recursive doubling of what is small, recursive halving and doubling of the rest.
+        # Small sums use recursive doubling, and others recursive halving and doubling.
         whole = size <= WHOLE
         messages = rounds_of(ranks) * (1 if whole else 2)
         moved = size * (rounds_of(ranks) if whole else 2 * (ranks - 1) / ranks) + messages * HEADER
@@ -95,7 +106,7 @@ def all_reduce(begin, size, network):
 
 
 def gather(begin, size, network):
-    """Returns when each rank has `size` bytes, of which each had an equal part."""
+    """Returns when each rank has all `size` bytes, if every rank begins with an equal part of them."""
     ranks = len(begin)
     if network.trees and ranks > 1:
         time = rounds_of(ranks) * (network.latency + network.per_message) + size * max(8 / network.bandwidth, network.per_byte)
@@ -104,7 +115,8 @@ def gather(begin, size, network):
 
 
 def broadcast_seconds(ranks, tensors, size, network):
-    """Returns the seconds until every rank has rank 0's tensors, `size` bytes together. Rank 0 sends one after the other and waits for no answer."""
+    """Returns the seconds until every rank has rank 0's tensors, `size` bytes in total. Rank 0 sends one tensor after another and waits for
+    no answer."""
     if ranks == 1:
         return 0.0
     if network.trees:
@@ -115,12 +127,12 @@ def broadcast_seconds(ranks, tensors, size, network):
 
 
 def shares(batch, ranks):
-    """Examples of each rank: dealt in turns."""
+    """Returns the examples of each rank, which are dealt in turns."""
     return batch // ranks + (np.arange(ranks) < batch % ranks)
 
 
 def computes(job, ranks, straggler, seed):
-    """Seconds that each rank computes in a step. straggler: the last rank takes that many times as long."""
+    """Returns the seconds that each rank computes in a step. straggler: the factor by which the last rank is slower."""
     share = shares(job.batch, ranks)
     drawn = np.random.default_rng(seed).standard_normal(ranks)
     seconds = job.fixed + job.per_example * np.maximum(0, share + job.spread * np.sqrt(share) * drawn)
@@ -129,7 +141,7 @@ def computes(job, ranks, straggler, seed):
 
 
 def step_seconds(job, ranks, network, straggler=1.0, seed=0):
-    """Returns the seconds until the slowest rank has ended a step. An equal part of its computing precedes each sum."""
+    """Returns the seconds until the slowest rank has ended a step. Before each sum, a rank does an equal part of its computing."""
     part = computes(job, ranks, straggler, seed) / len(job.sums)
     clocks = np.zeros(ranks)
     if job.fetched:
@@ -147,7 +159,8 @@ def evaluation_seconds(job, ranks, network):
 
 
 def parts_of_step(job, ranks, network, straggler):
-    """The parts of PARTS that a step has. bandwidth, latency and messages are taken away in this order; each is the time saved by that."""
+    """Returns the seconds of the parts in PARTS that a step has. Bandwidth, latency and messages are removed in this order, and each part
+    is the time that its removal saves."""
     draws = range(max(1, 128 // ranks))
     mean = lambda seconds: sum(map(seconds, draws)) / len(draws)
     here = dataclasses.replace(job, fetched=0)
@@ -161,7 +174,7 @@ def parts_of_step(job, ranks, network, straggler):
 
 
 def epoch(job, ranks, network, straggler=1.0):
-    """Seconds of an epoch by PARTS, whose sum is the whole."""
+    """Returns the seconds of an epoch by PARTS. They add up to the whole epoch."""
     seconds = np.zeros(len(PARTS) - 2)
     for steps, batch in ((job.examples // job.batch, job.batch), (1, job.examples % job.batch)):
         if steps * batch > 0:

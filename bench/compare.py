@@ -1,17 +1,17 @@
-"""Permafrost beside PyG, workload by workload: milliseconds a step, graphs a second, memory, and what compiling costs.
+"""Compares Permafrost with PyG, workload by workload: milliseconds of a step, graphs a second, memory, and the cost of compiling.
 
-Every side trains the equal model (parameters are counted, and every tensor of Permafrost's weights must fit PyG's module) on the same
-data with equal batch size, Adam, and equally many threads, in a process of its own. In each round every side has a turn of so many
-seconds, in changing order; ratios are taken round by round.
+Every side trains an equal model: the numbers of parameters are compared, and every tensor of Permafrost's weights must fit PyG's module.
+All sides use the same data, batch size and number of threads, and Adam, each in a process of its own. In each round every side has a turn
+of a given number of seconds, in changing order. Ratios are taken round by round.
 
-  permafrost    a job of the daemon that goes on through all rounds: batching, checkpoints and book-keeping are in its turns
+  permafrost    one job of the daemon, which goes on through all rounds; its turns include batching, checkpoints and book-keeping
   pyg           PyG over batches that were made before the clock starts
-  pyg-loader    PyG with its DataLoader; of sampled workloads its NeighborLoader, which needs --install-sampler
+  pyg-loader    PyG with its DataLoader; for sampled workloads its NeighborLoader, which needs --install-sampler
   pyg-compile   as pyg, under torch.compile(dynamic=True)
 
-Evaluations, captures and compilation are in no millisecond of a step; they are given apart. "End to end" is an epoch with the evaluation
-of its validation split. Growth is that of resident memory from the first round to the last. A workload or side that cannot run
-here is named with the reason.
+Milliseconds of a step exclude evaluations, captures and compilation, which are given apart. "End to end" is an epoch with the evaluation of
+its validation split. Growth is that of resident memory from the first round to the last. A workload or side that cannot run here is named
+with the reason.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ def add_arguments(parser):
 
 
 class Comparison:
-    """One workload: its data, its processes, its rounds."""
+    """Measures one workload: owns its data, its processes and its rounds."""
 
     def __init__(self, workload, arguments, tools_, python, progress, scratch):
         self.workload, self.arguments, self.tools, self.python = workload, arguments, tools_, python
@@ -94,7 +94,7 @@ class Comparison:
         folder = workloads.folder(self.workload, self.arguments, self.tools, self.python)
         data = self._peer_data(folder)
         state = self.scratch / "state"
-        # The import's memory is not the training's.
+        # Imports in a daemon of its own, so that the memory of the import does not count as the training's.
         with self.tools.daemon(folder, state):
             pass
         with contextlib.ExitStack() as stack:
@@ -109,7 +109,7 @@ class Comparison:
         return {**self._result(facts, prepared, turns, evaluation), "left_out": {n: peer.left_out for n, peer in peers.items() if peer.left_out}}
 
     def _prepare(self, peers, parameters):
-        """What the peers that can run say of themselves."""
+        """Prepares the peers, and returns what those that can run here report of themselves."""
         prepared = {}
         for peer in peers.values():
             peer.load()
@@ -146,7 +146,7 @@ class Comparison:
 
 
 def read_results(path):
-    """What --json wrote to `path`."""
+    """Reads a result that --json wrote to `path`."""
     try:
         result = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -157,7 +157,7 @@ def read_results(path):
 
 
 def merged(results):
-    """Workloads of several runs, each but once: the last."""
+    """Merges the workloads of several runs. A workload that occurs in several comes from the last one."""
     rows = {row["workload"]: row for result in results for row in result["rows"]}
     left_out = {name: why for result in results for name, why in result["left_out"].items() if name not in rows}
     return {**results[-1], "rows": list(rows.values()), "left_out": left_out}
@@ -189,7 +189,7 @@ def measure(arguments, tools_):
         for workload in planned:
             with tempfile.TemporaryDirectory(dir=tools_.work) as scratch:
                 rows.append(Comparison(workload, arguments, tools_, python, progress, pathlib.Path(scratch)).run())
-            # What is measured is kept where a later workload fails.
+            # Keeps the results so far even if a later workload fails.
             written(result, arguments)
     return written(result, arguments)
 

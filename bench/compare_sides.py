@@ -1,5 +1,5 @@
-"""The two kinds of side of `compare`: a job of the daemon, and PyG in a process of its own. Each gives, for a turn of so many seconds,
-{steps, counted (graphs or seed nodes), seconds, compile_seconds (so far), rss, peak}; `seconds` holds no compilation."""
+"""The two kinds of side of `compare`: a job of the daemon, and PyG in a process of its own. A turn of a given number of seconds returns
+{steps, counted (graphs or seed nodes), seconds, compile_seconds (so far), rss, peak}; `seconds` excludes compilation."""
 
 import json
 import re
@@ -11,17 +11,17 @@ from bench import tools
 from bench.peer_graphzero import Program
 from bench.process_memory import memory
 
-# Of Permafrost's warm-up, where its cache never freezes: so long without a capture.
+# If Permafrost's cache never freezes, its warm-up ends after this many seconds without a capture.
 QUIET_SECONDS = 3
-# Between two looks at /metrics, where an edge of a step is waited for.
+# Seconds between two readings of /metrics while the end of a step is awaited.
 POLL_SECONDS = 0.002
 
 
 class Job:
-    """A job that goes on through all rounds. Its daemon is stopped by SIGSTOP while others have their turn.
+    """A job that goes on through all rounds. SIGSTOP stops its daemon during the turns of other sides.
 
-    A turn runs from the end of a step to the end of another one, by this process's clock: batching, the cache, checkpoints and all else
-    that the daemon does is in it. Taken off are evaluations that ended in it and captures, as the daemon tells both."""
+    A turn runs from the end of one step to the end of another, by this process's clock. It includes batching, the cache, checkpoints and
+    all other work of the daemon. Captures and evaluations that ended in the turn are subtracted, as the daemon reports both."""
 
     def __init__(self, daemon, flags):
         self.daemon, self.between = daemon, []
@@ -31,7 +31,7 @@ class Job:
         return self
 
     def __exit__(self, *_):
-        # A stopped process would not hear that it is to end.
+        # A stopped process would not receive the signal to end.
         self.go_on()
 
     def _look(self):
@@ -49,7 +49,7 @@ class Job:
                 "device_bytes": page.get('permafrost_device_memory_bytes{kind="reserved"}')}
 
     def _after_steps(self, count):
-        """What is seen right after the end of the step so many on."""
+        """Waits for `count` more steps, and returns the figures right after the last of them."""
         target = self._look()["steps"] + count
         while (seen := self._look())["steps"] < target:
             time.sleep(POLL_SECONDS)
@@ -59,7 +59,7 @@ class Job:
         return {int(e["epoch"]): e["validSeconds"] for e in self.daemon.json("job", "show", "compare").get("epochs", [])}
 
     def warm_up(self, limit, say):
-        """Until an epoch is over, a checkpoint is there, and the cache is frozen or has captured nothing for a while."""
+        """Waits until an epoch is over, a checkpoint exists, and the cache is frozen or has captured nothing for QUIET_SECONDS."""
         begin = changed = time.perf_counter()
         captures = -1
         while time.perf_counter() - begin < limit:
@@ -71,11 +71,11 @@ class Job:
                 break
             say(f"Permafrost warms up: step {now['steps']:.0f}, {captures:.0f} executables captured")
             time.sleep(0.1)
-        # Not the first epoch's, in which evaluation is captured; there may be no other.
+        # The first epoch's time includes the capture of evaluation, so it counts only if there is no other.
         self.between = list(self._epochs().values())
 
     def facts(self):
-        """Once warm: parameters, rows, executables."""
+        """Returns the numbers of parameters and of steps in an epoch. Call it after the warm-up."""
         log = self.daemon.client("job", "logs", "compare")
         parameters, steps = map(int, re.search(r"new run: (\d+) parameters, (\d+) steps an epoch", log).groups())
         return {"parameters": parameters, "steps_per_epoch": steps}
@@ -88,7 +88,7 @@ class Job:
 
     def turn(self, seconds):
         self.go_on()
-        # The step that was under way when it was stopped took as long as that.
+        # Skips the step in progress, since its time includes the stop.
         begin = self._after_steps(2)
         time.sleep(seconds)
         end = self._after_steps(1)
@@ -105,12 +105,13 @@ class Job:
                 "frozen": end["frozen"], "device_bytes": end["device_bytes"]}
 
     def evaluation_seconds(self):
-        """Median, of the first epoch only where no other was over."""
+        """Returns the median time of an evaluation. The first epoch counts only if there is no other."""
         return statistics.median(self.between[1:] or self.between) if self.between else None
 
 
 class Pyg(Program):
-    """`left_out`: why this side cannot run here; None where it can. module: what answers, as bench/peer_pyg.py does."""
+    """PyG in a process of its own. `left_out` says why this side cannot run here, or is None if it can. module: the module that serves this
+    side, with the commands of bench/peer_pyg.py."""
 
     def __init__(self, python, settings, threads, scratch, module="bench.peer_pyg", compile_threads=1):
         self.log = scratch / f"{settings['side']}.log"
@@ -137,7 +138,7 @@ class Pyg(Program):
         return self._unless_left_out("load")
 
     def prepare(self):
-        """Warm-up; what PyG and its module are."""
+        """Warms up, and returns the facts of PyG and its module."""
         return self._unless_left_out("prepare")
 
     def _unless_left_out(self, command):

@@ -7,7 +7,8 @@ from bench import tools
 
 
 class ControlGroup:
-    """Below this process's own, for as long as the context is entered; whoever is in it must have ended before."""
+    """A control group below this process's own, which exists while the context is entered. Every process in it must
+    have ended before the context exits."""
 
     def __init__(self, limit):
         self.limit = limit
@@ -34,11 +35,11 @@ class ControlGroup:
         self.path.rmdir()
 
     def add(self):
-        """Puts this process into it: for subprocess's preexec_fn."""
+        """Moves this process into the group. Used as subprocess's preexec_fn."""
         (self.path / "cgroup.procs").write_text(str(os.getpid()))
 
     def read(self):
-        """Peak bytes, and times that the limit was hit."""
+        """Returns the peak bytes, and how often the limit was hit."""
         events = (self.path / self.names[2]).read_text()
         hits = int(events) if self.one is not None else int(next(l for l in events.splitlines() if l.startswith("max ")).split()[1])
         return int((self.path / self.names[1]).read_text()), hits

@@ -1,6 +1,6 @@
-"""Prints as JSON what a device is and which versions run on it, as torch and the driver tell: `python -m bench.device_facts DEVICE`.
+"""Prints as JSON what a device is and which versions run on it, as torch and the driver report: `python -m bench.device_facts DEVICE`.
 
-It is a process of its own, so that the benchmark itself holds no memory of the device."""
+It runs in a process of its own, so that the benchmark itself holds no memory of the device."""
 
 import contextlib
 import importlib.metadata
@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-# nvidia-smi is asked for these.
+# The fields that nvidia-smi is asked for.
 ASKED = ("driver_version", "memory.total", "clocks.sm", "clocks.max.sm", "power.limit")
 
 
@@ -23,7 +23,7 @@ def version(package):
 
 
 def of_driver(index):
-    """Asks nvidia-smi for a card; {} where there is no nvidia-smi."""
+    """Asks nvidia-smi for the facts of a card. Returns {} without nvidia-smi."""
     if shutil.which("nvidia-smi") is None:
         return {}
     done = subprocess.run(["nvidia-smi", f"--id={index}", f"--query-gpu={','.join(ASKED)}", "--format=csv,noheader"], capture_output=True, text=True)

@@ -1,19 +1,19 @@
-"""Training on a store larger than memory, reader by reader, beside PyG with memory-mapped features and beside what the disk gives.
+"""Measures training on a store larger than memory, reader by reader, beside PyG with memory-mapped features and beside the disk's own speed.
 
-For each of --times a graph whose float32 features are so many times --limit (unless --dataset or --nodes says which), stored as float32 and as
-bfloat16. Sides of a store:
+For each of --times, makes a graph whose float32 features take that many times --limit (unless --dataset or --nodes gives the graph). The graph is
+stored as float32 and as bfloat16. The sides of a store:
 
-  free              all of the machine's memory, of which the daemon finds that it holds the features: mapped, and read ahead from end to end
+  free              all of the machine's memory; the daemon finds that it holds the features, maps them, and reads them ahead from end to end
   mapped            in a control group of --limit bytes: mapped, with advice to the kernel
-  mapped-unadvised  mapped, without
-  io-uring, pread   read past the page cache into the feature cache
-  pyg               PyG over a memory-mapped file of the float32 features, in the same group; its batches are drawn before, and of an epoch
-                    it trains --peer-batches, and its seconds are scaled to all
+  mapped-unadvised  in the group: mapped, without advice
+  io-uring, pread   in the group: read past the page cache into the feature cache
+  pyg               in the group: PyG over a memory-mapped file of the float32 features; its batches are drawn before, it trains --peer-batches
+                    of an epoch, and its seconds are scaled to all
 
-Every run is a daemon and a job of its own, from a cold page cache: its first epoch is the cold one, and the warm figure is the median of those
-after it. In each round every side has a run, in changing order; ratios are taken round by round. The benchmark fails unless losses and
-test metrics of all sides of a store are equal to the last bit. That the limit bites is shown by the group's own count of times that it was hit,
-by the peak of what it held, and by the major faults. Beside: what fio reads directly, and plain reads through the page cache.
+Every run is a daemon and a job of its own, and starts with a cold page cache. Its first epoch gives the cold figure, and the median of the later
+epochs the warm one. In each round every side has a run, in changing order; ratios are taken round by round. The benchmark fails unless losses and
+test metrics of all sides of a store are equal to the last bit. Three figures show that the limit takes effect: how often the group hit it, the
+group's peak memory, and the major faults. fio's direct reads, and plain reads through the page cache, are given beside them.
 """
 
 import argparse
@@ -38,7 +38,7 @@ MEASURES = "epochs on a store larger than memory: readers, types of features, Py
 NEEDS = "Linux; root, for a memory control group; numpy; 13 times the largest --times x --limit on the disk under --work; PyG or --peer none"
 PROGRAMS = ["permafrostd", "permafrost"]
 PACKAGES = ["numpy"]
-# Side -> flags of the daemon, flags of the job.
+# Maps each side to the flags of the daemon and the flags of the job.
 READERS = {"free": ((), ()), "mapped": (("--feature-reader", "mapped"), ()),
            "mapped-unadvised": (("--feature-reader", "mapped"), ("--no-page-advice",)),
            "io-uring": (("--feature-reader", "io-uring"), ()), "pread": (("--feature-reader", "pread"), ())}
@@ -63,7 +63,7 @@ def add_arguments(parser):
 
 
 def graphs_of(arguments, tools_):
-    """The folders of the graphs."""
+    """Returns the folders of the graphs, which are made if needed."""
     if arguments.dataset:
         return [arguments.dataset]
     made = []
@@ -75,7 +75,7 @@ def graphs_of(arguments, tools_):
 
 
 class Reads:
-    """How fast a daemon reads rows, from the first read to the last, evaluations too: what /metrics counts, looked at again and again."""
+    """Measures how fast a daemon reads rows, from the first read to the last, evaluations included. It polls the counters of /metrics."""
 
     EVERY = 0.2  # seconds
 
@@ -96,7 +96,7 @@ class Reads:
             self.samples.append((time.monotonic(), self.daemon.metrics().get("permafrost_feature_cache_read_bytes_total", 0)))
 
     def rate(self):
-        """Bytes a second; None where nothing was read, or all of it between two looks."""
+        """Returns bytes a second, or None if nothing was read, or everything between two polls."""
         changes = [i for i in range(1, len(self.samples)) if self.samples[i][1] != self.samples[i - 1][1]]
         if len(changes) < 2:
             return None
@@ -105,12 +105,12 @@ class Reads:
 
 
 class Store:
-    """One graph, its features stored as one type, which is imported at once."""
+    """One graph whose features are stored as one type. The constructor imports it."""
 
     def __init__(self, graph, kind, arguments, tools_):
         self.graph, self.arguments, self.tools, self.kind = graph, arguments, tools_, kind
         self.state = tools_.state(graph).with_name(f"{tools_.state(graph).name}-{kind}")
-        # The import's memory is not the training's.
+        # Imports in a daemon of its own, so that the memory of the import does not count as the training's.
         with self._daemon():
             self.file = self.state / "datasets" / "set" / "graph.pfg"
         self.bytes = self.file.stat().st_size
@@ -120,12 +120,12 @@ class Store:
         return self.tools.daemon(self.graph, self.state, *flags, import_flags=("--feature-type", self.kind), **options)
 
     def _mixed_rate(self, series):
-        """What fio reads of as many bytes a read, right after; None where nothing was read."""
+        """Returns what fio reads right after a run with the run's mean bytes per read, or None if the run read nothing."""
         reads = series.get("permafrost_feature_cache_read_seconds_count")
         return fio.mixed_rate(self.file, series["permafrost_feature_cache_read_bytes_total"] / reads, self.arguments.fio_seconds) if reads else None
 
     def run(self, side, number):
-        """One job from a cold page cache; the seed is the round's."""
+        """Runs one job from a cold page cache. The round's number is the seed."""
         flags, job_flags = READERS[side]
         a, name = self.arguments, f"{side}-{os.getpid()}-{next(self.numbers)}"
 
@@ -174,7 +174,7 @@ class Pyg:
             program.close()
 
     def _why_not(self):
-        """Why it cannot run in so little memory; None where it trains a batch."""
+        """Returns why PyG cannot run in so little memory, or None if it trains a batch."""
         try:
             with ControlGroup(self.arguments.limit) as group:
                 self._epochs(group, 1, 1)
@@ -190,12 +190,12 @@ class Pyg:
 
 
 def facts(runs):
-    """What a side did, as medians over the rounds."""
+    """Returns the figures of a side, as medians over the rounds."""
     median = lambda name: statistics.median(run[name] for run in runs)
     out = {"cold_seconds": median("cold"), "warm_seconds": median("warm"), "major_faults": median("major_faults")}
     if "peak_bytes" in runs[0]:
         out |= {"peak_bytes": median("peak_bytes"), "limit_hits": median("limit_hits")}
-    # What the daemon says of its feature cache, over all of a run.
+    # The daemon's own figures of its feature cache, over the whole run.
     series = {name: statistics.median(run["series"].get(name, 0) for run in runs) for name in runs[0]["series"]}
     out["features"] = series
     if reads := series.get("permafrost_feature_cache_read_seconds_count"):
@@ -208,7 +208,7 @@ def facts(runs):
 
 
 def compared(runs, store_bytes, in_order):
-    """runs: {side: [run of each round]}; in_order: bytes a second."""
+    """Compares the sides of a store. runs: {side: [run of each round]}; in_order: the disk's bytes a second for reading in order."""
     of = lambda side, which: [run[which] for run in runs[side]]
     over = lambda a, b: ratio(of(a, "warm"), of(b, "warm"))
     sides = [side for side in runs if side != "free"]
@@ -218,7 +218,7 @@ def compared(runs, store_bytes, in_order):
         if slow in runs:
             out[f"{slow}_over"] = {side: over(slow, side) for side in direct}
     if "free" in runs:
-        # All of the file read once, in order, and then the computing; a first epoch may do both at once.
+        # The time to read the whole file once in order and then compute. A first epoch may do both at once.
         both = [store_bytes / in_order + seconds for seconds in of("free", "warm")]
         out["cold_over_read_then_compute"] = {side: ratio(of(side, "cold"), both) for side in runs if side != "pyg"}
     return out
@@ -247,7 +247,7 @@ def measure(arguments, tools_):
 
 
 def measure_graph(folder, stores, sides, in_order, arguments, tools_, progress):
-    """stores: {type: Store}."""
+    """Measures all stores of a graph in interleaved rounds. stores: {type: Store}."""
     def turn(said, run):
         def one(number):
             progress.say(f"{folder.name}, round {number + 1} of {arguments.rounds}, {said}")
@@ -263,7 +263,7 @@ def measure_graph(folder, stores, sides, in_order, arguments, tools_, progress):
     if peer and peer.left_out:
         progress.drop(arguments.rounds)
     elif peer:
-        # It reads the float32 file, and stands beside the first store.
+        # PyG reads the float32 file, and is reported beside the first store.
         turns[next(iter(stores)), "pyg"] = turn("PyG", peer.run)
     runs = interleave(turns, arguments.rounds, warm_up=0)
     rows = []

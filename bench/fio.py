@@ -1,10 +1,10 @@
-"""What fio, where there is one, reads of a file past the page cache."""
+"""Measures with fio, if it is installed, how fast a file is read past the page cache."""
 
 import json
 import shutil
 import subprocess
 
-# Name -> block size, reads at once, how.
+# Maps each name to the block size, the number of reads at once, and fio's pattern.
 IN_ORDER = "in order 1m, 8 at once"
 PATTERNS = {"random 4k, 1 at once": ("4k", 1, "randread"), "random 4k, 32 at once": ("4k", 32, "randread"),
             "random 8k, 64 at once": ("8k", 64, "randread"), "random 16k, 32 at once": ("16k", 32, "randread"),
@@ -16,18 +16,18 @@ MIXED_AT_ONCE = 64
 
 
 def _read(file, seconds, engine, depth, how, *blocks):
-    """MB/s; None where it cannot."""
+    """Returns MB/s, or None if fio cannot read the file this way."""
     done = subprocess.run(["fio", "--name=read", f"--filename={file}", "--readonly", "--direct=1", f"--rw={how}", *blocks, f"--iodepth={depth}",
                            f"--ioengine={engine}", f"--runtime={seconds}", "--time_based", "--randrepeat=0", "--output-format=json"],
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     if done.returncode != 0:
         return None
-    # Warnings may stand before the JSON.
+    # Warnings may precede the JSON.
     return json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read"]["bw_bytes"] / 1e6
 
 
 def read_rates(file, seconds):
-    """{pattern: MB/s}; {} where there is no fio, or none that can read this file directly."""
+    """Returns {pattern: MB/s}, or {} without an fio that can read this file directly."""
     if shutil.which("fio") is None:
         return {}
     for engine in ENGINES:
@@ -42,7 +42,8 @@ def read_rates(file, seconds):
 
 
 def blocks_of_mean(mean_bytes):
-    """fio's --bssplit of two lengths, the one twice the other, whose mean is so many bytes, 4 KiB or more."""
+    """Returns fio's --bssplit for two block lengths, one twice the other, whose mean is `mean_bytes` (4 KiB or more).
+    """
     short = 4096
     while 2 * short < mean_bytes:
         short *= 2
@@ -51,7 +52,8 @@ def blocks_of_mean(mean_bytes):
 
 
 def mixed_rate(file, mean_bytes, seconds):
-    """MB/s of random reads so long in the mean, MIXED_AT_ONCE at once; None where there is no fio that can."""
+    """Returns MB/s of random reads of `mean_bytes` on average, MIXED_AT_ONCE at once, or None without an fio that can
+    do it."""
     if shutil.which("fio") is None:
         return None
     rates = (_read(file, seconds, engine, MIXED_AT_ONCE, "randread", f"--bssplit={blocks_of_mean(mean_bytes)}") for engine in ENGINES)

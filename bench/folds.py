@@ -1,9 +1,9 @@
-"""Cross-validation of a TUDataset: test accuracy of Permafrost's folds beside PyG's, and seconds, by one protocol.
+"""Cross-validates on a TUDataset: test accuracy of Permafrost's folds beside PyG's, and seconds, by one protocol.
 
-Both sides have the same model, folds, optimizer (Adam), epochs and batch size; each begins with weights of its own. The epoch with the
-best validation accuracy, of equal ones the first, is tested. Permafrost's side is one `job sweep`; its seconds are the jobs' own, from
-start to the last evaluation, checkpoints and captures included. PyG's side is one process with its DataLoader; importing torch and reading
-the set are not in its seconds. `distance` is between the means, in standard deviations (the larger one).
+Both sides have the same model, folds, optimizer (Adam), epochs and batch size. Each side begins with weights of its own. Each fold is
+tested in the epoch with the best validation accuracy, or the first of equal ones. Permafrost's side is one `job sweep`. Its seconds are
+those of the jobs, from start to the last evaluation, with checkpoints and captures. PyG's side is one process with its DataLoader. Its
+seconds exclude importing torch and reading the set. `distance` is between the means, in standard deviations (the larger one).
 """
 
 import pathlib
@@ -31,12 +31,12 @@ def add_arguments(parser):
 
 
 def ids(text):
-    """Graphs of a file of predictions."""
+    """Returns the graphs of a file of predictions."""
     return [int(line.split(",")[0]) for line in text.splitlines()[1:]]
 
 
 def permafrost(arguments, daemon, scratch):
-    """Its side, the graphs that each fold tests, and a file of weights, which says what the model is."""
+    """Returns Permafrost's side, the graphs that each fold tests, and a file of weights, which describes the model."""
     swept = daemon.json("job", "sweep", "--dataset", "set", "--id", "fold", "--vary", f"fold=0..{arguments.folds - 1}", "--folds", arguments.folds,
                         "--max-jobs", arguments.folds, "--fold-seed", arguments.seed, "--seed", arguments.seed, "--model", arguments.model,
                         "--loss", "cross-entropy", "--pooling", arguments.pooling, "--hidden", arguments.hidden, "--layers", arguments.layers,

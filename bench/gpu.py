@@ -1,19 +1,19 @@
 """Shows that training on a GPU is right, and measures a step beside PyG's ways to train the same module.
 
-The parts come in order of value, so that a run that ends early has the most important ones:
+The most important parts come first, so that a run that ends early has them:
 
-  self-test      `permafrostd --self-test-device`: every step held to the CPU's, under each cache policy
-  conformance    device_test on the device, where it is in the bundle or in the build folder
+  self-test      `permafrostd --self-test-device`: every step compared with the CPU's, under each cache policy
+  conformance    device_test on the device, if it is in the bundle or in the build folder
   losses         equal jobs on the device and on the CPU: losses by epoch, and captures after the first step
   memory         --memory-steps of one job: bytes and entries in the last third of its steps beside the second
   zinc-gine-64, zinc-gine-256, sage
-                 the workloads of `bench/run compare`, in interleaved rounds of --seconds a side: Permafrost's job; PyG with its batches on the
-                 device; in a CUDA graph made by hand; under torch.compile(mode="reduce-overhead"). sage: PyG's features lie on the device, or
+                 the workloads of `bench/run compare`, in interleaved rounds of --seconds a side: Permafrost's job, and PyG with its batches on the
+                 device, in a hand-made CUDA graph, and under torch.compile(mode="reduce-overhead"). In sage PyG's features lie on the device, or
                  pinned on the host. After the rounds the profiler sums the kernels of a step
 
-The Python that runs this is PyG's side, and its torch is the one that the programs of a bundle load. The result is in TO/result.json, which is
-whole after each round: a run that is cut keeps what it has, and says "complete": false. A part or side that fails is named with the reason, and
-the others go on. --device cpu rehearses everything without a GPU.
+The Python that runs this is PyG's side, and the programs of a bundle load its torch. The result is in TO/result.json, which is complete after each
+round: a run that is cut short keeps its results, and says "complete": false. A part or side that fails is named with the reason, and the others go
+on. --device cpu rehearses everything without a GPU.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def device_of(text):
 
 
 def positive(flag):
-    """Makes an argparse type of the flag's name: seconds above 0."""
+    """Makes an argparse type for the named flag that takes seconds above 0."""
 
     def parse(text):
         with contextlib.suppress(ValueError):
@@ -61,7 +61,7 @@ def positive(flag):
 
 
 def programs_of_bundle(text):
-    """Returns the programs' folder of the unpacked bundle that --bundle names."""
+    """Returns the folder of programs in the unpacked bundle that --bundle names."""
     folder = tools.path(text) / "bin"
     if not folder.is_dir():
         raise SystemExit(f"bench: gpu: --bundle {text}: has no folder bin; accepted: what bench/gpu-bundle wrote")
@@ -83,7 +83,7 @@ def add_arguments(parser):
 
 
 def facts(run):
-    """Says what the device is, as torch and the driver tell it, or why that is not known."""
+    """Returns the device's facts, as torch and the driver report them, or why they are unknown."""
     device = run.arguments.device
     try:
         with run.limit(FACTS_SECONDS, "asking torch for the device"):
@@ -94,19 +94,19 @@ def facts(run):
 
 
 def printed(*command):
-    """Runs a program; returns its exit code, and the lines that it printed. They are those of its standard error where it fails."""
+    """Runs a program. Returns its exit code and the lines that it printed, or those of its standard error if it failed."""
     done = subprocess.run(command, cwd=tools.ROOT, capture_output=True, text=True)
     return done.returncode, ((done.stderr if done.returncode else done.stdout).strip() or "no reason given").splitlines()
 
 
 def complete(part):
-    """Says whether everything was measured that the device has."""
+    """Returns whether everything was measured that the device supports."""
     return not {"failed", "left_out"} & part.keys() and not part.get("sides_failed") and part.get("rounds") != 0
 
 
 def measure(arguments, tools_):
     to = arguments.to or tools_.work / "gpu"
-    # A bundle's programs load the torch of the Python that is PyG's side.
+    # Makes a bundle's programs load the torch of PyG's Python.
     os.environ.setdefault("PERMAFROST_TORCH_LIB", str(pathlib.Path(importlib.util.find_spec("torch").origin).with_name("lib")))
     with tempfile.TemporaryDirectory(dir=tools_.work) as scratch:
         run = Run(arguments, tools_, pathlib.Path(scratch), to)

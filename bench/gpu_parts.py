@@ -8,13 +8,13 @@ import time
 
 from bench.policies import sample
 
-# The most seconds of a part; the budget may end it before.
+# The most seconds of each part. The budget may end a part earlier.
 SELF_TEST_SECONDS, CONFORMANCE_SECONDS, LOSSES_SECONDS, MEMORY_SECONDS = 120, 60, 200, 100
-# The self-test says so if the GPU's kernels cannot be compiled.
+# The self-test prints this if the GPU's kernels cannot be compiled.
 WITHOUT_KERNELS = "steps use PyTorch's operators alone"
-# The largest accepted difference of an epoch's loss from the mean of the CPU's, as a part of it.
+# The largest accepted difference between an epoch's loss and the mean of the CPU's losses, relative to that mean.
 LOSSES_WITHIN = 0.01
-# The CPU trains once with each of its ways to compute one step. Rounding alone sets these apart by a percent or two.
+# The lowerings. The CPU trains once with each, and rounding alone sets their losses apart by a percent or two.
 LOWERINGS = ("auto", "plain", "shape-free")
 MEMORY_POLL_SECONDS = 0.05
 MODEL = ("--architecture", "gine", "--hidden", 64, "--layers", 4, "--batch-size", 32, "--seed", 1)
@@ -29,7 +29,7 @@ def self_test(run, part):
 
 
 def conformance(run, part):
-    """Runs the device's conformance tests with the device_test of a bundle, or of a build folder with tests."""
+    """Runs the device's conformance tests with the device_test of a bundle, or of a build folder that has tests."""
     bin_dir = run.tools.bin_dir
     program = next((path for path in (bin_dir / "device_test", bin_dir.parent / "tests" / "device_test") if path.exists()), None)
     if program is None:
@@ -44,15 +44,15 @@ def conformance(run, part):
 
 
 def tests_of(report):
-    """Counts, in GoogleTest's JSON report, the tests that ran and those that were skipped, and names those that failed."""
+    """Counts the tests that ran and those that were skipped in GoogleTest's JSON report, and names those that failed."""
     tests = [test for suite in report.get("testsuites", []) for test in suite["testsuite"]]
     skipped = [test for test in tests if test["result"] == "SKIPPED"]
     return {"run": len(tests) - len(skipped), "skipped": len(skipped), "failures": [test["name"] for test in tests if test.get("failures")]}
 
 
 def trained(run, device, state, *flags):
-    """Trains a job of --epochs on `device`; returns its losses by epoch, its captures before the first step and after it, and how its steps
-    were served."""
+    """Trains a job of --epochs on `device`. Returns its losses by epoch, its captures before and after the first step, and how its steps were
+    served."""
     with run.daemon(run.arguments.sample, state, device) as daemon:
         job = daemon.train("losses", "--dataset", "set", *MODEL, "--epochs", run.arguments.epochs, *flags)
         cache, log = daemon.json("cache", "show", "losses"), daemon.client("job", "logs", "losses")
@@ -67,7 +67,7 @@ def trained(run, device, state, *flags):
 
 
 def losses(run, part):
-    """Trains equal jobs on the device and on the CPU. Two jobs on the device must lose the same, to the bit."""
+    """Trains equal jobs on the device and on the CPU. Two jobs on the device must have the same losses, to the bit."""
     with run.limit(LOSSES_SECONDS, "the jobs whose losses are compared"):
         part["device"] = trained(run, run.arguments.device, "losses-device")
         part["repeats"] = trained(run, run.arguments.device, "losses-again")["train_loss"] == part["device"]["train_loss"]
@@ -81,7 +81,7 @@ def losses(run, part):
 
 
 def memory_of(page):
-    """Picks what must not grow from a page of /metrics. The device's bytes are absent where it does not tell them."""
+    """Picks the figures that must not grow from a page of /metrics. The device's bytes are absent if the device does not report them."""
     device = {f"device_{kind}": page[f'permafrost_device_memory_bytes{{kind="{kind}"}}'] for kind in ("allocated", "reserved", "driver")
               if f'permafrost_device_memory_bytes{{kind="{kind}"}}' in page}
     found = sample(page)
@@ -105,7 +105,7 @@ def memory(run, part):
     try:
         with run.limit(MEMORY_SECONDS, f"{a.memory_steps:,} steps"), run.daemon(a.sample, "memory", a.device) as daemon:
             graphs = int(daemon.json("dataset", "show", "set")["graphSet"]["train"]["numGraphs"])
-            # The job has twice as many steps, so that it still trains when it is read last. It ends with the daemon.
+            # The job has twice as many steps, so that it still trains at the last reading. It ends with the daemon.
             daemon.client("job", "submit", "--id", "memory", "--dataset", "set", *MODEL, "--epochs", math.ceil(2 * a.memory_steps / math.ceil(graphs / 32)))
             while not samples or samples[-1]["step"] < a.memory_steps:
                 page = daemon.metrics()
@@ -120,7 +120,7 @@ def memory(run, part):
 
 
 def flat(grown_):
-    """Says whether no bounded figure grew; None if too little was read. Bytes of live tensors change within a step, and the
-    process's own memory is the system's affair: the result has them, and they are not judged."""
+    """Returns whether no bounded figure grew, or None if there were too few readings. Two figures are in the result but not judged: bytes of live
+    tensors, which change within a step, and the process's own memory, which the system manages."""
     judged = [name for name in grown_ if name in ("entries", "captures", "cache", "device_reserved")]
     return all(grown_[name][1] <= grown_[name][0] for name in judged) if judged else None

@@ -17,9 +17,9 @@ from bench.rounds import interleave, ratio
 
 SIDES = {"permafrost": "Permafrost", "pyg": "PyG, eager", "pyg-graph": "PyG in a CUDA graph", "pyg-reduce-overhead": "PyG, reduce-overhead",
          "pyg-device": "PyG, features on the device", "pyg-pinned": "PyG, features pinned"}
-# The sides of each kind of workload; the quickest to prepare comes first.
+# The sides of each kind of workload. The quickest to prepare come first.
 SIDES_OF = {"graphs": ("permafrost", "pyg", "pyg-graph", "pyg-reduce-overhead"), "sampled": ("permafrost", "pyg-device", "pyg-pinned")}
-# A side that overruns its turn by so many seconds counts as hung.
+# A side that overruns its turn by this many seconds counts as hung.
 GRACE_SECONDS = 20
 PREPARE_SECONDS = 180
 PROFILED_STEPS = 50
@@ -27,14 +27,14 @@ NEEDS_GPU = {"pyg-graph": "not on this device: CUDA graphs are a GPU's"}
 
 
 class Peer(Pyg):
-    """A process of `bench.peer_gpu`. It is killed at the end, since a compiler that is still at work would not hear that it is to end."""
+    """A process of `bench.peer_gpu`. It is killed at the end, because it cannot read a command while its compiler works."""
 
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
 
     def start(self):
-        """Loads and warms up; returns itself, and what it says of itself."""
+        """Loads and warms up. Returns itself, and the facts that it reports."""
         self.load()
         return self, self.prepare()
 
@@ -50,7 +50,7 @@ class Contest:
         self.scratch = run.scratch / workload.name
         self.scratch.mkdir()
         self.sides, self.milliseconds, self.weights = {}, {}, self.scratch / "weights.safetensors"
-        # The peers' file of tensors. Workloads of one kind and batch size have one folder of data, and share it.
+        # The peers' file of tensors. Workloads of one kind and batch size share one file.
         self.data = run.scratch / f"{workload.kind}-{workload.batch_size}.pt"
         part |= {"title": workload.title, "seconds_a_turn": self.arguments.seconds, "rounds": 0, "sides": {}, "ratios": {}, "sides_left_out": left_out, "sides_failed": {}}
 
@@ -61,7 +61,7 @@ class Contest:
             subprocess.run([sys.executable, "-m", "bench.peer_data", w.kind, folder, self.data, settings], cwd=tools.ROOT, check=True)
 
     def _write_weights(self, folder):
-        """Writes the weights that the peers' module is made of. A job on the CPU trains them, since the device's may fail."""
+        """Writes the weights from which the peers' module is made. A job on the CPU trains them, since one on the device may fail."""
         short = dataclasses.replace(self.workload, epochs=1)
         with self.run.daemon(folder, f"{self.workload.name}/weights", "cpu") as daemon:
             daemon.train("weights", "--dataset", "set", *short.job_flags())
@@ -76,7 +76,7 @@ class Contest:
         return job, facts
 
     def _start_peers(self, stack):
-        """Starts their processes, which import torch and PyG while the data are made, and read no file before they are told to load."""
+        """Starts the peers' processes. They import torch and PyG while the data are made, and read no file before the command to load."""
         w, a, threads = self.workload, self.arguments, self.run.tools.threads
         common = {"kind": w.kind, "data": str(self.data), "weights": str(self.weights), "loss": w.loss, "batch_size": w.batch_size,
                   "fan_outs": w.fan_outs, "threads": threads, "compiler": a.compiler, "device": a.device}
@@ -84,7 +84,7 @@ class Contest:
                 for name in self.names if name != "permafrost"}
 
     def _seconds_of_rounds(self):
-        """Estimates the rounds' seconds, with all sides that are planned."""
+        """Estimates the seconds of all rounds with all planned sides."""
         return (1 + self.arguments.rounds) * len(self.names) * (self.arguments.seconds + 0.2)
 
     def _prepare(self, stack, folder, peers):
@@ -100,9 +100,9 @@ class Contest:
             self.run.save()
 
     def _prepare_side(self, stack, name, folder, peer):
-        # This leaves the rounds their time.
+        # Leaves enough time for the rounds.
         seconds = min(PREPARE_SECONDS, max(GRACE_SECONDS, self.run.left() - self._seconds_of_rounds()))
-        # A side that fails to start is ended at once.
+        # Ends a side at once if it fails to start.
         with contextlib.ExitStack() as own:
             with self.run.limit(seconds, f"preparing {SIDES[name]}"):
                 side, facts = self._start_ours(own, folder) if peer is None else own.enter_context(peer).start()
@@ -111,7 +111,7 @@ class Contest:
         self.sides[name], self.part["sides"][name] = side, {"prepared": facts}
 
     def _check(self, name, facts):
-        """Refuses a side whose model has not as many parameters as the others'."""
+        """Refuses a side whose model has another number of parameters than the others'."""
         for other, of_other in ((n, s["prepared"]) for n, s in self.part["sides"].items()):
             if facts["parameters"] != of_other["parameters"]:
                 raise RuntimeError(f"{name} trains {facts['parameters']} parameters, {other} {of_other['parameters']}")
@@ -125,7 +125,7 @@ class Contest:
                     return self.sides[name].turn(self.arguments.seconds)
             except Exception as error:
                 self.part["sides_failed"][name] = f"in round {number}: {reason(error)}"
-                # It must take nothing from the others' turns from now on.
+                # From now on, a failed side must take no time from the others' turns.
                 if name == "permafrost":
                     self.sides[name].pause()
                 else:
@@ -135,7 +135,7 @@ class Contest:
         return turn
 
     def _keep(self, turns):
-        """Writes the result of the rounds so far; says whether time is left for another one."""
+        """Writes the result of the rounds so far. Returns whether there is time for another round."""
         part = self.part
         part["rounds"] = max(map(len, turns.values()))
         for name, found in turns.items():
@@ -155,7 +155,7 @@ class Contest:
         return self.run.left() > self._seconds_of_rounds() / (1 + self.arguments.rounds)
 
     def _inside(self):
-        """Looks into a step by its kernels."""
+        """Measures the kernels of a step on each side."""
         for name in [name for name in self.sides if name not in self.part["sides_failed"]]:
             ask = self._own_kernels if name == "permafrost" else lambda name=name: self.sides[name].ask(f"kernels {PROFILED_STEPS}")
             try:
@@ -168,7 +168,7 @@ class Contest:
             self.run.save()
 
     def _own_kernels(self):
-        """Trains the job again, in a daemon whose kernels CUPTI tells (kernel_times.py)."""
+        """Trains the job again in a daemon whose kernels CUPTI times (kernel_times.py)."""
         if not self.run.on_gpu:
             raise LeftOut("not on this device: kernels are a GPU's")
         times = kernel_times.Times(self.run.tools.bin_dir, self.scratch)
@@ -195,5 +195,5 @@ class Contest:
 
 
 def measure(workload):
-    """Makes a part of the run of a workload."""
+    """Makes the part of the run that measures one workload."""
     return lambda run, part: Contest(workload, run, part).measure()

@@ -1,4 +1,5 @@
-"""What the parts of `bench/run gpu` share: the settings, the time that is left, and the result, which is whole on disk after each step."""
+"""The state that the parts of `bench/run gpu` share: the settings, the time that is left, and the result, which is complete on disk after each
+step."""
 
 import contextlib
 import json
@@ -10,22 +11,22 @@ import time
 
 from bench import tools
 
-# With fewer seconds left nothing new begins.
+# With fewer seconds left, nothing new is started.
 LEAST_SECONDS = 5
-# Lines of a program's output that the result keeps.
+# The number of lines of a program's output that the result keeps.
 KEPT_LINES = 24
 
 
 class LeftOut(Exception):
-    """Something is not here to be measured; one line."""
+    """A part cannot be measured here. The message has one line."""
 
 
 class OverTime(Exception):
-    """Something took longer than it may; one line."""
+    """A part took longer than it may. The message has one line."""
 
 
 def reason(error):
-    """Tells an error in one line."""
+    """Describes an error in one line."""
     if isinstance(error, subprocess.CalledProcessError):
         return f"{' '.join(map(str, error.cmd))[-300:]} ended with exit code {error.returncode}"
     lines = str(error).strip().splitlines() or [""]
@@ -34,9 +35,9 @@ def reason(error):
 
 
 class Run:
-    """scratch: a folder that is removed after the run. to: the folder of result.json.
+    """One run of the benchmark. scratch: a folder that is removed after the run. to: the folder of result.json.
 
-    Threads: the main one only, since `limit` interrupts it by a signal."""
+    Threads: call it only from the main thread, since `limit` interrupts by a signal."""
 
     def __init__(self, arguments, tools_, scratch, to):
         self.arguments, self.tools, self.scratch = arguments, tools_, scratch
@@ -53,7 +54,7 @@ class Run:
         return self.end - time.monotonic()
 
     def spent(self):
-        """Says why nothing is begun any more; None where time is left."""
+        """Returns why nothing new may start, or None while time is left."""
         return f"the budget of {self.arguments.budget:g} s is used up" if self.left() < LEAST_SECONDS else None
 
     def say(self, text):
@@ -61,7 +62,7 @@ class Run:
 
     @contextlib.contextmanager
     def limit(self, seconds, what):
-        """Raises OverTime once so many seconds, or the whole budget, are over."""
+        """Raises OverTime when the given seconds, or the whole budget, are over."""
         left = self.left()
         if left <= 0:
             raise OverTime(f"{what}: {self.spent()}")
@@ -79,13 +80,13 @@ class Run:
             signal.signal(signal.SIGALRM, before)
 
     def save(self):
-        """Replaces result.json, so that whoever reads it never sees a part of one."""
+        """Replaces result.json atomically, so that a reader never sees half of it."""
         half = self.file.with_suffix(".half")
         half.write_text(json.dumps(self.result, indent=1, allow_nan=False) + "\n")
         half.replace(self.file)
 
     def part(self, name, work):
-        """Lets `work(run, part)` fill in a part. What it raises is the part's result, and the run goes on."""
+        """Lets `work(run, part)` fill in a part. An exception becomes the part's result, and the run goes on."""
         part = self.result["parts"][name] = {}
         self.say(name)
         begin = time.monotonic()
@@ -101,7 +102,7 @@ class Run:
             self.save()
 
     def program(self, part, seconds, what, *command):
-        """Runs a program to its end; returns its exit code, and leaves the end of what it printed in the part."""
+        """Runs a program to its end. Returns its exit code, and keeps the last lines of its output in the part."""
         log = self.scratch / "program.log"
         try:
             with self.limit(seconds, what), open(log, "w") as out:
@@ -111,5 +112,5 @@ class Run:
             part["lines"] = log.read_text(errors="replace").splitlines()[-KEPT_LINES:]
 
     def daemon(self, dataset, name, device, **options):
-        """Starts a daemon with a state directory of that name in the scratch folder, and imports `dataset` as `set`."""
+        """Starts a daemon whose state directory has the given name in the scratch folder, and imports `dataset` as `set`."""
         return self.tools.daemon(dataset, self.scratch / name, "--exit-timeout", "10", device=device, **options)

@@ -1,10 +1,10 @@
-"""The result of `bench/run gpu` as a table."""
+"""Shows the result of `bench/run gpu` as a table."""
 
 from bench.gpu_rounds import SIDES
 
 MB = 1e6
 FACTS = ("name", "driver_version", "torch", "torch_geometric", "triton", "python")
-# The memory part tells these, in this order.
+# The figures of the memory part, in this order: key, title and unit.
 MEMORY = {"entries": ("executables", 1), "captures": ("captures", 1), "device_allocated": ("allocated MB", MB), "device_reserved": ("reserved MB", MB), "rss": ("resident MB", MB)}
 
 
@@ -39,7 +39,7 @@ CHECKS = {"self-test": self_test, "conformance": conformance, "losses": losses, 
 
 
 def inside(side):
-    """Sums up a step by its kernels."""
+    """Describes a step by its kernels."""
     found = side.get("inside", {})
     if "kernel_seconds" in found:
         kernels = 1e3 * found["kernel_seconds"]

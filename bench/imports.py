@@ -1,7 +1,7 @@
-"""Importing a list of edges into a store, beside GraphZero.
+"""Measures the import of a list of edges into a store, beside GraphZero.
 
-Each round Permafrost imports edges.csv of the graph into a synced store, in a process of its own whose start is not counted,
-and GraphZero converts it into its own format, in changing order. Bytes an edge are those of the adjacency alone.
+In each round, in changing order, Permafrost imports the graph's edges.csv into a synced store, and GraphZero converts it into its own
+format. Permafrost runs in a process of its own, whose start does not count. Bytes an edge are those of the adjacency alone.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""The kernels of a training step of the daemon on an NVIDIA GPU, timed by CUPTI in the daemon's process (programs/kernel_times.cc)."""
+"""Times the kernels of a training step of the daemon on an NVIDIA GPU by CUPTI, in the daemon's process (programs/kernel_times.cc)."""
 
 import json
 import os
@@ -8,13 +8,14 @@ from bench.gpu_run import LeftOut
 
 LIBRARY = "libkernel_times.so"
 WRITE_SECONDS = 10
-# The kernel that every training step has, and no other: Adam's.
+# The name of Adam's kernel, which occurs in every training step and in no other step.
 OF_TRAINING = "FusedOptimizer"
 KEPT_KERNELS = 12
 
 
 class Times:
-    """bin_dir: of the programs; the library lies beside them, or in the folder lib of a bundle. scratch: a folder for its files."""
+    """Times kernels in a daemon. bin_dir: the folder of the programs; the library lies beside them, or in the folder lib of a bundle. scratch: a
+    folder for the files of a measurement."""
 
     def __init__(self, bin_dir, scratch):
         self.library = next((path for path in (bin_dir / LIBRARY, bin_dir.parent / "lib" / LIBRARY) if path.exists()), None)
@@ -23,14 +24,14 @@ class Times:
         self.switch, self.to = scratch / "kernel-times-on", scratch / "kernel-times.json"
 
     def environment(self):
-        """Returns the environment of a process whose kernels are timed. libtorch brings CUPTI."""
+        """Returns the environment for a process whose kernels are timed. libtorch brings CUPTI."""
         torch = os.environ["PERMAFROST_TORCH_LIB"]
         path = [f"{torch}/../../nvidia/{folder}/lib" for folder in ("cu13", "cuda_cupti")] + [os.environ.get("LD_LIBRARY_PATH", "")]
         return os.environ | {"CUDA_INJECTION64_PATH": str(self.library), "KERNEL_TIMES_WHILE": str(self.switch), "KERNEL_TIMES_TO": str(self.to),
                              "LD_LIBRARY_PATH": ":".join(filter(None, path))}
 
     def of_steps(self, seconds):
-        """Times the kernels for so long; returns the means of a training step, which is one graph of the device."""
+        """Times the kernels for some seconds. Returns the means of a training step, which is one graph of the device."""
         self.to.unlink(missing_ok=True)
         self.switch.touch()
         time.sleep(seconds)
@@ -47,7 +48,8 @@ class Times:
 
 
 def of_training(launches):
-    """Sums up the graphs that train. kernel_seconds: of a step's kernels; span_seconds: from its first kernel to the end of its last."""
+    """Sums up the graphs that train. kernel_seconds is the time of a step's kernels. span_seconds runs from the start of its first kernel to the
+    end of its last."""
     training = [graph for graph in launches if graph["graph"] and any(OF_TRAINING in name for name in graph["kernels"])]
     steps = sum(graph["launches"] for graph in training)
     if steps == 0:

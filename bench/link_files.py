@@ -1,4 +1,4 @@
-"""A copy of a graph that divides its links itself, so that both sides of `links` read the same ones and the same negatives."""
+"""Copies a graph and adds its links by split, so that both sides of `links` read the same links and negatives."""
 
 import shutil
 
@@ -8,7 +8,7 @@ SPLITS = ("train", "valid", "test")
 
 
 def graph(folder):
-    """[2, edges] as the files of a graph have them, in NPY or in OGB's layout, and the number of nodes."""
+    """Returns the edges [2, edges] of a graph's files, in NPY or in OGB's layout, and the number of nodes."""
     if (folder / "edge_index.npy").exists():
         return np.load(folder / "edge_index.npy"), len(np.load(folder / "node_feat.npy", mmap_mode="r"))
     table = lambda name: np.loadtxt(folder / "raw" / f"{name}.csv.gz", delimiter=",", dtype=np.int64, ndmin=2)
@@ -16,7 +16,7 @@ def graph(folder):
 
 
 def draw_negatives(random, sources, pairs, nodes, count):
-    """[sources, count] targets, uniform among the nodes that a source has no edge to. pairs: [2, links], each once."""
+    """Draws [sources, count] targets, uniformly among the nodes to which a source has no edge. pairs: [2, links], each link once."""
     taken = np.sort(np.concatenate([pairs[0] * nodes + pairs[1], pairs[1] * nodes + pairs[0]]))
     targets = random.integers(0, nodes, (len(sources), count))
     while True:
@@ -29,13 +29,13 @@ def draw_negatives(random, sources, pairs, nodes, count):
 
 
 def write(dataset, out, valid_part, test_part, negatives, seed):
-    """Copies the files of `dataset` into the folder `out`, and puts its links by split beside them; returns their folder: SPLIT.npy
-    [links, 2] of each, and SPLIT_negatives.npy [links, negatives] of those that validate and test. An edge and its inverse are one link,
-    which begins at either node."""
+    """Copies the files of `dataset` into the folder `out`, and adds its links by split. Returns their folder. It holds SPLIT.npy [links, 2]
+    for each split, and SPLIT_negatives.npy [links, negatives] for validation and test. An edge and its inverse are one link, which begins
+    at either node."""
     for path in dataset.rglob("*"):
         if path.is_file():
             (out / path.relative_to(dataset)).parent.mkdir(parents=True, exist_ok=True)
-            # Without the modes of files that may only be read.
+            # Leaves out the mode, which may be read-only.
             shutil.copyfile(path, out / path.relative_to(dataset))
     random = np.random.default_rng(seed)
     edges, nodes = graph(out)

@@ -1,10 +1,10 @@
-"""Link prediction on one large graph: the mean reciprocal rank of Permafrost's test links beside PyG's, and seconds of training.
+"""Measures link prediction on one large graph: the mean reciprocal rank of Permafrost's test links beside PyG's, and seconds of training.
 
-The links that train, validate and test, and the negatives of the latter two, are drawn once and written as files beside the graph; both
-sides read them (`--link-split dataset`), and links that validate and test pass no messages. Both have the same model, decoder, optimizer
-(Adam) and epochs, and train on the whole graph in every step; first weights, by the same rules, and the negatives of training are drawn by
-each side, once a seed. The epoch that validates best is tested. `difference` is Permafrost's mean over the seeds less PyG's, with a 95 %
-interval by bootstrap over the seeds of both. Seconds are those of training steps, evaluation apart, of all seeds together.
+The links of each split, and the negatives for validation and test, are drawn once and written as files beside the graph. Both sides read
+them (`--link-split dataset`). Links to validate and test pass no messages. Both sides have the same model, decoder, optimizer (Adam) and
+epochs, and train on the whole graph in every step. For each seed, each side draws its own first weights, by the same rules, and its own
+training negatives. The epoch that validates best is tested. `difference` is Permafrost's mean over the seeds minus PyG's, with a 95 %
+interval by bootstrap over the seeds of both. Seconds are those of the training steps of all seeds together, without evaluation.
 """
 
 import csv
@@ -26,7 +26,7 @@ VALID_PART, TEST_PART = 0.05, 0.1
 
 
 def negatives_each(text):
-    """--eval-negatives. A table of two columns would be read as pairs of nodes."""
+    """Parses --eval-negatives. Refuses 2, since a table of two columns would be read as pairs of nodes."""
     if not text.isdecimal() or int(text) in (0, 2):
         raise SystemExit(f"bench: links: --eval-negatives {text}: accepted: 1, or 3 and more")
     return int(text)
@@ -47,12 +47,12 @@ def side(mrr, seconds):
 
 
 def tested_links(text):
-    """[source, target] of each row of a file of predictions."""
+    """Returns [source, target] of each row of a file of predictions."""
     return [[int(row[0]), int(row[1])] for row in list(csv.reader(io.StringIO(text)))[1:]]
 
 
 def permafrost(arguments, daemon, scratch):
-    """Its side, the links that it tests, and a file of weights, which says what the model is."""
+    """Returns Permafrost's side, the links that it tests, and a file of weights, which describes the model."""
     swept = daemon.json("job", "sweep", "--dataset", "set", "--id", "link", "--vary", f"seed=0..{arguments.seeds - 1}", "--max-jobs",
                         arguments.seeds, "--link-prediction", "--link-split", "dataset", "--decoder", arguments.decoder, "--model", arguments.model,
                         "--hidden", arguments.hidden, "--layers", arguments.layers, "--lr", arguments.lr, "--epochs", arguments.epochs)

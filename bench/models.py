@@ -1,18 +1,18 @@
-"""How every model's steps are served: a few epochs of each, and what its graph cache says.
+"""Shows how every model's steps are served: trains each for a few epochs, and reports the statistics of its graph cache.
 
-`replayed` is the part of the steps that an executable served, at their own shape or padded; `rows added` is padding over real nodes and
-edges; `executables` are those of training and evaluation that are held at the end, and `dynamic` whether one of each mode serves every
-shape. The kinds of jobs:
+`replayed` is the part of the steps that an executable served, at their own shape or padded. `rows added` is padding over real nodes and
+edges. `executables` are those of training and evaluation that are held at the end. `dynamic` says whether one executable of each mode
+serves every shape. The kinds of jobs:
 
   sets      many small graphs
   whole     one large graph in every step
-  sampled   its sampled neighbourhoods
+  sampled   sampled neighbourhoods of one large graph
   edges     one graph whose edges have features, whole and sampled
-  links     its links, whole and sampled
+  links     links of one graph, whole and sampled
   walks     node2vec
 
-The graphs are made here (a power law; two columns of categories for its edges), unless they are named. Every model that the client
-names is among the rows.
+Graphs that are not named are made here (a power law, with two columns of categories for its edges). Every model that the client names has a
+row.
 """
 
 import argparse
@@ -33,7 +33,7 @@ PACKAGES = ["numpy"]
 OF_NODES = {"sage": [], "gcn": [], "gin": [], "gatv2": ["--heads", "4"]}
 OF_EDGES = {"gine": [], "gatv2": ["--heads", "4"]}
 LINKS = ["--link-prediction"]
-# Kind -> model, whether it samples, and its flags.
+# Maps each kind to its models. An entry is the model, whether the job samples, and its flags.
 ROWS = {
     "sets": [("gine", False, []), ("gine", False, ["--virtual-node"]), ("gin", False, []), ("gcn", False, []), ("sage", False, []),
              ("sage", False, ["--aggregation", "max"]), ("gatv2", False, ["--heads", "4"])],
@@ -54,7 +54,7 @@ def add_arguments(parser):
 
 
 def with_edge_features(graph, out):
-    """A copy of a made graph whose edges have two columns of categories."""
+    """Copies a made graph, and gives its edges two columns of categories."""
     import numpy as np
 
     out.mkdir()
@@ -72,14 +72,14 @@ def dataset_of(kind, graph, arguments, scratch):
 
 
 def row(arguments, daemon, number, kind, model, samples, flags):
-    """Trains one model, and tells how its steps were served."""
+    """Trains one model, and returns how its steps were served."""
     name = f"{kind}-{number}"
     size = {"sets": ["--batch-size", arguments.batch_size], "walks": ["--batch-size", 128]}.get(kind, [])
     if samples:
         size = ["--batch-size", arguments.seeds_a_batch, "--fan-out", arguments.fan_out, "--layers", len(arguments.fan_out.split(","))]
     job = daemon.train(name, "--dataset", "set", "--model", model, "--hidden", arguments.hidden, "--epochs", arguments.epochs, *size, *flags)
     cache = daemon.json("cache", "show", name)
-    # None: the mode has no steps, as links evaluate by no executable.
+    # None if the mode has no steps. Links, for example, are evaluated without an executable.
     shares = {mode["mode"].removeprefix("GRAPH_CACHE_MODE_").lower(): share(mode) if int(mode["hits"]) + int(mode["paddedHits"]) + int(mode["misses"])
               else None for mode in cache["statistics"]}
     return {"kind": kind, "model": model, "options": " ".join(["sampled"] * samples + flags), "steps": int(job["progress"]["step"]),
@@ -94,7 +94,7 @@ def row(arguments, daemon, number, kind, model, samples, flags):
 
 
 def check_models(daemon):
-    """Refuses to measure while the client names a model that no row has."""
+    """Refuses to measure if the client names a model without a row here."""
     named = re.search(r"--model,--architecture (\S+)", daemon.client("job", "submit", "--help"))[1].split("|")
     # `bench/run programs` times the modules of users.
     if missing := set(named) - {"program"} - {model for rows in ROWS.values() for model, _, _ in rows}:

@@ -1,5 +1,5 @@
-"""Modules as users of PyG write them for ZINC, which `bench/run programs` trains: a convolution, batch norm and ReLU a layer, summed over
-each graph; and some that are more than that."""
+"""Modules as users of PyG write them for ZINC, which `bench/run programs` trains. Most have a convolution, batch norm and ReLU in each
+layer, summed over each graph; some are more complex."""
 
 import torch
 import torch_geometric.nn as gnn
@@ -11,7 +11,8 @@ def mlp(inputs, outputs):
 
 
 class Net(nn.Module):
-    """conv: of a width. edges: it takes the features of edges."""
+    """A network of one kind of convolution. conv: makes a convolution of a given width. edges: whether the convolution takes edge features.
+    """
 
     def __init__(self, conv, edges, hidden, layers):
         super().__init__()
@@ -29,7 +30,7 @@ class Net(nn.Module):
 
 
 class Layers(nn.Module):
-    """Layers that have norms and residuals of their own."""
+    """A network of layers that have their own norms and residuals."""
 
     def __init__(self, layer, hidden, layers):
         super().__init__()
@@ -44,7 +45,7 @@ class Layers(nn.Module):
 
 
 class Gps(Layers):
-    """Attention over the nodes of each graph beside messages."""
+    """Adds attention over the nodes of each graph to message passing."""
 
     def forward(self, x, edge_index, edge_attr, batch, batch_size: int):
         h, e = self.atoms(x.squeeze(-1)), self.bonds(edge_attr.squeeze(-1))
@@ -54,7 +55,7 @@ class Gps(Layers):
 
 
 class OwnConv(gnn.MessagePassing):
-    """A convolution that is in no library."""
+    """A convolution that no library has."""
 
     def __init__(self, hidden):
         super().__init__(aggr="mean")
@@ -72,7 +73,7 @@ def deeper_gcn(hidden):
     return gnn.DeepGCNLayer(conv, nn.LayerNorm(hidden), nn.ReLU(), block="res+")
 
 
-# In-degrees of ZINC's atoms.
+# The third entry is the histogram of in-degrees of ZINC's atoms.
 _PNA = (["mean", "min", "max", "std"], ["identity", "amplification", "attenuation"], torch.tensor([0, 41130, 117278, 70152, 3104]))
 _WITH_EDGES = {
     "gine": lambda h: gnn.GINEConv(mlp(h, h)),

@@ -1,10 +1,10 @@
-"""node2vec on one large graph: seconds of training beside those of PyG's loss and torch.optim.SparseAdam in a plain loop, and how well a
-logistic regression of each side's embeddings tells the classes.
+"""Measures node2vec on one large graph: seconds of training beside a plain loop of PyG's loss and torch.optim.SparseAdam, and how well a
+logistic regression of each side's embeddings predicts the classes.
 
-Both sides have the same hyperparameters and draw their own weights and walks. The loop draws its walks by a few operators for all of a
-batch at once, as PyG's class cannot be built without pyg-lib; `made beforehand` is the same loop over walks that lie ready. The sides take
-turns, round by round. Seconds are those of training, evaluation apart. The regression (L2, C = 1, as scikit-learn's) is fitted to the train
-split and judged by the test split, of the last epoch's embeddings of both.
+Both sides have the same hyperparameters, and draw their own weights and walks. The loop draws all walks of a batch at once by a few
+operators, because PyG's class needs pyg-lib. `made beforehand` is the same loop over walks that were drawn before. The sides take turns,
+round by round. Seconds are those of training, without evaluation. The regression (L2, C = 1, as in scikit-learn) is fitted to the train
+split and tested on the test split, with both sides' embeddings of the last epoch.
 """
 
 import pathlib

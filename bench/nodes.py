@@ -1,11 +1,14 @@
-"""Seconds of an epoch of sampled GraphSAGE: Permafrost's daemon beside PyG's NeighborLoader and DGL's GraphBolt.
+"""Measures seconds of an epoch of sampled GraphSAGE: Permafrost's daemon beside PyG's NeighborLoader and DGL's GraphBolt.
 
-All train the same network (a layer a fan-out, cross-entropy, Adam) on the same graph, split, fan-outs and batch size with
-equally many threads, an epoch each in every round, in changing order. A peer's epoch is the loop over its loader: sampling, gathering,
-forward, backward, step. PyG's data are in memory, its Adam is the fused one, its layers are trimmed to the hops they need where its
-sampler says them, and sparse features are dense ones there, since that is what its layers take. GraphBolt has graph and features in
-memory and reads graphs of `bench/run graph` only; its second hop draws for the seeds again, PyG's and Permafrost's for new nodes alone.
-Permafrost's epoch is the second of a job, whose pages are in memory too and whose captures are done.
+All train the same network (one layer for each fan-out, cross-entropy, Adam) on the same graph, split, fan-outs and batch size with the same
+number of threads. In every round each side trains one epoch, in changing order. A peer's epoch is the loop over its loader: sampling,
+gathering, forward, backward, step.
+
+PyG's data are in memory, and its Adam is the fused one. Its layers are trimmed to the hops that they need if its sampler reports the hops.
+Sparse features become dense there, because PyG's layers need that. GraphBolt has graph and features in memory, and reads only graphs of
+`bench/run graph`. Its second hop draws for the seed nodes again, whereas PyG's and Permafrost's draw for new nodes only.
+
+Permafrost's epoch is the second of a job, whose pages are in memory too, and whose captures are done.
 """
 
 import contextlib
@@ -42,14 +45,14 @@ class Permafrost:
         self.arguments, self.daemon, self.numbers = arguments, daemon, itertools.count()
 
     def epoch(self, _):
-        """Seconds of the second epoch of a job."""
+        """Returns the seconds of the second epoch of a job."""
         a = self.arguments
         self.name = f"epoch-{next(self.numbers)}"
         job = self.daemon.train(self.name, *tools.sage_flags(a), "--hidden", a.hidden, "--epochs", 2)
         return job["epochs"][1]["trainSeconds"]
 
     def facts(self):
-        """Of the last job: what its cache held and did."""
+        """Returns what the last job's cache held and did."""
         job, cache = self.daemon.json("job", "show", self.name), self.daemon.json("cache", "show", self.name)
         train = next(mode for mode in cache["statistics"] if mode["mode"].endswith("TRAIN"))
         real = int(train.get("nodes", 0)) + int(train.get("edges", 0))
@@ -59,7 +62,7 @@ class Permafrost:
 
 
 def peers(arguments, tools_, graph):
-    """Name -> its program, of those that --peers names."""
+    """Returns the programs of the peers in --peers, by name."""
     names = arguments.peers
     if "graphbolt" in names and not (graph / "edge_index.npy").exists():
         raise SystemExit(f"bench: nodes: --peers graphbolt reads folders of `bench/run graph`; {graph} has no edge_index.npy")

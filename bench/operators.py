@@ -1,7 +1,7 @@
-"""Each fused operator beside the same of PyTorch's operators: a forward and a backward pass of one operator, in microseconds.
+"""Compares each fused operator with the same computation by PyTorch's operators: one forward and one backward pass, in microseconds.
 
-Both are timed by Google Benchmark in one process; rounds are interleaved. What of an operator depends on the data (edges, labels) is
-random, of the sizes of the shipped ZINC sample's batches unless the shape says otherwise.
+Google Benchmark times both in one process, in interleaved rounds. Data-dependent inputs (edges, labels) are random. Their sizes are those
+of the shipped ZINC sample's batches, unless the shape gives others.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def add_filter(parser):
 
 @contextlib.contextmanager
 def opened(arguments, tools_, kind, *flags):
-    """The program, and what it lists of one kind and --filter finds."""
+    """Yields the program, and its entries of one kind that match --filter."""
     program = Program(tools_.bin_dir / "operators", "--serve", "--threads", arguments.threads, *flags, env=tools.ENVIRONMENT)
     with contextlib.closing(program):
         wanted = [entry for entry in program.ask("list")[kind] if arguments.filter.search(entry["name"])]

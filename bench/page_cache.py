@@ -7,7 +7,7 @@ import time
 
 
 def evict(store):
-    """Throws the file's pages out of the page cache; pages that someone maps stay."""
+    """Evicts the file's pages from the page cache. Mapped pages stay."""
     descriptor = os.open(store, os.O_RDONLY)
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -15,7 +15,7 @@ def evict(store):
 
 
 def disk(store, seconds, reads=2000):
-    """MB/s of 4 KiB reads at random places, one at a time and 32 at a time, and of one long read."""
+    """Returns MB/s of random 4 KiB reads, one at a time and 32 at a time, and of one long read."""
     size = store.stat().st_size
     descriptor = os.open(store, os.O_RDONLY)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)

@@ -1,8 +1,9 @@
-"""From which size on several threads are faster than one: the work of each kind of parallel region of the operators, in microseconds.
+"""Finds the size from which several threads are faster than one, for each kind of parallel region of the operators, in
+microseconds.
 
-Each size runs on one thread and on --threads, in interleaved rounds. A region follows the one before after --gap microseconds, as
-in a step: longer than threads spin (GOMP_SPINCOUNT, as permafrostd sets it), so that each has to wake them. The operators' constants
-are set by it.
+Each size runs on one thread and on --threads, in interleaved rounds. A region begins --gap microseconds after the last one, as in
+a step. The gap is longer than threads spin (GOMP_SPINCOUNT, as permafrostd sets it), so that each region has to wake them. The
+constants of the operators are chosen from these results.
 """
 
 import statistics
@@ -26,7 +27,8 @@ def add_arguments(parser):
 
 
 def sweep(arguments, program, region):
-    """A row a size. `crossing`: the smallest size from which on the median ratio is above 1 at every size; None: there is none."""
+    """Returns one row for each size, and `crossing`: the smallest size from which on the median ratio is always above 1, or None.
+    """
     rows, crossing = [], None
     for size in (2**power for power in range(arguments.smallest, arguments.largest + 1)):
         seconds = lambda threads: lambda _: program.ask(f"region {region['name']} {size} {threads} {1e-6 * arguments.gap}")["seconds"]

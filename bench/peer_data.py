@@ -1,4 +1,4 @@
-"""The data of PyG's processes as files of tensors, so that none of them reads text while its memory is looked at.
+"""Writes the data of PyG's processes as files of tensors, so that no process parses text while its memory is measured.
 
 `python -m bench.peer_data KIND FOLDER OUT SETTINGS` writes OUT; `load` of bench/peer_pyg.py reads it.
 """
@@ -10,12 +10,12 @@ import sys
 import numpy as np
 import torch
 
-# Of sampled batches that are made before the clock starts, with their features.
+# The most bytes of sampled batches, with their features, that are made before the clock starts.
 SAMPLED_BYTES = 10**9
 
 
 def graphs(folder, _):
-    """Every graph of the train and valid split, one after the other, in few tensors: many small ones are slow to read."""
+    """Returns all graphs of the train and valid splits, concatenated into few tensors, since many small tensors are slow to read."""
     from tests.parity import ogb
 
     every = ogb.read(folder)
@@ -43,7 +43,7 @@ def sampled(folder, settings):
     size = settings["batch_size"]
 
     def batches(ids):
-        """Of one epoch, as many as fit."""
+        """Samples the batches of one epoch, as many as fit into SAMPLED_BYTES."""
         kept, budget = [], SAMPLED_BYTES
         for seeds in np.split(random.permutation(ids.numpy()), range(size, len(ids), size)):
             nodes, edges, node_counts, edge_counts = graph.subgraph(seeds, settings["fan_outs"], random)

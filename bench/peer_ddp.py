@@ -1,7 +1,7 @@
 """PyG's side of `replicas`: reads settings as JSON from standard input, writes {milliseconds, processes, version} as JSON.
 
-With several processes the module is under DistributedDataParallel with Gloo, and each process takes its share of every batch; its batch
-norms are over its own rows, since SyncBatchNorm wants GPUs. Batches are made before the clock starts."""
+With several processes, the module is under DistributedDataParallel with Gloo, and each process takes its share of every batch. Batch norms
+are over each process's own rows, since SyncBatchNorm needs GPUs. Batches are made before the clock starts."""
 
 import json
 import os
@@ -18,7 +18,7 @@ import torch_geometric
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-import tests  # noqa: F401  the Python package's modules are found by it
+import tests  # noqa: F401  makes the Python package's modules importable
 from permafrost import models
 from tests.parity import ogb
 
@@ -26,7 +26,7 @@ WARM_UP = 5
 
 
 def batches(settings, rank):
-    """This process's share of each global batch."""
+    """Returns this process's share of each global batch."""
     graphs = torch.load(settings["graphs"])
     size, processes = settings["batch_size"], settings["processes"]
     made = []
@@ -37,7 +37,7 @@ def batches(settings, rank):
 
 
 def keep(dataset, count, path):
-    """Writes so many graphs of the train split, shuffled, for processes that read them again and again."""
+    """Writes `count` graphs of the train split, shuffled, for processes that load them repeatedly."""
     order = list(ogb.split(dataset, "train"))
     random.Random(1).shuffle(order)
     graphs = ogb.read(dataset)
@@ -45,7 +45,7 @@ def keep(dataset, count, path):
 
 
 def train(rank, settings, port):
-    """Prints the result, in process 0, and ends the process: threads of torch were seen to hang at its usual end."""
+    """Trains, prints the result in process 0, and kills the process, because threads of torch may hang at its normal end."""
     torch.set_num_threads(settings["threads"])
     module = models.load(settings["weights"])
     module.train()

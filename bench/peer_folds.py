@@ -18,7 +18,7 @@ def as_data(graph):
 
 
 def fold(settings, graphs, number):
-    """Test accuracy of the epoch that validates best."""
+    """Returns the test accuracy in the epoch that validates best."""
     tested = settings["tested"]
     test, valid = tested[number], tested[(number + 1) % len(tested)]
     ids = {"train": set(range(len(graphs))) - set(test) - set(valid), "valid": valid, "test": test}

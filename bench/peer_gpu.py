@@ -1,16 +1,16 @@
 """PyG in a process of its own on any device, training the module that equals Permafrost's over batches that were made beforehand.
 
-`python -m bench.peer_gpu SETTINGS` answers as `bench.peer_pyg` does, and `kernels STEPS` besides. SETTINGS are those of `bench.peer_pyg` and
-`device`.
+`python -m bench.peer_gpu SETTINGS` answers the commands of `bench.peer_pyg`, and `kernels STEPS`. SETTINGS are those of `bench.peer_pyg`
+and `device`.
 
   pyg                   batches of their own shapes, which lie on the device before the clock starts
-  pyg-graph             the whole step, Adam too, is one CUDA graph; a step copies its batch, on the device, into the graph's
+  pyg-graph             the whole step, with Adam, is one CUDA graph; a step copies its batch, on the device, into the graph's inputs
   pyg-reduce-overhead   torch.compile(mode="reduce-overhead")
-  pyg-device            sampled: features lie on the device, whose rows are gathered there
+  pyg-device            sampled: features lie on the device, and rows are gathered there
   pyg-pinned            sampled: features lie in the host's memory; rows are gathered into one of two pinned buffers, and copied
 
-pyg-graph and pyg-reduce-overhead need one shape: a dummy graph and a dummy node take the padding up to the largest batch, and batches that
-are not full are left out. Their batch norm sees the dummy's rows, so that their times compare and their losses do not.
+pyg-graph and pyg-reduce-overhead need one shape. Padding up to the largest batch belongs to a dummy graph and a dummy node, and batches
+that are not full are left out. Batch norm sees the dummy's rows, so compare the times of these sides, not their losses.
 """
 
 import dataclasses
@@ -23,13 +23,13 @@ import torch_geometric
 
 from bench.peer_pyg import Batch, LeftOut, Peer, Sampled, serve
 
-# A side captures and compiles in so many steps before its first turn.
+# The steps before the first turn, in which a side captures and compiles.
 WARM_UP_STEPS = 12
 STATIC = ("pyg-graph", "pyg-reduce-overhead")
 
 
 class Drawn(Sampled):
-    """Sampled batches that hold the ids of their nodes, not their rows."""
+    """Sampled batches that hold the ids of their nodes instead of the rows."""
 
     def collated(self, part):
         y = self.data["y"]
@@ -42,8 +42,8 @@ def filled(table, rows, value):
 
 
 def of_one_shape(batches):
-    """Pads the full ones of `batches` to the nodes and edges of the largest, and by one dummy node and one dummy graph, which take the
-    padding."""
+    """Pads the full batches to one shape: the nodes and edges of the largest, plus one dummy node and one dummy graph, to which all padding
+    belongs. Drops batches that are not full."""
     graphs = max(batch.counted for batch in batches)
     full = [batch for batch in batches if batch.counted == graphs]
     nodes, edges = (1 + max(b.inputs[0].size(0) for b in full), max(b.inputs[1].size(1) for b in full))
@@ -57,7 +57,7 @@ def of_one_shape(batches):
 
 
 class Pinned:
-    """Brings rows of a table in the host's memory to the device. There are two buffers, so that one is filled while the other is copied."""
+    """Copies rows of a table in the host's memory to the device. Of two buffers, one is filled while the other is copied."""
 
     def __init__(self, table, rows, device):
         pin = device.type == "cuda"
@@ -95,7 +95,7 @@ class DevicePeer(Peer):
         self.train_batches = [self._placed(batch) for batch in self.train_batches]
         self.optimizer = torch.optim.Adam(self.module.parameters(), lr=1e-3, fused=True, capturable=self.side == "pyg-graph")
         if self.side == "pyg-reduce-overhead":
-            # Other backends know no mode; they rehearse.
+            # Other backends, which are for rehearsal, have no mode.
             way = {"mode": "reduce-overhead"} if settings["compiler"] == "inductor" else {"backend": settings["compiler"]}
             self.call = torch.compile(self.module, **way)
 
@@ -107,7 +107,7 @@ class DevicePeer(Peer):
             self.rows = Pinned(x, max(len(batch.inputs[0]) for batch in self.train_batches), self.device).rows
 
     def _placed(self, batch):
-        """Moves a batch to the device. Ids that are looked up on the host stay there."""
+        """Moves a batch to the device, except ids that are looked up on the host."""
         to = lambda value: value.to(self.device) if isinstance(value, torch.Tensor) else value
         inputs = [to(value) for value in batch.inputs]
         if self.side == "pyg-pinned":
@@ -127,7 +127,7 @@ class DevicePeer(Peer):
         super()._step(batch)
 
     def _capture(self):
-        """Captures a step; from then on a step is a replay."""
+        """Captures a step. Later steps replay it."""
         first = self.train_batches[0]
         kept = dataclasses.replace(first, inputs=tuple(v.clone() if isinstance(v, torch.Tensor) else v for v in first.inputs), y=first.y.clone())
         side = torch.cuda.Stream()
@@ -166,7 +166,7 @@ class DevicePeer(Peer):
         return answer | {"device_bytes": torch.cuda.max_memory_reserved() if self.on_gpu else None}
 
     def kernels(self, steps):
-        """Sums the seconds of a step's kernels, and those of its copies to the device and on it, as CUPTI tells them."""
+        """Sums the seconds of a step's kernels, and of its copies to the device and within it, as CUPTI reports them."""
         if not self.on_gpu:
             raise LeftOut("not on this device: kernels are a GPU's")
         self._settle()

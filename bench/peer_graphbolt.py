@@ -1,13 +1,13 @@
 """DGL GraphBolt in a process of its own: answers each command on its standard input with one line of JSON.
 
-`python -m bench.peer_graphbolt GRAPH_DIR SETTINGS`, with the Python of `peer_venv.graphbolt`, whose torch is an old one: GraphBolt's last
-release takes no other. SETTINGS: fan_outs, batch_size, hidden, threads, batches.
+`python -m bench.peer_graphbolt GRAPH_DIR SETTINGS` needs the Python of `peer_venv.graphbolt`, which has an old torch, because
+GraphBolt's last release needs one. SETTINGS: fan_outs, batch_size, hidden, threads, batches.
 
-  draw SEED      subgraphs around --batches batches of seeds: neighbours drawn, every node once, edges between local rows
-  prepare SEED   the same with the features of all its nodes
-  epoch          GraphSAGE trained over the seeds of training once, as DGL's examples do
+  draw SEED      samples subgraphs around --batches batches of seed nodes: every node once, edges between local rows
+  prepare SEED   the same, with the features of all nodes
+  epoch          trains GraphSAGE over the training seeds once, as DGL's examples do
 
-Answers have "seconds", and of drawing "done", the edges that were drawn, "batches" and "nodes".
+An answer has "seconds". For drawing it also has "done" (the edges drawn), "batches" and "nodes".
 """
 
 import itertools
@@ -57,7 +57,7 @@ class Peer:
         return gb.DataLoader(batches.fetch_feature(self.store, node_feature_keys=["feat"]) if with_features else batches, num_workers=0)
 
     def draw(self, with_features):
-        """The loader is made, and its seeds are shuffled, before the clock starts."""
+        """Draws batches. The loader is made and its seeds are shuffled before the clock starts."""
         batches = iter(self._loader(self.all, with_features))
         first = next(batches)
         begin, edges, nodes, count = time.perf_counter(), 0, 0, 0

@@ -1,7 +1,7 @@
 """GraphZero in a process of its own: answers each command on its standard input with one line of JSON.
 
-`python -m bench.peer_graphzero GRAPH_DIR STORE SETTINGS`. Lists of nodes are made before the clock starts, except where a
-hop's are found by the one before: its calls take lists only.
+`python -m bench.peer_graphzero GRAPH_DIR STORE SETTINGS`. Lists of nodes are made before the clock starts, because GraphZero's
+calls take only lists. The exception is a hop whose nodes the hop before it finds.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from bench.tools import peer_environment
 
 
 class Program:
-    """One that answers each line on its standard input with one line of JSON."""
+    """A program that answers each line on its standard input with one line of JSON."""
 
     def __init__(self, *command, **options):
         self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
@@ -23,7 +23,7 @@ class Program:
     def ask(self, command):
         self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
-        # What a library prints is no answer.
+        # Skips lines that a library printed.
         for line in self.process.stdout:
             if line.startswith("{"):
                 answer = json.loads(line)
@@ -49,7 +49,7 @@ class Peer(Program):
 
 @contextlib.contextmanager
 def maybe(arguments, graph, tools, **settings):
-    """The peer, or None where arguments.peer does not name it."""
+    """Yields the peer, or None if arguments.peer does not name it."""
     if arguments.peer != "graphzero":
         yield None
         return
@@ -87,7 +87,7 @@ def main():
         draw = lambda found, fan_out: (np.repeat(found, fan_out), graph.batch_random_fanout(found.tolist(), fan_out).ravel())
         return sum(relabelled(np.array(batch), settings["fan_outs"], draw) for batch in batches["shuffled"][: settings["batches"]])
 
-    # It takes so many steps; ours counts nodes.
+    # GraphZero's length counts steps; ours counts nodes.
     steps = settings.get("length", 1) - 1
     works = {"import": convert, "neighbors": neighbors("shuffled"), "neighbors-rows": neighbors("rows"),
              "neighbors-replace": neighbors("shuffled"), "subgraphs": subgraphs,
@@ -97,7 +97,7 @@ def main():
         words = line.split()
         begin = time.perf_counter()
         done = works[words[0]](words[1:])
-        # It may print in the middle of a line.
+        # GraphZero may leave an unfinished line on the output.
         print("\n" + json.dumps({"seconds": time.perf_counter() - begin, "done": int(done)}), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""PyG's side of `links`: reads settings as JSON from standard input, writes {mrr, seconds, version} as JSON, an MRR a seed."""
+"""PyG's side of `links`: reads settings as JSON from standard input, writes {mrr, seconds, version} as JSON, with one MRR for each seed."""
 
 import json
 import pathlib
@@ -10,20 +10,20 @@ import torch
 import torch_geometric
 from torch.nn import functional as F
 
-import tests  # noqa: F401  the Python package's modules are found by it
+import tests  # noqa: F401  makes the Python package's modules importable
 from bench import peer_sage
 from permafrost import models
 
 
 class Negatives:
-    """Targets that a source has no edge to, uniform. edge_index: [2, edges], both ways."""
+    """Draws targets uniformly among the nodes to which a source has no edge. edge_index: [2, edges], both directions."""
 
     def __init__(self, edge_index, nodes):
         self.nodes = nodes
         self.keys = (edge_index[0] * nodes + edge_index[1]).sort().values
 
     def draw(self, sources):
-        """[2, sources] pairs, one of each."""
+        """Returns [2, sources] pairs, one for each source."""
         targets = torch.randint(self.nodes, sources.shape)
         while True:
             keys = sources * self.nodes + targets
@@ -35,7 +35,8 @@ class Negatives:
 
 
 def read_links(folder):
-    """By split: links [2, L], and of those that validate and test pairs without an edge [2, L * K], a link's own side by side."""
+    """Returns for each split its links [2, L], and for validation and test their negatives [2, L * K], with those of one link next to each
+    other."""
     found = {}
     for name in ("train", "valid", "test"):
         links = np.load(folder / f"{name}.npy").T
@@ -48,7 +49,7 @@ def read_links(folder):
 
 
 def without_held_out(edge_index, links, nodes):
-    """The edges whose two nodes are those of no link that validates or tests."""
+    """Returns the edges, except those between the two nodes of a validation or test link."""
     key = lambda pairs: pairs.min(dim=0).values * nodes + pairs.max(dim=0).values
     held_out = torch.cat([key(links[name][0]) for name in ("valid", "test")])
     return edge_index[:, ~torch.isin(key(edge_index), held_out)]
@@ -56,7 +57,7 @@ def without_held_out(edge_index, links, nodes):
 
 @torch.no_grad()
 def mean_reciprocal_rank(module, x, messages, links, negatives):
-    """As OGB's evaluator: equal scores count half."""
+    """Returns the mean reciprocal rank, as OGB's evaluator does: an equal score counts half."""
     module.eval()
     rows = module(x, messages)
     own = module.decoder(rows, links)
@@ -68,7 +69,7 @@ def mean_reciprocal_rank(module, x, messages, links, negatives):
 
 
 def train(settings, data, seed):
-    """MRR of the test links in the epoch that validates best."""
+    """Returns the MRR of the test links in the epoch that validates best."""
     x, links, messages, negatives = data
     torch.manual_seed(seed)
     module = models.load(settings["weights"])

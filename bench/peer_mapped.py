@@ -1,8 +1,9 @@
 """PyG in a process of its own, training sampled GraphSAGE with its features in a memory-mapped file.
 
-`python -m bench.peer_mapped sample SETTINGS` draws the batches of an epoch into a file, as NeighborLoader would, so that neither the edges
-nor the drawing take of the memory that is limited, or of the time. `python -m bench.peer_mapped train SETTINGS` answers each line `epoch MOST` with
-{seconds, major_faults} of an epoch, of which it trains at most MOST batches and says how long all would take. SETTINGS: folder (of NPY files), batches (the file), batch_size, fan_outs, hidden, threads.
+`python -m bench.peer_mapped sample SETTINGS` draws the batches of an epoch into a file, as NeighborLoader would. Neither the edges nor the
+drawing then take part of the limited memory, or of the time. `python -m bench.peer_mapped train SETTINGS` answers each line `epoch MOST`
+with {seconds, major_faults} of an epoch. It trains at most MOST batches, and scales the seconds to the whole epoch. SETTINGS: folder (of
+NPY files), batches (the file), batch_size, fan_outs, hidden, threads.
 """
 
 import json
@@ -33,7 +34,7 @@ class Peer:
         torch.set_num_threads(settings["threads"])
         torch.manual_seed(1)
         folder = pathlib.Path(settings["folder"])
-        # Private: torch wants an array that it might write to.
+        # Mapped privately, since torch requires a writable array.
         self.x = torch.from_numpy(np.load(folder / "node_feat.npy", mmap_mode="c"))
         self.y = torch.from_numpy(np.load(folder / "node_label.npy").astype(np.int64))
         self.batches = torch.load(settings["batches"])

@@ -1,7 +1,8 @@
-"""A module of bench/module_nets.py in PyG's process, which answers as bench/peer_pyg.py does, and its export.
+"""Trains or exports a module of bench/module_nets.py in PyG's process.
 
-`python -m bench.peer_modules SETTINGS` serves; `python -m bench.peer_modules SETTINGS FILE` writes the module as a program and prints, as
-JSON, in how many seconds. SETTINGS: those of bench/peer_pyg.py, with module, hidden and layers in place of weights.
+`python -m bench.peer_modules SETTINGS` answers the commands of bench/peer_pyg.py. `python -m bench.peer_modules SETTINGS FILE` writes the
+module as a program, and prints the seconds that this took as JSON. SETTINGS: those of bench/peer_pyg.py, with module, hidden and layers in
+place of weights.
 """
 
 import json
@@ -15,7 +16,7 @@ from bench.peer_pyg import Peer, serve
 
 
 def make(settings):
-    """Every side begins with the same weights."""
+    """Makes the module. Every side begins with the same weights."""
     torch.manual_seed(1)
     return module_nets.make(settings["module"], settings["hidden"], settings["layers"])
 
@@ -26,7 +27,7 @@ class ModulePeer(Peer):
 
 
 def export(settings, path):
-    import tests  # noqa: F401  the Python package's modules are found by it
+    import tests  # noqa: F401  makes the Python package's modules importable
     from permafrost import export as write
 
     flat = torch.load(settings["data"])["train"]

@@ -1,5 +1,5 @@
-"""PyTorch's side of `node2vec`: reads settings as JSON from standard input, writes {seconds, steps, accuracy, version} as JSON; with
-`judge`, a file of embeddings, their {accuracy} alone."""
+"""PyTorch's side of `node2vec`: reads settings as JSON from standard input, writes {seconds, steps, accuracy, version} as JSON. If the
+settings have `judge`, a file of embeddings, it writes only {accuracy} of these."""
 
 import json
 import pathlib
@@ -11,13 +11,13 @@ import torch_geometric
 from safetensors.torch import load_file
 from torch_geometric.nn import Node2Vec
 
-import tests  # noqa: F401  the Python package's modules are found by it
+import tests  # noqa: F401  makes the Python package's modules importable
 from bench import peer_sage
 from permafrost.models.node2vec import NodeEmbedding
 
 
 def accuracy(rows, labels, train, test):
-    """Of scikit-learn's LogisticRegression with its defaults, solved to the end."""
+    """Returns the test accuracy of a logistic regression like scikit-learn's LogisticRegression with its defaults, fully converged."""
     x, y = rows.double(), labels.long()
     classes = int(y.max()) + 1
     weight = torch.zeros(classes, x.size(1), dtype=torch.double, requires_grad=True)
@@ -36,7 +36,7 @@ def accuracy(rows, labels, train, test):
 
 
 class Walks:
-    """Uniform walks, and nodes drawn evenly, for all seeds of a batch at once."""
+    """Draws uniform walks, and uniformly random nodes, for all seeds of a batch at once."""
 
     def __init__(self, edge_index, nodes, settings):
         order = edge_index[0].argsort(stable=True)

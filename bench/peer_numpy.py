@@ -1,4 +1,4 @@
-"""Neighbour sampling in numpy, over arrays in memory: what a careful user writes without a library."""
+"""Samples neighbours in numpy, over arrays in memory, as a careful user would write it without a library."""
 
 import time
 
@@ -6,15 +6,16 @@ import numpy as np
 
 
 def batches_of(nodes, order, settings):
-    """Seeds of each batch: every node once, shuffled or in the order of rows."""
+    """Returns the seeds of each batch: every node once, shuffled or in the order of rows."""
     seeds = np.random.default_rng(1).permutation(nodes) if order == "shuffled" else np.arange(nodes)
     size = settings["batch_size"]
     return [seeds[b : b + size] for b in range(0, nodes, size)]
 
 
 def relabelled(seeds, fan_outs, draw):
-    """Edges of the subgraph around `seeds`, as training needs it: each node once, edges between local rows. `draw(nodes,
-    fan_out)` gives targets and sources of the drawn edges; a node of a hop is drawn for when it is first found."""
+    """Returns the edges of the subgraph around `seeds` as training needs it: each node once, edges between local
+    rows. `draw(nodes, fan_out)` returns targets and sources of the drawn edges. It draws for a node only in the first
+    hop that finds it."""
     nodes, new, targets, sources = seeds, seeds, [], []
     for fan_out in fan_outs:
         target, source = draw(new, fan_out)
@@ -40,7 +41,7 @@ class Peer:
         self.batches = {order: batches_of(nodes, order, settings) for order in ("shuffled", "rows")}
 
     def _draw(self, random, nodes, fan_out):
-        """`fan_out` draws with replacement of each node that has neighbours: targets and sources."""
+        """Draws `fan_out` neighbours with replacement for each node that has any. Returns targets and sources."""
         first = self.offsets[nodes]
         degree = self.offsets[nodes + 1] - first
         kept = degree > 0

@@ -1,11 +1,11 @@
-"""PyG in a process of its own, training the module that equals Permafrost's, at its best on the CPU.
+"""PyG in a process of its own, training the module that equals Permafrost's as fast as PyG can on the CPU.
 
-`python -m bench.peer_pyg SETTINGS` answers each line of its standard input with a line of JSON: `load`, `prepare`, then `train SECONDS` as
-often as wanted. SETTINGS: side, kind, data (of bench/peer_data.py), weights (a file that `permafrost job export` wrote), loss, batch_size,
+`python -m bench.peer_pyg SETTINGS` answers each line of its standard input with a line of JSON: `load`, `prepare`, then `train SECONDS` any
+number of times. SETTINGS: side, kind, data (of bench/peer_data.py), weights (a file that `permafrost job export` wrote), loss, batch_size,
 fan_outs, threads, compiler.
 
-Sides: `pyg` has its batches before the clock starts, `pyg-loader` takes them from PyG's DataLoader or NeighborLoader, `pyg-compile` is
-`pyg` under torch.compile(dynamic=True). Whole graphs are one batch, whose degrees GCNConv computes once.
+Sides: `pyg` has its batches before the clock starts, `pyg-loader` takes them from PyG's DataLoader or NeighborLoader, and `pyg-compile` is
+`pyg` under torch.compile(dynamic=True). A graph that is trained whole is one batch, for which GCNConv computes degrees once.
 """
 
 import dataclasses
@@ -29,12 +29,12 @@ LOSSES = {"l1": F.l1_loss, "bce": F.binary_cross_entropy_with_logits, "cross-ent
 
 
 class LeftOut(Exception):
-    """This side cannot run here; why, in one line."""
+    """This side cannot run here; the message has one line."""
 
 
 @dataclasses.dataclass
 class Batch:
-    """rows: of the outputs, those that the loss takes; None: all. counted: graphs or seed nodes."""
+    """One batch. rows: the rows of the output that enter the loss; None means all. counted: the number of graphs or seed nodes."""
 
     inputs: tuple
     y: torch.Tensor
@@ -71,7 +71,7 @@ class Sampled:
 
     @staticmethod
     def _batch(x, edge_index, y, seeds, node_counts, edge_counts):
-        # With these the layers compute only the rows that they need.
+        # With these, each layer computes only the rows that later layers need.
         hops = {} if node_counts is None else {"num_sampled_nodes_per_hop": node_counts, "num_sampled_edges_per_hop": edge_counts}
         return Batch((x, edge_index), y[:seeds], seeds, slice(seeds), hops)
 
@@ -101,7 +101,7 @@ class Whole:
 
 
 class Each:
-    """Batches of a loader, in our form."""
+    """Iterates over a loader's batches, converted to Batch."""
 
     def __init__(self, loader, form):
         self.loader, self.form = loader, form
@@ -114,7 +114,7 @@ class Each:
 
 
 class CompileClock:
-    """Seconds that torch.compile has spent so far, and what it made."""
+    """Counts the seconds that torch.compile has spent so far, and the graphs that it made."""
 
     def __init__(self):
         from torch._dynamo.callback import callback_handler
@@ -134,7 +134,7 @@ class CompileClock:
             self.seconds += time.perf_counter() - self.begin
 
     def made(self):
-        """Graphs, and places at which a graph had to end."""
+        """Returns the number of compiled graphs and of graph breaks."""
         from torch._dynamo.utils import counters
 
         return {"graphs": counters["stats"]["unique_graphs"], "graph_breaks": sum(counters["graph_break"].values())}
@@ -167,11 +167,11 @@ class Peer:
         return models.load(settings["weights"])
 
     def commands(self):
-        """What `serve` calls, by its name; words after the name are numbers."""
+        """Returns the functions that `serve` calls, by command. Words after a command are numbers."""
         return {"prepare": self.prepare, "train": self.train}
 
     def _settle(self):
-        """Waits for what was begun. A CPU has done it by the time that a call returns."""
+        """Waits for work that was started asynchronously. A CPU has finished it when a call returns."""
 
     def _forever(self):
         while True:
@@ -187,7 +187,7 @@ class Peer:
         self.optimizer.step()
 
     def _evaluate(self):
-        """Seconds of a pass over the validation split."""
+        """Returns the seconds of a pass over the validation split."""
         begin, total = time.perf_counter(), 0
         self.module.eval()
         with torch.no_grad():
@@ -198,7 +198,7 @@ class Peer:
         return time.perf_counter() - begin
 
     def _choose_optimizer(self):
-        """Adam, fused unless that is slower."""
+        """Chooses Adam: the fused one, unless it is slower."""
         kept = {name: value.clone() for name, value in self.module.state_dict().items()}
         ways = {name: torch.optim.Adam(self.module.parameters(), lr=1e-3, **flags) for name, flags in
                 (("fused", {"fused": True}), ("foreach", {"foreach": True}))}
@@ -209,7 +209,7 @@ class Peer:
                 way.step()
                 seconds[name].append(time.perf_counter() - begin)
         median = {name: statistics.median(values) for name, values in seconds.items()}
-        # Five in a hundred are this measurement's noise.
+        # A difference of 5 % is noise of this measurement.
         best = "foreach" if median["foreach"] < 0.95 * median["fused"] else "fused"
         self.module.load_state_dict(kept)
         self.optimizer = torch.optim.Adam(self.module.parameters(), lr=1e-3, **{best: True})
@@ -219,14 +219,14 @@ class Peer:
         self.module.train()
         self._loss(next(self.stream)).backward()
         optimizer = self._choose_optimizer()
-        # The first evaluation warms up, and compiles.
+        # The first evaluation warms up and compiles, and does not count.
         self._evaluate()
         return {"optimizer": optimizer, "parameters": sum(p.numel() for p in self.module.parameters()),
                 "evaluation_seconds": min(self._evaluate() for _ in range(2)), "batches": len(self.train_batches),
                 "version": f"PyG {torch_geometric.__version__}, torch {torch.__version__}"}
 
     def train(self, seconds):
-        """Trains for so long and one step at least. What was compiled meanwhile is taken off."""
+        """Trains for the given seconds, but at least one step. Subtracts the time of compilation."""
         compiled = self.clock.seconds if self.clock else 0
         self._settle()
         begin, steps, counted = time.perf_counter(), 0, 0
@@ -244,7 +244,7 @@ class Peer:
 
 
 def serve(make, settings):
-    """Answers the lines of standard input: `load` makes the peer, and all others are its commands."""
+    """Answers the lines of standard input. `load` makes the peer, and all other lines are its commands."""
     peer = None
     for line in sys.stdin:
         command, *values = line.split()
@@ -257,7 +257,7 @@ def serve(make, settings):
             answer = {"left_out": str(why)}
         except Exception as error:
             why = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-            # What the compiler cannot do is a finding; in PyG itself it is a fault of this benchmark.
+            # A failure of the compiler is a finding. A failure of PyG itself is a fault of this benchmark.
             answer = {"left_out" if settings["side"] == "pyg-compile" and command == "prepare" else "error": why}
         print("\n" + json.dumps(answer), flush=True)
 

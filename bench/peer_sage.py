@@ -24,7 +24,8 @@ def version():
 
 
 def read(directory, choice):
-    """x [N, F] float32, edge_index [2, E] both ways, y [N] int64, {split: ids} of train and valid, and of test where the files are CSV."""
+    """Returns x [N, F] float32, edge_index [2, E] in both directions, y [N] int64, and {split: ids} for train and valid, and for test if
+    the files are CSV."""
     if (directory / "edge_index.npy").exists():
         edge = np.load(directory / "edge_index.npy")
         x = np.load(directory / "node_feat.npy")
@@ -57,7 +58,7 @@ class Peer:
         self.loader = NeighborLoader(data, fan_outs, ids["train"], batch_size=batch_size, shuffle=True)
         self.model = GraphSAGE(x.size(1), hidden, len(fan_outs), int(y.max()) + 1)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=True)
-        # Whether the sampler says its hops, so that layers compute only the rows that they need.
+        # Whether the sampler reports its hops, so that layers compute only the rows that they need.
         self.trims = False
 
     def epoch(self):

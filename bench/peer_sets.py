@@ -1,4 +1,5 @@
-"""PyG's side of `sets`: reads settings as JSON from standard input, writes {valid, test, seconds, version} as JSON, a value a seed."""
+"""PyG's side of `sets`: reads settings as JSON from standard input, writes {valid, test, seconds, version} as JSON, with one value for each
+seed."""
 
 import json
 import sys

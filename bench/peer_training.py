@@ -1,11 +1,11 @@
-"""PyG's loop over a set of graphs, which `folds` and `sets` share: Adam, an epoch's validation after its batches, and the test split in
-the epoch that validates best, of equal ones the first."""
+"""PyG's training loop over a set of graphs, which `folds` and `sets` share. It uses Adam, validates after the batches of each epoch, and
+tests the epoch that validates best, or the first of equal ones."""
 
 import torch
 from torch.nn import functional as F
 from torch_geometric.loader import DataLoader
 
-import tests  # noqa: F401  the Python package's modules are found by it
+import tests  # noqa: F401  makes the Python package's modules importable
 from permafrost import models
 
 
@@ -14,7 +14,7 @@ def cross_entropy(out, y):
 
 
 def of_known(loss):
-    """Missing targets are NaN, and take no part."""
+    """Makes a loss that leaves out missing targets, which are NaN."""
 
     def of_batch(out, y):
         known = ~y.isnan()
@@ -28,7 +28,7 @@ def accuracy(out, y):
 
 
 def roc_auc(out, y):
-    """The mean over targets of both classes, as OGB's evaluator; an equal score counts half."""
+    """Returns the mean of the ROC-AUC over the targets that have both classes, as OGB's evaluator does. An equal score counts half."""
     found = []
     for scores, wanted in zip(out.double().T, y.T):
         links, others = scores[wanted == 1], scores[wanted == 0].sort().values
@@ -45,7 +45,8 @@ def mean_absolute_error(out, y):
     return float((out[known] - y[known]).abs().double().mean())
 
 
-# Loss -> its function, the metric's, and whether more of the metric is better; the metric is the server's default for the loss.
+# Maps each loss to its function, the function of its metric, and whether a higher metric is better. The metric is the server's default for
+# the loss.
 LOSSES = {
     "cross-entropy": (cross_entropy, accuracy, True),
     "bce": (of_known(F.binary_cross_entropy_with_logits), roc_auc, True),
@@ -67,8 +68,8 @@ def measured(module, loader, metric):
 
 
 def train(settings, parts, seed):
-    """The metric of the validation and of the test split in the best epoch. settings: weights (a file that says what the model is), loss,
-    epochs, lr, batch_size. parts: graphs as Data by "train", "valid", "test"; `y` is [1, targets], or a class."""
+    """Returns the metric of the validation and the test split in the best epoch. settings: weights (a file that describes the model), loss,
+    epochs, lr, batch_size. parts: the graphs as Data by "train", "valid", "test"; `y` is [1, targets], or a class."""
     loss, metric, more_is_better = LOSSES[settings["loss"]]
     torch.manual_seed(seed)
     module = models.load(settings["weights"])

@@ -1,5 +1,5 @@
-"""The Pythons that run peers: virtual environments below the work folder. PyG's takes what this interpreter has and installs the rest;
-GraphBolt's is apart, since it takes an old torch."""
+"""The Pythons that run peers, which are virtual environments below the work folder. PyG's environment reuses the packages of this
+interpreter and installs the rest. GraphBolt has an environment of its own, since it needs an old torch."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from bench import tools
 
 REQUIREMENTS = tools.ROOT / "bench" / "peer-requirements.txt"
 GRAPHBOLT = tools.ROOT / "bench" / "graphbolt-requirements.txt"
-# Of PyG's NeighborLoader. They have no wheels: 20 minutes to compile.
+# PyG's NeighborLoader needs these. They have no wheels, and compiling takes 20 minutes.
 SAMPLER = ("torch-scatter", "torch-sparse")
 
 
@@ -19,7 +19,7 @@ def _wanted():
 
 
 def _installed(python):
-    """Package -> version, of those that are wanted."""
+    """Returns the version of each wanted package that is installed."""
     ask = ("import importlib.metadata as m, json, sys\nfound = {}\nfor name in sys.argv[1:]:\n try: found[name] = m.version(name)\n"
            " except m.PackageNotFoundError: pass\nprint(json.dumps(found))")
     names = [*_wanted(), *SAMPLER]
@@ -42,15 +42,16 @@ def add_install_flag_of_graphbolt(parser):
 
 
 def python(work, with_sampler, must_sample=False):
-    """The interpreter; made the first time. `with_sampler`: with what NeighborLoader needs. `must_sample`: it is refused without."""
+    """Returns PyG's interpreter, which is made the first time. with_sampler: also installs what NeighborLoader needs. must_sample: fails
+    without it."""
     folder = work / "pyg"
     interpreter = folder / "bin" / "python"
     if not interpreter.exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-        # torch is 200 MB: what this interpreter has of it and of the rest is used from where it is.
+        # Shares this interpreter's packages, because torch alone is 200 MB.
         (site,) = (folder / "lib").glob("python3.*/site-packages")
         (site / "shared.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-    # A build of torch may say more of itself: 2.13.0+cpu.
+    # A build of torch may have a suffix, such as 2.13.0+cpu.
     installed = {name: version.split("+")[0] for name, version in _installed(interpreter).items()}
     if any(installed.get(name) != version for name, version in _wanted().items()):
         print(f"bench: installing {' '.join(REQUIREMENTS.read_text().split())} into {folder}", file=sys.stderr)
@@ -64,7 +65,7 @@ def python(work, with_sampler, must_sample=False):
 
 
 def graphbolt(work, install):
-    """The interpreter that has GraphBolt; made the first time if `install`."""
+    """Returns the interpreter that has GraphBolt. It is made the first time if `install`."""
     folder = work / "graphbolt"
     interpreter, done = folder / "bin" / "python", folder / "installed"
     wanted = GRAPHBOLT.read_text()
@@ -79,7 +80,7 @@ def graphbolt(work, install):
 
 
 def ask(module, settings, tools_):
-    """What a module of PyG's side writes as JSON, given its settings so, on as many threads as ours."""
+    """Runs a module of PyG's side with the settings as JSON, on as many threads as ours, and returns the JSON that it writes."""
     done = subprocess.run([python(tools_.work, with_sampler=False), "-m", module], input=json.dumps({**settings, "threads": tools_.threads}),
                           stdout=subprocess.PIPE, text=True, check=True, cwd=tools.ROOT,
                           env=tools.peer_environment(tools_.threads))

@@ -1,18 +1,17 @@
-"""What each cache policy costs and keeps: executables, their bytes, growth of the process, captures, milliseconds a step.
+"""Measures what each cache policy costs and keeps: executables, their bytes, growth of the process, captures, milliseconds of a step.
 
-Every policy trains the same job in a daemon of its own, whose /metrics are read while it runs. Growth of resident memory is taken
-from the end of warm-up (the first fifth of the training steps) to the end, and as a slope over steps by least squares.
-Executables, bytes and hits are the job's own last statistics. With --rounds above 1 every round runs all of them in turn, and
-milliseconds are medians over the rounds.
+Every policy trains the same job in a daemon of its own, whose /metrics are read while it runs. Growth of resident memory is taken from the
+end of warm-up (the first fifth of the training steps) to the end, and also as a least-squares slope over steps. Executables, bytes and hits
+are the job's last statistics. With --rounds above 1, every round runs all policies in turn, and milliseconds are medians over the rounds.
 
-  always, never, clear-per-step                 of #10689, each shape for itself
-  freeze+pad, freeze+eager, freeze+transient    frozen at the derived point; transient is #10689's
+  always, never, clear-per-step                 the policies of #10689, with exact shapes
+  freeze+pad, freeze+eager, freeze+transient    frozen at the derived point; transient is that of #10689
   freeze+dynamic                                one executable for every shape
   freeze+ladder, freeze+ladder-K                8 rungs, or K
   ...+balanced                                  any of them with batches of equal load
 
-With --fan-out the job is of one large graph by sampled neighbours: `--dataset ../shared/data/node/musae_git --fan-out 10,5 --batch-size 128`.
-`audits` are steps that were run eagerly as well and compared bit for bit; `differ` are those that were not equal.
+With --fan-out the job trains on one large graph by sampled neighbours: `--dataset ../shared/data/node/musae_git --fan-out 10,5 --batch-size
+128`. `audits` are steps that also ran eagerly and were compared bit for bit; `differ` counts the audits that found a difference.
 """
 
 import re
@@ -44,7 +43,7 @@ def policy_names(text):
 
 
 def hops(text):
-    """--fan-out."""
+    """Checks the value of --fan-out."""
     if not all(hop == "all" or (hop.isdecimal() and int(hop) > 0) for hop in text.split(",")):
         raise SystemExit(f"bench: policies: --fan-out {text}: accepted: whole numbers from 1, or all, divided by commas")
     return text
@@ -62,15 +61,15 @@ def add_arguments(parser):
 
 
 def slope(xs, ys):
-    """Of the least-squares line through the points."""
+    """Returns the slope of the least-squares line through the points."""
     mean_x, mean_y = statistics.fmean(xs), statistics.fmean(ys)
     spread = sum((x - mean_x) ** 2 for x in xs)
     return sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys)) / spread if spread > 0 else 0.0
 
 
 def sample(m):
-    """What is followed of one reading of /metrics."""
-    # Gauges of the cache are there only while a job runs.
+    """Picks the figures that are followed from one reading of /metrics."""
+    # The cache's gauges exist only while a job runs.
     both = lambda name: sum(m.get(f'permafrost_graph_cache_{name}{{mode="{mode}"}}', 0) for mode in ("train", "eval"))
     return {
         "step": m["permafrost_train_steps_total"],
@@ -85,11 +84,11 @@ def sample(m):
 
 
 def follow(daemon, seconds):
-    """Readings of /metrics while a job runs."""
+    """Returns readings of /metrics while a job runs."""
     samples = []
     while True:
         page = daemon.metrics()
-        # Gauges of the cache are 0 once the job has ended.
+        # The cache's gauges are 0 once the job has ended.
         if page['permafrost_jobs{state="running"}'] == 1 and page["permafrost_train_steps_total"] > 0:
             samples.append(sample(page))
         elif tools.unended_jobs(page) == 0:
@@ -98,7 +97,7 @@ def follow(daemon, seconds):
 
 
 def share(mode):
-    """Of a mode's statistics: how its steps were served, and the rows that padding added."""
+    """Returns how a mode's steps were served, and the rows that padding added, from the mode's statistics."""
     number = lambda field: float(mode.get(field, 0))
     served = max(1.0, number("hits") + number("paddedHits") + number("misses"))
     return {"steps": served, "exact": number("hits") / served, "padded": number("paddedHits") / served,
@@ -107,7 +106,7 @@ def share(mode):
 
 
 def run(arguments, tools_, policy):
-    """Trains once under `policy` in a fresh daemon; returns its row."""
+    """Trains once under `policy` in a fresh daemon, and returns a row."""
     plain = policy.removesuffix("+balanced")
     name, _, variant = plain.partition("+")
     form, _, rungs = variant.partition("-")
@@ -132,7 +131,7 @@ def run(arguments, tools_, policy):
     warm = [s for s in samples if s["step"] >= steps // 5]
     frozen = [s for s in samples if s["frozen"] == 1]
     both = lambda field: sum(float(mode.get(field, 0)) for mode in cache["statistics"])
-    # Those of dynamic and ladder are made before the first step.
+    # Captures of dynamic and ladder happen before the first step.
     within_steps = both("captureSeconds") if shapes == "exact" else 0.0
     return {
         "policy": policy,
@@ -146,11 +145,11 @@ def run(arguments, tools_, policy):
         "capture_seconds": both("captureSeconds"),
         "ms_per_step": job["result"]["meanStepMilliseconds"],
         "ms_per_step_without_captures": job["result"]["meanStepMilliseconds"] - 1e3 * within_steps / steps,
-        # None where the job was over before it was read twice.
+        # None if the job ended before a second reading.
         "rss_growth_mb": (warm[-1]["rss"] - warm[0]["rss"]) / MB if len(warm) > 1 else None,
         "rss_mb_per_10000_steps": 1e4 * slope([s["step"] for s in warm], [s["rss"] for s in warm]) / MB if len(warm) > 1 else None,
         "shares": {mode["mode"].removeprefix("GRAPH_CACHE_MODE_").lower(): share(mode) for mode in cache["statistics"]},
-        # Least and most after the freeze: equal where nothing grows.
+        # The minimum and maximum after the freeze. They are equal if nothing grows.
         "frozen": {key: [min(s[key] for s in frozen), max(s[key] for s in frozen)]
                    for key in ("entries", "captures", "cache_bytes", "storage_bytes")} if frozen else None,
         "samples": samples,

@@ -1,28 +1,28 @@
-"""The benchmark graph: a power law, with features and labels that its neighbourhoods explain.
+"""Makes the benchmark graph: a power law, with features and labels that its neighbourhoods explain.
 
 Nodes belong to 16 communities. Both ends of an edge are drawn with weights (rank + 10)^(-1/(exponent - 1)), so that degrees
-follow a power law of that exponent; half of the edges stay within their source's community. Features are the community's
-centre in noise, and a node's class is the one that its own features and the mean of its neighbours' speak for most, so that
-neither is enough alone. Equal arguments give equal files.
+follow a power law of that exponent. Half of the edges stay within their source's community. Features are the community's centre
+plus noise. A node's class is the one that its own features and the mean of its neighbours' features support most, so that neither
+is enough alone. Equal arguments give equal files.
 """
 
 import numpy as np
 
 
 def draw_edges(random, nodes, edges, classes, exponent):
-    """[2, edges] ends by rank; a node's community is its rank modulo classes."""
+    """Returns the ends of edges, [2, edges], as ranks. A node's community is its rank modulo `classes`."""
     weights = (np.arange(nodes) + 10.0) ** (-1.0 / (exponent - 1.0))
     cumulative = np.cumsum(weights)
     ends = np.searchsorted(cumulative, random.random((2, edges)) * cumulative[-1])
     source, target = np.minimum(ends, nodes - 1)
-    # A neighbouring rank of the wanted community: its weight is nearly the same.
+    # Takes a nearby rank of the wanted community, whose weight is nearly the same.
     within = target - target % classes + source % classes
     stay = (random.random(edges) < 0.5) & (within < nodes)
     return source, np.where(stay, within, target)
 
 
 def mean_of_neighbors(source, target, values):
-    """Of every node, over edges taken both ways; its own values where it has none."""
+    """Returns each node's mean over its neighbours, with edges taken in both directions, or its own values if it has none."""
     nodes = len(values)
     degree = np.bincount(source, minlength=nodes) + np.bincount(target, minlength=nodes)
     mean = np.empty_like(values)
@@ -40,7 +40,7 @@ def write(out, nodes, edges, width, classes=16, exponent=2.3, seed=1):
     out.mkdir(parents=True, exist_ok=True)
 
     source, target = draw_edges(random, nodes, edges, classes, exponent)
-    # Rows say nothing about degrees or communities.
+    # Shuffles the rows, so that they reveal nothing about degrees or communities.
     row = random.permutation(nodes)
     community = np.empty(nodes, np.int64)
     community[row] = np.arange(nodes) % classes

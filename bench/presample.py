@@ -1,15 +1,15 @@
-"""Sampled subgraphs in the form of PyG's NeighborLoader, made with numpy: for a peer that has them before the clock starts."""
+"""Samples subgraphs in the form of PyG's NeighborLoader with numpy, for a peer that has them before the clock starts."""
 
 import numpy as np
 
 
 def both_ways(edge_index):
-    """Every edge and its inverse; a self-loop is its own."""
+    """Returns every edge and its inverse. A self-loop has no extra inverse."""
     return np.concatenate([edge_index, edge_index[::-1, edge_index[0] != edge_index[1]]], axis=1)
 
 
 class Graph:
-    """In-edges by target."""
+    """A graph as in-edges, sorted by target."""
 
     def __init__(self, edge_index, nodes):
         order = np.argsort(edge_index[1], kind="stable")
@@ -18,16 +18,17 @@ class Graph:
         self.row = np.full(nodes, -1)
 
     def _draw(self, nodes, fan_out, random):
-        """Up to `fan_out` distinct in-edges of each node: place of the target among `nodes`, and source."""
+        """Draws up to `fan_out` distinct in-edges of each node. Returns the place of each target in `nodes`, and the sources."""
         begin, degree = self.begins[nodes], self.begins[nodes + 1] - self.begins[nodes]
         owner = np.repeat(np.arange(len(nodes)), degree)
         place = np.arange(degree.sum()) - np.repeat(np.cumsum(degree) - degree, degree)
-        # Edges in random order within their node: the first of each are a draw without replacement.
+        # Orders the edges of each node at random. The first ones are then a draw without replacement.
         drawn = np.lexsort((random.random(len(owner)), owner))[place < fan_out]
         return owner[drawn], self.sources[begin[owner[drawn]] + place[drawn]]
 
     def subgraph(self, seeds, fan_outs, random):
-        """nodes, by the hop that found them; edge_index of their rows, by hop; numbers of nodes and of edges by hop."""
+        """Returns the nodes in the order of the hops that found them, edge_index of their rows by hop, and the numbers of nodes
+        and of edges by hop."""
         nodes, new = seeds, seeds
         self.row[seeds] = np.arange(len(seeds))
         edges, node_counts, edge_counts = [], [len(seeds)], []

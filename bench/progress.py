@@ -1,4 +1,4 @@
-"""One line on a terminal that says how far a long benchmark is and how long it will take; nothing elsewhere."""
+"""Shows on a terminal, in one line, how far a long benchmark is and how long it will take. Shows nothing elsewhere."""
 
 import shutil
 import sys
@@ -10,7 +10,8 @@ def span(seconds):
 
 
 class Progress:
-    """total: turns of all rounds together; the time that is left is taken from the pace so far, preparations included."""
+    """The progress of a benchmark. total: the number of turns in all rounds. The time left is estimated from the pace so far, with
+    preparations."""
 
     def __init__(self, name, total, out=sys.stderr):
         self.name, self.total, self.done, self.out, self.begin = name, total, 0, out, time.monotonic()
@@ -20,7 +21,7 @@ class Progress:
         self.done += 1
 
     def drop(self, turns):
-        """That many will not be."""
+        """Removes turns that will not take place."""
         self.total -= turns
 
     def left(self):

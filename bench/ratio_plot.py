@@ -1,4 +1,4 @@
-"""Ratios with their 95 % intervals as a drawing: a row for each thing that was measured, a dot for each side."""
+"""Draws ratios with their 95 % intervals: a row for each thing that was measured, a dot for each side."""
 
 import math
 from xml.sax.saxutils import escape
@@ -8,8 +8,8 @@ LEFT, RIGHT, WIDTH, LINE, TOP = 150, 60, 760, 20, 64
 
 
 def svg(title, rows, series, footer):
-    """rows: [(label, {side: ratio})]; series: {side: (how it is called, color)}. Logarithmic, so that half and twice lie equally far from
-    one."""
+    """Returns the drawing as SVG. rows: [(label, {side: ratio})]; series: {side: (title, color)}. The axis is logarithmic, so that a half and a
+    double lie equally far from one."""
     rows = [(label, ratios) for label, ratios in rows if ratios]
     ends = [end for _, ratios in rows for r in ratios.values() for end in (r["low"], r["high"])] + [0.8, 1.6]
     low, high = math.log(min(ends) / 1.1), math.log(max(ends) * 1.1)

@@ -1,14 +1,14 @@
-"""Training steps of one job on several daemons beside one daemon, and beside PyTorch's DistributedDataParallel.
+"""Measures training steps of one job on several daemons, beside one daemon and beside PyTorch's DistributedDataParallel.
 
-Every daemon and every process of PyTorch has --threads threads (use 1 if each daemon has one core). All sides train GINE on the
-same set with the same global batch; a row for each number of channels (--hidden) and graphs a batch (--batch-sizes).
+Every daemon and every process of PyTorch has --threads threads (use 1 if each daemon has one core). All sides train GINE on the same set
+with the same global batch. Each number of channels (--hidden) and of graphs in a batch (--batch-sizes) has a row.
 
   one        a job of one replica
-  several    a job of --replicas, whose batch norms are over the rows of all of them
+  several    a job of --replicas, whose batch norms are over the rows of all replicas
   pyg        PyG eager, one process, batches made beforehand
-  ddp        the same under DistributedDataParallel with Gloo, --replicas processes: each has its share of the batch, and batch norms of its own
+  ddp        the same under DistributedDataParallel with Gloo, in --replicas processes: each has its share of the batch, and its own batch norms
 
-`gain` is one over several, `ddp gain` is pyg over ddp; both from steps of one run, round by round.
+`gain` is one over several, and `ddp gain` is pyg over ddp. Both compare steps of one run, round by round.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def add_arguments(parser):
 
 
 def pyg(arguments, weights, batch_size, processes):
-    """Milliseconds of a step of PyG in so many processes, as measured by the first: the mean of --peer-steps."""
+    """Returns the milliseconds of a step of PyG in the given number of processes: the first process's mean over --peer-steps."""
     settings = {"graphs": str(weights.parent / "graphs.pt"), "weights": str(weights), "batch_size": batch_size, "steps": arguments.peer_steps,
                 "threads": arguments.threads, "processes": processes}
     command = [sys.executable, "-m", "bench.peer_ddp"]
@@ -75,7 +75,7 @@ def measure_row(arguments, leader, hidden, batch_size, folder):
 
     sides = {"one": lambda number: step(1, number), "several": lambda number: step(arguments.replicas, number)}
     if arguments.peer == "pyg":
-        # PyG builds its module from the weights of a first job.
+        # PyG's module is built from the weights of a first job.
         step(1, "first")
         sides["pyg"] = lambda _: pyg(arguments, weights, batch_size, 1)
         sides["ddp"] = lambda _: pyg(arguments, weights, batch_size, arguments.replicas)

@@ -1,13 +1,13 @@
-"""The one way in which benchmarks compare: interleaved rounds, medians, and 95 % intervals by bootstrap."""
+"""Compares sides, in the same way for all benchmarks: interleaved rounds, medians, and 95 % intervals by bootstrap."""
 
 import random
 import statistics
 
 
 def interleave(sides, rounds, warm_up=1, after=None):
-    """Calls every side once a round, in changing order, and returns what each gave: {name: [value of each round]}.
-    `sides`: {name: callable of the round's number}. The values of the first `warm_up` rounds are thrown away. `after` is called
-    with the values so far when a round that counts is over; the rounds end early where it returns false."""
+    """Calls every side once a round, in changing order, and returns the results: {name: [value of each round]}. `sides`: {name: callable
+    that takes the round's number}. The values of the first `warm_up` rounds are dropped. After each later round, `after` is called with the
+    values so far; the rounds end early if it returns false."""
     names = list(sides)
     values = {name: [] for name in names}
     for number in range(warm_up + rounds):
@@ -22,7 +22,7 @@ def interleave(sides, rounds, warm_up=1, after=None):
 
 
 def ratio(numerators, denominators, resamples=10_000):
-    """Median of the ratios round by round, with the 95 % interval of that median by bootstrap."""
+    """Returns the median of the ratios of each round, with the 95 % interval of that median by bootstrap."""
     ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]
     draw = random.Random(1)
     medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(resamples))
@@ -31,8 +31,8 @@ def ratio(numerators, denominators, resamples=10_000):
 
 
 def difference(ours, theirs, resamples=10_000):
-    """Mean of one sample less that of another, whose values do not belong together, with the 95 % interval by bootstrap over both. Of one
-    value a side there is nothing to draw: low and high are the mean."""
+    """Returns the mean of one sample minus that of another, independent one, with the 95 % interval by bootstrap over both. With one value
+    on each side, low and high equal the mean."""
     draw = random.Random(1)
     means = lambda values: statistics.fmean(draw.choices(values, k=len(values)))
     differences = sorted(means(ours) - means(theirs) for _ in range(resamples))

@@ -1,17 +1,18 @@
-"""Drawing neighbours and walks from one large graph, beside GraphZero, numpy and GraphBolt, in edges or steps a second.
+"""Measures drawing neighbours and walks from one large graph, beside GraphZero, numpy and GraphBolt, in edges or steps a second.
 
-  subgraphs        fan-outs 15 and 10 around batches of seeds, every node once and edges between local rows: what a training
-                   step needs. Ours is the NeighborSampler that trains; the peers' draws are made such a subgraph with numpy.
+  subgraphs        fan-outs 15 and 10 around batches of seeds, every node once and edges between local rows, as a training
+                   step needs it. Ours is the NeighborSampler that trains; numpy makes such a subgraph from the peers' draws.
   neighbors        one hop of 15 around every node, in batches of seeds in shuffled order. Ours is the same NeighborSampler,
-                   which finds each node's row as well; the peers' draws are left as they are.
+                   which also finds each node's row; the peers' draws are left as they are.
   neighbors-rows   the same with the seeds in the order of their rows.
   neighbors-replace  as `neighbors`, with replacement on all sides.
   walk, node2vec   walks of 40 nodes, uniform and with p = 0.5, q = 2.
 
-Else ours draws without replacement, as jobs do, and so fewer edges of a node with few neighbours; the peers draw with it. Each side
-is counted by the edges that it returned. `prepared` is ours alone: a subgraph with its pages asked for and its features
-gathered into a padded batch; `means` is the same with the means of a first layer in place of the last hop's rows, as GraphSAGE's jobs
-take it. With --graphbolt both `subgraphs` and `prepared` stand beside DGL GraphBolt's ItemSampler, sample_neighbor and fetch_feature.
+Apart from neighbors-replace, ours draws without replacement, as jobs do, and the peers draw with replacement. Ours therefore
+returns fewer edges for a node with few neighbours. Each side is counted by the edges that it returned. `prepared` measures ours
+alone: a subgraph whose pages are requested and whose features are gathered into a padded batch. `means` is the same, with the
+means of a first layer in place of the last hop's rows, as GraphSAGE's jobs take it. With --graphbolt, `subgraphs` and `prepared`
+are also compared with DGL GraphBolt's ItemSampler, sample_neighbor and fetch_feature.
 """
 
 import contextlib
@@ -40,7 +41,7 @@ def add_arguments(parser):
 
 
 def compare(workload, command, ours, name, peer, rounds, peers_command=None):
-    """One row of the table: what both did a second, and the ratio of it."""
+    """Returns one row of the table: what both sides did a second, and the ratio."""
     rate = lambda program, line: lambda number: (lambda a: a["done"] / a["seconds"])(program.ask(line.format(number)))
     rates = interleave({"ours": rate(ours, command), "peer": rate(peer, peers_command or command)}, rounds)
     return {"workload": workload, "peer": name, "ours_a_second": statistics.median(rates["ours"]),

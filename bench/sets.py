@@ -1,11 +1,11 @@
-"""A set of graphs with splits of its own: the metric of Permafrost's job beside PyG's training of the same model, and seconds.
+"""Compares training on a set of graphs with splits of its own: the metric of Permafrost's job beside PyG's for the same model, and seconds.
 
-Both sides have the same model (with --virtual-node and --dropout), splits, loss, optimizer (Adam), epochs and batch size. Each side draws
-its own first weights, by the same rules, its own masks and its own batches, once a seed. The epoch that validates best is tested. The
-metric follows from --loss: ROC-AUC of bce, accuracy of cross-entropy, mean absolute error of l1 and mse. `difference` is Permafrost's mean
-over the seeds less PyG's, with a 95 % interval by bootstrap over the seeds of both. Seconds are of all seeds together: the jobs' own, from
-start to the last evaluation, captures and checkpoints included; of PyG the loop over its DataLoader with its evaluations, not the reading
-of the set.
+Both sides have the same model (with --virtual-node and --dropout), splits, loss, optimizer (Adam), epochs and batch size. For each seed,
+each side draws its own first weights, by the same rules, and its own masks and batches. The epoch that validates best is tested. The metric
+follows from --loss: ROC-AUC for bce, accuracy for cross-entropy, mean absolute error for l1 and mse. `difference` is Permafrost's mean over
+the seeds minus PyG's, with a 95 % interval by bootstrap over the seeds of both. Seconds are summed over all seeds. Permafrost's are those
+of the jobs, from start to the last evaluation, with captures and checkpoints. PyG's are those of the loop over its DataLoader with its
+evaluations, without reading the set.
 """
 
 import pathlib
@@ -42,7 +42,7 @@ def side(valid, test, seconds):
 
 
 def permafrost(arguments, daemon, scratch):
-    """Its side, the metric's name, and a file of weights, which says what the model is."""
+    """Returns Permafrost's side, the metric's name, and a file of weights, which describes the model."""
     flags = [] if arguments.no_virtual_node else ["--virtual-node"]
     swept = daemon.json("job", "sweep", "--dataset", "set", "--id", "seed", "--vary", f"seed=0..{arguments.seeds - 1}", "--max-jobs", arguments.seeds,
                         "--model", arguments.model, "--loss", arguments.loss, "--dropout", arguments.dropout, "--hidden", arguments.hidden,

@@ -1,18 +1,19 @@
-"""The epoch time of one job on 1 to 1,024 daemons, predicted from measurements of one and two.
+"""Predicts the epoch time of one job on 1 to 1,024 daemons from measurements of one and two.
 
-The real daemons tell the cost of a step as a line over the share of the batch, of an exchange by message and byte, and of an
-evaluation. bench/cluster_model.py, which follows server/collective message by message, predicts the rest. Each daemon has one thread
-and is kept on one core; all sides take turns, and the fastest round counts, so that work beside them disturbs little.
+The real daemons give three costs: that of a step as a line over the share of the batch, that of an exchange by message and byte, and that
+of an evaluation. bench/cluster_model.py, which follows server/collective message by message, predicts the rest. Each daemon has one thread
+and is pinned to one core. All sides take turns, and the fastest round counts, so that other work disturbs little.
 
-The check is made on two cores: two daemons on one core tell what sharing a core costs, and the model predicts four daemons, two on
-each core, from that and from one and two daemons with a core each.
+The prediction is checked on two cores. Two daemons on one core show the cost of sharing a core. From that, and from one and two daemons
+with a core each, the model predicts four daemons, two on each core.
 
-ZINC is trained as measured, --batch-sizes's largest divided among all ranks. Large graphs take --seeds seeds a rank, as published systems
-do. Their steps are the measured line over the edges of a block, on a graph made here; seeds are taken to find as many neighbours as the
-fan-out asks for, none twice. A rank computes --speed times as fast as one core of this machine.
+ZINC is trained as measured, with the largest of --batch-sizes divided among all ranks. Large graphs take --seeds seeds a rank, as published
+systems do. Their steps follow the measured line over the edges of a block, on a graph made here. Seeds are assumed to find as many
+neighbours as the fan-out asks for, and no node twice. A rank computes --speed times as fast as one core of this machine.
 
-Two things are predicted that are not built. `trees`: sums take log2(ranks) rounds, and weights are passed on in one message. --divided: each
-machine holds a part of the large graph, and fetches the feature rows that other machines have before each step, none twice.
+Two predictions are of things that are not built. `trees`: sums take log2(ranks) rounds, and weights are passed on in one message.
+--divided: each machine holds a part of the large graph. Before each step it fetches the feature rows that other machines hold, each row
+once.
 """
 
 import argparse
@@ -36,14 +37,14 @@ MEASURES = "the epoch time of one job on up to 1,024 daemons, predicted from mea
 NEEDS = "two cores, or --measurements FILE"
 PROGRAMS = ["permafrostd", "permafrost"]
 PACKAGES = ["numpy"]
-# Layouts of the ranks: how many there are, and on how many cores.
+# The layouts of the ranks: the number of ranks, and of cores that they run on.
 LAYOUTS = {"one": (1, 1), "two": (2, 2), "crowded two": (2, 1), "crowded four": (4, 2)}
 LARGE_BATCHES = (128, 1024)
-# The model's memory grows with their square.
+# The model's memory grows with the square of the number of ranks.
 MOST_RANKS = 4096
-# Bytes of an edge in a store, from `bench/run import`.
+# The bytes of an edge in a store, as measured by `bench/run import`.
 EDGE_BYTES = 4.4
-# Sizes as the Open Graph Benchmark gives them; its edges of products stand once, and both directions are stored here.
+# The sizes that the Open Graph Benchmark gives. It lists each edge of products once; a store holds both directions.
 GRAPHS = {
     "ogbn-products": {"nodes": 2_449_029, "edges": 2 * 61_859_140, "features": 100, "classes": 47, "train": 196_615, "valid": 39_323},
     "ogbn-papers100M": {"nodes": 111_059_956, "edges": 2 * 1_615_685_872, "features": 128, "classes": 172, "train": 1_207_179,
@@ -81,11 +82,11 @@ def positive(text):
     raise argparse.ArgumentTypeError(f"{text}: accepted: a number above 0")
 
 
-# Measurements.
+# The functions below measure.
 
 
 def step_of(job, examples):
-    """Seconds of a mean step, the part that a rank computes in the mean, and the last evaluation."""
+    """Returns the mean seconds of a step, the mean seconds that a rank computes of it, and those of the last evaluation."""
     exchange = job["progress"].get("exchange")
     step = float(job["result"]["meanStepMilliseconds"]) / 1e3
     ranks = exchange["ranks"] if exchange else []
@@ -95,7 +96,7 @@ def step_of(job, examples):
 
 
 class Daemons:
-    """A leader and a peer on a core each, three more daemons for crowds, and one that has the large graph."""
+    """The daemons: a leader and a peer on a core each, three more daemons that share cores, and one that has the large graph."""
 
     def __init__(self, arguments, tools_, folder, stack):
         cores = sorted(os.sched_getaffinity(0))[:2]
@@ -117,7 +118,7 @@ class Daemons:
         self.sets = leader.json("dataset", "show", "set").get("graphSet")
         if self.sets is None:
             raise SystemExit(f"bench: simulate: --dataset {arguments.dataset} is one large graph; accepted: a folder of many small graphs")
-        # Training and validation, by power_law.
+        # The seeds of training and of validation that power_law makes.
         self.large_seeds = [arguments.nodes // 10, arguments.nodes // 20]
 
     def train(self, daemon, *flags):
@@ -137,7 +138,7 @@ class Daemons:
                           "--batch-size", batch, "--epochs", 1)
 
     def model(self, hidden, batch):
-        """Sums of a step, and what one epoch's end sends: the difference of jobs of two epochs and of one."""
+        """Returns the sums of a step, and what the end of an epoch sends, which is the difference of jobs of two epochs and of one."""
         from bench.cluster_model import EVALUATION_EXCHANGES
 
         jobs = [self.graphs(hidden, batch, "two", epochs) for epochs in (1, 2)]
@@ -153,7 +154,7 @@ class Daemons:
 
 
 def fastest(values):
-    """The round with the fastest steps, the fastest evaluation, and the steps of all rounds."""
+    """Returns the round with the fastest steps, with the fastest evaluation of all rounds and the steps of all rounds."""
     best = min(values, key=lambda value: value["step"])
     return {**best, "valid": min(value["valid"] for value in values), "steps": [value["step"] for value in values]}
 
@@ -176,7 +177,8 @@ def measure_daemons(arguments, tools_):
 
 
 def fit(columns, values, weights):
-    """Factors of the columns that come closest to the values, each difference divided by its weight; none is below 0."""
+    """Fits the columns to the values by least squares, with each difference divided by its weight. Returns the factors, none of which is
+    below 0."""
     import numpy as np
 
     matrix, target = np.array(columns, float).T / np.array(weights)[:, None], np.array(values) / np.array(weights)
@@ -207,7 +209,7 @@ def batches_of(measured):
 
 
 def graph_job(measured, model, batch):
-    """A job on the small graphs: its line goes through the shares of one and of two ranks."""
+    """Returns a job on the small graphs. Its line is fitted to the shares of one and of two ranks."""
     from bench.cluster_model import Job
 
     rows = [row for row in measured["rows"] if row["hidden"] == model["hidden"] and row["layout"] in ("one", "two")]
@@ -219,14 +221,15 @@ def graph_job(measured, model, batch):
 
 
 def network_of(measured):
-    """Returns what a message and a byte cost two ranks on one machine, from their exchange time less the wait for the larger share."""
+    """Returns the cost of a message and of a byte between two ranks on one machine. It is their exchange time minus the wait for the larger
+    share."""
     from bench.cluster_model import HEADER, Network
 
     messages, sizes, rest, weights = [], [], [], []
     for model in measured["models"]:
         for batch in batches_of(measured):
             row, job = row_of(measured, model["hidden"], batch, "two"), graph_job(measured, model, batch)
-            # The larger of two normals lies 1 / sqrt(pi) deviations above their mean.
+            # The larger of two normal values lies on average 1 / sqrt(pi) standard deviations above their mean.
             waiting = job.per_example * job.spread * math.sqrt(batch / 2 / math.pi)
             messages.append(exchanges_of(job.sums))
             sizes.append(sum(job.sums) + HEADER * messages[-1])
@@ -237,18 +240,19 @@ def network_of(measured):
 
 
 def times(job, factor):
-    """The job on processors that take that many times as long."""
+    """Returns the job on processors that are slower by the factor."""
     return dataclasses.replace(job, fixed=factor * job.fixed, per_example=factor * job.per_example, valid_seconds=factor * job.valid_seconds)
 
 
 def crowd(job, network, ranks_a_core=2):
-    """The job and the network of ranks that share a core: a rank that waits leaves it to the other, so unequal shares cost nothing more."""
+    """Returns the job and the network of ranks that share a core. A rank that waits leaves the core to the other, so unequal shares cost
+    nothing extra."""
     return (dataclasses.replace(times(job, ranks_a_core), spread=0.0),
             dataclasses.replace(network, per_message=ranks_a_core * network.per_message, per_byte=ranks_a_core * network.per_byte))
 
 
 def latency_of(seconds, job, ranks, network):
-    """Returns the latency with which a step takes `seconds`; 0 if it takes longer even without latency."""
+    """Returns the latency with which a step takes `seconds`, or 0 if it takes longer even without latency."""
     from bench.cluster_model import step_seconds
 
     low, high = 0.0, seconds
@@ -260,8 +264,8 @@ def latency_of(seconds, job, ranks, network):
 
 
 def check(measured):
-    """The epoch of four ranks on two cores, predicted and measured, for each number of channels and batch. `turn_seconds`: how
-    long a rank waits until the other one on its core lets it run, found from two ranks on one core."""
+    """Returns the epoch of four ranks on two cores, predicted and measured, for each number of channels and batch size. `turn_seconds` is
+    how long a rank waits until the other rank on its core lets it run. It is found from two ranks on one core."""
     from bench.cluster_model import evaluation_seconds, step_seconds
 
     network, rows = network_of(measured), []
@@ -279,7 +283,7 @@ def check(measured):
 
 
 def hops(graph, fan_out):
-    """Nodes that a seed finds in each hop."""
+    """Returns the number of nodes that a seed finds in each hop."""
     degree = graph["edges"] / graph["nodes"]
     return list(itertools.accumulate((min(fan, degree) for fan in fan_out), operator.mul))
 
@@ -295,10 +299,10 @@ def large_job(measured, graph, arguments, ranks):
     widths = [graph["features"], *[hidden] * (len(fan_out) - 1), graph["classes"]]
     parameters = sum(2 * a * b + b for a, b in zip(widths, widths[1:]))
     found = hops(graph, fan_out)
-    # The block has no edges of the last hop: their means come with the batch.
+    # The block has no edges of the last hop, since the means over them come with the batch.
     per_seed = per_edge * sum(found[:-1])
     return Job(examples=graph["train"], batch=min(arguments.seeds * ranks, graph["train"]), fixed=fixed, per_example=per_seed,
-               # Each matrix and moment travels alone, and the small tensors of weights and of moments together.
+               # Each matrix and moment is sent by itself. The small tensors of weights are sent together, and so are those of moments.
                sums=(8, 4 * parameters), tensors=6 * len(fan_out) + 2, state_bytes=12 * parameters,
                valid_batches=math.ceil(graph["valid"] / arguments.seeds),
                valid_seconds=min(row["valid"] for row in rows) / large["valid_seeds"] * graph["valid"],
@@ -335,7 +339,7 @@ def predict(arguments, measured):
 
 
 def read(path):
-    """The measurements of a result, and the machine that they are of."""
+    """Reads a result: its measurements, and the machine that they were made on."""
     try:
         result = json.loads(path.read_text())
         return result["measurements"], result["machine"]

@@ -1,7 +1,7 @@
-"""Importing molecules from SMILES and a graph from Parquet with the Python client: from the file to a dataset that is ready.
+"""Measures importing molecules from SMILES and a graph from Parquet with the Python client, from the file to a dataset that is ready.
 
-Each round imports both into one daemon, in changing order; the client reads, converts, and uploads or hands over what it made. The
-client is the wheel of this tree. Molecules are drawn of fragments by a fixed seed, 8 to 47 heavy atoms each.
+Each round imports both into one daemon, in changing order. The client reads, converts, and uploads the files or hands them over. The client
+is the wheel of this tree. Molecules are drawn from fragments by a fixed seed, with 8 to 47 heavy atoms each.
 """
 
 import random
@@ -49,7 +49,7 @@ def make_tables(folder, arguments):
 
 
 def client_of(folder):
-    """The package permafrost, installed from the wheel of this tree."""
+    """Returns the package permafrost, installed from the wheel of this tree."""
     wheel = subprocess.run([tools.ROOT / "deploy" / "python-wheel", "--to", folder, "--python", sys.executable], check=True,
                            stdout=subprocess.PIPE, text=True).stdout.strip()
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target",

@@ -1,8 +1,8 @@
-"""Milliseconds of a training step by the way in which it is served: replayed by an executable of its own shape, by one for
-every shape (dynamic), padded to the shapes of a frozen cache or to the rungs of a ladder of 8, or run eager.
+"""Measures milliseconds of a training step for each way to serve it: replayed by an executable of its own shape or of every shape
+(dynamic), padded to the shapes of a frozen cache or to the rungs of a ladder of 8, or run eager.
 
-Each round takes the next batch whose shape neither of these holds, and trains on it once in each way, in changing order, with
-models that began equal. Every executable is captured before the clock starts.
+Each round takes the next batch whose shape neither the frozen cache nor the ladder holds. It trains on the batch once in each way, in
+changing order, with models that began equal. Every executable is captured before the clock starts.
 """
 
 import statistics

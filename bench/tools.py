@@ -1,4 +1,4 @@
-"""What the benchmarks run on: the programs, which are built where they are missing, other packages, datasets, and the machine."""
+"""Provides what the benchmarks run on: the programs, which are built if they are missing, other packages, datasets, and the machine."""
 
 import contextlib
 import dataclasses
@@ -15,30 +15,31 @@ from tests.parity.daemon import Daemon
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "deploy" / "sample" / "zinc"
-# An unpacked bundle (bench/gpu-bundle) has its programs here; a repository has no such folder.
+# The folder of programs in an unpacked bundle (bench/gpu-bundle). A repository has no such folder.
 BUNDLED = ROOT / "bin"
 
-# For Permafrost's own programs: threads wait as they do in permafrostd, which sets this for itself. Peers keep their defaults.
+# The environment of Permafrost's own programs. Their threads wait as in permafrostd, which sets this for itself. Peers keep their own
+# defaults.
 ENVIRONMENT = {"GOMP_SPINCOUNT": "1000", **os.environ}
 
 
 def peer_environment(threads):
-    """As a peer's users have it: without a caller's settings of how long threads spin."""
+    """Returns the environment that a peer's users have, without the caller's settings of how long threads spin."""
     own = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
     return {**own, "OMP_NUM_THREADS": str(threads)}
 
 
 class Missing(Exception):
-    """Something that a benchmark needs is not on this machine; one line."""
+    """Something that a benchmark needs is not on this machine. The message has one line."""
 
 
 def path(text):
-    """A path as the caller of bench/run means it."""
+    """Resolves a path against the folder of bench/run's caller."""
     return pathlib.Path(os.environ.get("PERMAFROST_CALLER_DIR", "."), text).resolve()
 
 
 def names_of(benchmark, flag, known, or_none=False):
-    """An argparse type: names of `known` divided by commas, as a list. What is wrong is said before anything is built."""
+    """Returns an argparse type for a comma-separated list of names from `known`. Faults are reported before anything is built."""
 
     def parse(text):
         names = [] if or_none and text == "none" else text.split(",")
@@ -57,32 +58,33 @@ def need_packages(names):
 
 @dataclasses.dataclass
 class Tools:
-    """bin_dir: the programs. work: what is kept between runs, such as graphs and imported stores."""
+    """The programs and folders of a benchmark. bin_dir: the folder of the programs. work: the folder kept between runs, for graphs and
+    imported stores."""
 
     bin_dir: pathlib.Path
     work: pathlib.Path
     threads: int
 
     def daemon(self, dataset, state_dir, *flags, **options):
-        """A daemon in which `dataset` is imported as `set`."""
+        """Starts a daemon, and imports `dataset` into it as `set`."""
         return Daemon(self.bin_dir, state_dir, dataset, *flags, threads=self.threads, import_as="set", **options)
 
     def state(self, dataset):
-        """A state directory that is kept, so that a dataset is imported once."""
+        """Returns the state directory of a dataset. It is kept, so that the dataset is imported only once."""
         return self.work / f"state-{dataset.name}-{zlib.crc32(str(dataset).encode()):08x}"
 
     def store(self, dataset):
-        """The folder of an imported store of `dataset`."""
+        """Returns the folder of the imported store of `dataset`."""
         with self.daemon(dataset, self.state(dataset)):
             return self.state(dataset) / "datasets" / "set"
 
     def program(self, name, *arguments):
-        """Runs a program to its end; returns the JSON that it prints."""
+        """Runs a program to its end, and returns the JSON that it prints."""
         command = [self.bin_dir / name, *map(str, arguments)]
         return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT).stdout)
 
     def power_law_graph(self, arguments):
-        """The folder of `add_graph_arguments`: --dataset, or a graph that is made here the first time."""
+        """Returns the graph's folder: --dataset, or a graph that is made here the first time."""
         if arguments.dataset:
             return arguments.dataset
         need_packages(["numpy"])
@@ -104,7 +106,7 @@ def add_graph_arguments(parser, features=100):
 
 
 def add_numbers(parser, **defaults):
-    """Whole-number flags: rounds=7 is --rounds."""
+    """Adds flags that take whole numbers. rounds=7 adds --rounds with the default 7."""
     for name, value in defaults.items():
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=value, help=f"default {value}")
 
@@ -114,20 +116,20 @@ def add_fan_out(parser, default):
 
 
 def sage_flags(arguments):
-    """Of a job that trains GraphSAGE on samples of the graph that the daemon has."""
+    """Returns the flags of a job that trains GraphSAGE on samples of the daemon's graph."""
     return ("--dataset", "set", "--architecture", "sage", "--fan-out", arguments.fan_out, "--layers", len(arguments.fan_out.split(",")),
             "--batch-size", arguments.batch_size)
 
 
 def unended_jobs(page):
-    """Of a page of /metrics, by series: jobs that wait for the device or are on it."""
+    """Counts the jobs on a page of /metrics that wait for the device or are on it."""
     ended = ("succeeded", "failed", "cancelled")
     return sum(count for series, count in page.items()
                if series.startswith("permafrost_jobs{state=") and not any(f'"{state}"' in series for state in ended))
 
 
 def build(build_dir, programs):
-    """Builds what is missing or old in `build_dir`; returns the folder of the programs."""
+    """Builds the programs that are missing or outdated in `build_dir`, and returns their folder."""
     if not (ROOT / ".deps" / "cmake-args").exists():
         raise Missing("nothing to build with is installed yet: run deploy/install-deps --tests")
     flags = ["-DPERMAFROST_BENCH=ON"] + ([] if (build_dir / "CMakeCache.txt").exists() else ["-DPERMAFROST_TESTS=OFF", "-DPERMAFROST_UNITY=ON"])
@@ -138,7 +140,7 @@ def build(build_dir, programs):
 
 
 def machine():
-    """Where the figures come from."""
+    """Describes the machine that the figures come from."""
     model = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         for line in open("/proc/cpuinfo"):

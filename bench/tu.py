@@ -1,4 +1,4 @@
-"""A zipped TUDataset as a folder in OGB's graph-property layout, which Permafrost imports and the peers read."""
+"""Converts a zipped TUDataset to a folder in OGB's graph-property layout, which Permafrost imports and the peers read."""
 
 import collections
 import random
@@ -6,7 +6,7 @@ import zipfile
 
 
 def _read(archive, name):
-    """Rows of a table of the set, or None where it has none."""
+    """Returns the rows of one of the set's tables, or None if the set lacks it."""
     found = [member for member in archive.namelist() if member.endswith(f"_{name}.txt")]
     if not found:
         return None
@@ -15,7 +15,7 @@ def _read(archive, name):
 
 
 def has_labels(path):
-    """Whether the nodes of a zipped set have labels."""
+    """Returns whether the nodes of a zipped set have labels."""
     with zipfile.ZipFile(path) as archive:
         return any(member.endswith("_node_labels.txt") for member in archive.namelist())
 
@@ -26,8 +26,8 @@ def _from_smallest(rows):
 
 
 def graphs(path):
-    """Each graph of a zipped set as the files have it: x, edges and edge_attr as lists of rows, y. Labels and classes count from their
-    smallest; nodes without labels have their degree."""
+    """Returns each graph of a zipped set as the files have it: x, edges and edge_attr as lists of rows, and y. Labels and classes count
+    from the smallest one. Nodes without labels have their degree as features."""
     with zipfile.ZipFile(path) as archive:
         read = {name: _read(archive, name) for name in ("graph_indicator", "graph_labels", "A", "node_labels", "edge_labels")}
     classes = sorted(set(read["graph_labels"]))
@@ -48,8 +48,8 @@ def graphs(path):
 
 
 def tables(archive):
-    """File name below the folder -> its lines. Every pair of nodes stands once, as OGB has it; a node's features are its label, and its
-    degree in a set without labels; classes count from 0."""
+    """Returns the lines of each file, by its name below the folder. Every pair of nodes is listed once, as in OGB. A node's feature is its
+    label, or its degree in a set without labels. Classes count from 0."""
     graph_of = [row[0] - 1 for row in _read(archive, "graph_indicator")]
     labels = [row[0] for row in _read(archive, "graph_labels")]
     directed = _read(archive, "A")
@@ -83,7 +83,7 @@ def tables(archive):
 
 
 def folder(path, work):
-    """The folder of the set in the file, made below `work` the first time."""
+    """Returns the folder of a file's set, which is made below `work` the first time."""
     out = work / f"tu-{path.stem.lower()}"
     if not out.exists():
         half = out.with_name(out.name + ".half")

@@ -1,19 +1,20 @@
-"""Modules of the user's own, exported from Python and trained in the daemon, beside PyG, eager and compiled: milliseconds a step, and how
-long the first step is waited for.
+"""Compares modules of the user's own, exported from Python and trained in the daemon, with PyG, eager and compiled: milliseconds of a step, and how
+long the first step takes to come.
 
-Each module of bench/module_nets.py trains on a set of molecules, on every side from the same weights, with the same loss (l1), optimizer
-(Adam), batch size and number of threads. In each round every side has a turn of so many seconds, in changing order; ratios are taken round
-by round.
+Each module of bench/module_nets.py trains on a set of molecules. All sides begin with the same weights, and have the same loss (l1), optimizer
+(Adam), batch size and number of threads. In each round every side has a turn of a given number of seconds, in changing order; ratios are taken
+round by round.
 
-  permafrost    a job of the daemon that goes on through all rounds: batching, checkpoints and book-keeping are in its turns
+  permafrost    one job of the daemon, which goes on through all rounds; its turns include batching, checkpoints and book-keeping
   pyg           PyG over batches that were made before the clock starts
   pyg-compile   as pyg, under torch.compile(dynamic=True)
 
-`added MB` is the peak resident memory while a side trains, less its resident memory just before. PyG and its batches are in memory before, and do
-not count. Pages of the daemon's dataset count once training reads them. Captures and torch.compile are, but not the compilers that torch.compile starts.
+`added MB` is the peak resident memory while a side trains minus its resident memory just before. PyG and its batches are in memory before, and do
+not count. Pages of the daemon's dataset count once training reads them. Captures and torch.compile count, but not the compilers that torch.compile
+starts.
 
-A step's milliseconds leave out evaluations, captures and compilation. `export` is Python's export of the module, once; `first step` is from
-the client's return, after the daemon acknowledged the job, to the first step; `compile` is what torch.compile took in all.
+A step's milliseconds exclude evaluations, captures and compilation. `export` is the time of Python's export of the module, done once. `first step`
+is the time from the client's return, after the daemon acknowledged the job, to the first step. `compile` is the total time of torch.compile.
 """
 
 import contextlib
@@ -40,7 +41,7 @@ SIDES = {"permafrost": "Permafrost", "pyg": "PyG", "pyg-compile": "torch.compile
 # The modules of bench/module_nets.py, which needs PyG.
 MODULES = ("gine", "gat", "gatv2", "transformer", "pna", "resgated", "gen", "gen-softmax", "nnconv", "general", "gin", "gcn", "sage", "edgeconv",
            "tag", "cheb", "graphconv", "deeper-gcn", "own", "gps")
-# Seconds that the first step after a submit may take.
+# The most seconds to wait for the first step after a submit.
 PATIENCE = 600
 
 
@@ -54,7 +55,7 @@ def add_arguments(parser):
 
 
 class ProgramJob(Job):
-    """A job that trains a program. first_step_seconds: from the return of the client that submitted it."""
+    """A job that trains a program. first_step_seconds counts from the return of the client that submitted it."""
 
     def __init__(self, daemon, archive, flags):
         daemon.client("program", "import", "module", archive)
@@ -63,14 +64,14 @@ class ProgramJob(Job):
         while daemon.metrics().get("permafrost_train_steps_total", 0) == 0:
             if time.perf_counter() - begin > PATIENCE:
                 raise RuntimeError(f"the job's first step did not come within {PATIENCE} s")
-            # Says why where the job has failed.
+            # Raises with the reason if the job has failed.
             self._look()
             time.sleep(POLL_SECONDS)
         self.first_step_seconds = time.perf_counter() - begin
 
 
 def check_modules():
-    """A module that the list of this file lacks would be left out unseen."""
+    """Checks that MODULES and bench/module_nets.py have the same modules, so that none is left out unnoticed."""
     from bench import module_nets
 
     if differing := set(MODULES) ^ set(module_nets.NAMES):
@@ -83,20 +84,20 @@ def settings_of(name, arguments, tools_, data):
 
 
 def export(settings, path):
-    """Seconds that Python's export took."""
+    """Returns the seconds that Python's export took."""
     command = [sys.executable, "-m", "bench.peer_modules", json.dumps({**settings, "side": "export"}), path]
     done = subprocess.run(command, cwd=tools.ROOT, check=True, stdout=subprocess.PIPE, text=True, env=tools.ENVIRONMENT)
     return json.loads(done.stdout.splitlines()[-1])["seconds"]
 
 
 def before_training(process):
-    """Resets the peak, and returns the resident bytes now."""
+    """Resets the peak of resident memory, and returns the resident bytes now."""
     forget_peak(process)
     return memory(process)[0]
 
 
 def prepared(peers, parameters, before, say):
-    """The peers that can run here, warm. Their resident memory before they trained is added to `before`."""
+    """Returns the peers that can run here, warmed up. Adds their resident memory before they trained to `before`."""
     ready = {}
     for name, peer in peers.items():
         say(f"{SIDES[name]} warms up")
@@ -112,13 +113,13 @@ def prepared(peers, parameters, before, say):
 
 
 def row(name, arguments, tools_, data, progress, scratch):
-    """One module: its export, its processes, its rounds."""
+    """Measures one module: its export, its processes, its rounds."""
     say = lambda text: progress.say(f"{name}: {text}")
     settings = settings_of(name, arguments, tools_, data)
     say("export")
     export_seconds = export(settings, scratch / "module.pt2")
     flags = ["--loss", "l1", "--epochs", arguments.epochs, "--batch-size", arguments.batch_size]
-    # The import's memory is not the training's.
+    # Imports in a daemon of its own, so that the memory of the import does not count as the training's.
     with tools_.daemon(arguments.dataset, scratch / "state"):
         pass
     with contextlib.ExitStack() as stack:
@@ -171,7 +172,7 @@ def measure(arguments, tools_):
             try:
                 rows.append(row(name, arguments, tools_, data, progress, scratch))
             except (RuntimeError, subprocess.CalledProcessError) as error:
-                # A module that the daemon refuses is a finding about that module.
+                # A module that the daemon refuses is a result, not a fault of the benchmark.
                 failed[name] = str(error)
     if not rows:
         raise RuntimeError("no module was trained; the first failed so: " + next(iter(failed.values())))

@@ -1,16 +1,16 @@
-"""What a job waits for before its steps, and what batches of nearly equal size teach.
+"""Measures what a job waits for before its steps, and the effect of nearly equal batch sizes on what is learned.
 
-Three measurements, all on the same set of graphs, each with its own flags of how often:
+There are three measurements on the same set of graphs. Each has its own flag for the number of repetitions:
 
   warm-up    seconds of the captures before the first step (`cache show`) over seconds of the first epoch's training (`job show`),
              of jobs of one epoch in one daemon (--jobs); its first job is among them
   resume     a daemon that trains is killed (SIGKILL) after its first checkpoint and started again (--kills): seconds from the start of its
              process, and from when it says that it is ready, to the first step that /metrics counts
-  batching   the validation metric of the best epoch with random and with balanced batches (--seeds); `difference` is balanced less random,
+  batching   the validation metric of the best epoch with random and with balanced batches (--seeds); `difference` is balanced minus random,
              with a 95 % interval by bootstrap over the seeds of both
 
-Of the first two a row each: `--shapes dynamic` (one executable for every shape), `ladder` (8 rungs a mode), and of resume `exact`, which
-captures nothing before its steps.
+warm-up and resume have a row for each of `--shapes dynamic` (one executable for every shape) and `ladder` (8 rungs a mode). resume also has
+`exact`, which captures nothing before its steps.
 """
 
 import pathlib
@@ -31,7 +31,7 @@ PROGRAMS = ["permafrostd", "permafrost"]
 PACKAGES = []
 WARMS_UP, RESUMES = ("dynamic", "ladder"), ("dynamic", "ladder", "exact")
 BATCHINGS = ("random", "balanced")
-# Seconds that anything here may take to come about.
+# The most seconds to wait for anything here.
 PATIENCE = 120
 
 
@@ -52,7 +52,7 @@ def spread(values):
 
 
 def warm_up(arguments, daemon, shapes, number):
-    """Seconds of a job's captures before its first step, and of its first epoch."""
+    """Returns the seconds of a job's captures before its first step, and of its first epoch."""
     name = f"warm-{shapes}-{number}"
     job = daemon.train(name, *flags_of(arguments), "--epochs", 1, "--cache-policy", "freeze", "--shapes", shapes)
     cache = daemon.json("cache", "show", name)
@@ -75,7 +75,7 @@ def warm_ups(arguments, tools_, state):
 
 
 def until(what, asked, seconds):
-    """The first value of `asked` that is one; asks again after so many seconds."""
+    """Calls `asked` every `seconds` until it returns a value other than None, and returns that value."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if (value := asked()) is not None:
@@ -85,7 +85,8 @@ def until(what, asked, seconds):
 
 
 def resume(arguments, tools_, shapes, number, state):
-    """Seconds from the start of a daemon whose job was killed to its first step: from its process's and from its being ready."""
+    """Kills a daemon that trains, starts it again, and returns the seconds to its first step, from the start of its process and from its being
+    ready."""
     first = tools_.daemon(arguments.dataset, state)
     job = f"killed-{shapes}-{number}"
     try:
@@ -99,7 +100,7 @@ def resume(arguments, tools_, shapes, number, state):
             return shown if int(shown["progress"]["checkpointStep"]) > 0 else None
 
         until(f"a checkpoint of {job}", checkpointed, 0.05)
-        # Anywhere between two checkpoints.
+        # Kills at any point between two checkpoints.
         time.sleep(random.Random(number).random() * 0.3)
     finally:
         first.process.kill()

@@ -1,4 +1,4 @@
-"""What `compare` trains: model, batch and data of each workload."""
+"""The workloads of `compare`: the model, batch and data of each."""
 
 import dataclasses
 import json
@@ -10,8 +10,8 @@ from bench import tools, tu
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """kind: `graphs` (many small ones), `sampled` or `whole` (one large one). data: below --data; None: shipped or made here.
-    epochs: of Permafrost's job, more than the rounds last."""
+    """One workload. kind: `graphs` (many small ones), or `sampled` or `whole` (one large one). data: the path below --data; None means
+    shipped or made here. epochs: the epochs of Permafrost's job, more than the rounds last."""
 
     name: str
     kind: str
@@ -36,7 +36,7 @@ class Workload:
         return f"{self.name}: {self.architecture.upper()}, {self.hidden} channels{heads}, {self.layers} layers, {batch[self.kind]}"
 
     def job_flags(self):
-        """Of `permafrost job submit`."""
+        """Returns the flags for `permafrost job submit`."""
         flags = ["--architecture", self.architecture, "--hidden", self.hidden, "--layers", self.layers, "--loss", self.loss, "--epochs", self.epochs]
         if self.heads > 1:
             flags += ["--heads", self.heads]
@@ -46,7 +46,7 @@ class Workload:
 
 
 def _small(name, epochs):
-    """Epochs of milliseconds; the job's plan of shapes is walked only up to 2^25 graphs."""
+    """Makes a workload on a small set, whose epochs take milliseconds. The job's schedule covers only the first 2^25 graphs."""
     return Workload(name.lower(), "graphs", 64, 4, 32, "bce", f"tu/{name}.zip", epochs=epochs)
 
 
@@ -68,14 +68,14 @@ WORKLOADS = {workload.name: workload for workload in [
 
 
 def missing(workload, data):
-    """One line where the workload's data is not there, else None."""
+    """Returns one line if the workload's data are missing, else None."""
     if workload.data is None or (data / workload.data).exists():
         return None
     return f"{data / workload.data} is not there; --data DIR names the folder of {workload.data}"
 
 
 def _made(workload, arguments, tools_, python):
-    """A power-law graph of --nodes, --edges and --features; one that is trained on whole has a tenth of the nodes and edges."""
+    """Makes a power-law graph of --nodes, --edges and --features. A graph that is trained whole has a tenth of the nodes and edges."""
     part = 10 if workload.kind == "whole" else 1
     size = {"nodes": arguments.nodes // part, "edges": arguments.edges // part, "features": arguments.features}
     flags = [str(word) for name, value in size.items() for word in (f"--{name}", value)]
@@ -85,7 +85,7 @@ def _made(workload, arguments, tools_, python):
 
 
 def folder(workload, arguments, tools_, python):
-    """The folder that is imported and that the peers read."""
+    """Returns the folder that Permafrost imports and the peers read."""
     if workload.data is None:
         return arguments.sample if workload.kind == "graphs" else _made(workload, arguments, tools_, python)
     path = arguments.data / workload.data
