@@ -18,7 +18,7 @@ import torch_geometric
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-import tests  # noqa: F401  makes the Python package's modules importable
+import tests  # noqa: F401  the Python package's modules are found by it
 from permafrost import models
 from tests.parity import ogb
 

@@ -10,7 +10,7 @@ import torch
 import torch_geometric
 from torch.nn import functional as F
 
-import tests  # noqa: F401  makes the Python package's modules importable
+import tests  # noqa: F401  the Python package's modules are found by it
 from bench import peer_sage
 from permafrost import models
 

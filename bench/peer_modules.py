@@ -27,7 +27,7 @@ class ModulePeer(Peer):
 
 
 def export(settings, path):
-    import tests  # noqa: F401  makes the Python package's modules importable
+    import tests  # noqa: F401  the Python package's modules are found by it
     from permafrost import export as write
 
     flat = torch.load(settings["data"])["train"]

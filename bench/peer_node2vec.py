@@ -11,7 +11,7 @@ import torch_geometric
 from safetensors.torch import load_file
 from torch_geometric.nn import Node2Vec
 
-import tests  # noqa: F401  makes the Python package's modules importable
+import tests  # noqa: F401  the Python package's modules are found by it
 from bench import peer_sage
 from permafrost.models.node2vec import NodeEmbedding
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 from torch_geometric.loader import DataLoader
 
-import tests  # noqa: F401  makes the Python package's modules importable
+import tests  # noqa: F401  the Python package's modules are found by it
 from permafrost import models
 
 

@@ -1,6 +1,6 @@
 # cmake -DPROGRAM=... -DPREFIX=... -DPROPERTIES="NAME VALUE..." -DREPORTS=... -DOUT=... -P AddSuites.cmake
-# Writes OUT, which adds a ctest test PREFIX.SUITE for each suite of a GoogleTest program. Each writes REPORTS/PREFIX.SUITE.xml,
-# by which tests/run counts the suite's tests.
+# Writes OUT, which adds a ctest test PREFIX.SUITE for each suite of a GoogleTest program. Each test writes
+# REPORTS/PREFIX.SUITE.xml, from which tests/run counts the suite's tests.
 execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE listed RESULT_VARIABLE status)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "${PROGRAM} --gtest_list_tests: ended with ${status}")
@@ -8,7 +8,7 @@ endif()
 string(REGEX MATCHALL "[^\n]+" lines "${listed}")
 set(text "")
 foreach(line IN LISTS lines)
-  # A suite begins with a line `Suite.`, with a comment if it has a type; the lines of its tests are indented.
+  # A suite begins with a line `Suite.`, followed by a comment if it has a type. The lines of its tests are indented.
   if(line MATCHES "^([A-Za-z0-9_/]+)\\.( *#.*)?$")
     set(suite ${CMAKE_MATCH_1})
     string(REPLACE "/" "_" file ${suite})

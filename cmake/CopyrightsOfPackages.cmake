@@ -1,15 +1,15 @@
-# Run at an installation: the copyright of each Debian package of which something lies in `folder`/lib/permafrost, or is
-# compiled into the programs, goes into `folder`/share/doc/permafrost/licenses. On another system there are none to be found.
+# Runs at an installation. Copies copyrights of Debian packages into `folder`/share/doc/permafrost/licenses: of packages
+# with files in `folder`/lib/permafrost, and of those compiled into the programs. On other systems there are none.
 find_program(DPKG_QUERY dpkg-query)
 if(DPKG_QUERY)
   file(GLOB libraries RELATIVE ${folder}/lib/permafrost ${folder}/lib/permafrost/*.so.*)
-  # By whole paths: dpkg-query compares a pattern with every file of the machine.
+  # Searches for whole paths, since dpkg-query compares a pattern with every file of the machine.
   set(paths "")
   foreach(library ${libraries})
     list(APPEND paths /lib/${architecture}/${library} /usr/lib/${architecture}/${library})
   endforeach()
   execute_process(COMMAND ${DPKG_QUERY} -S ${paths} OUTPUT_VARIABLE found ERROR_QUIET)
-  # Lines of `package:architecture, other: path`.
+  # The output has lines of `package:architecture, other: path`.
   string(REGEX MATCHALL "[^\n]+" lines "${found}")
   list(TRANSFORM lines REPLACE "[:,].*" "")
   foreach(package ${lines} libcli11-dev libfast-float-dev libsqlitecpp-dev nlohmann-json3-dev)

@@ -1,16 +1,16 @@
-# Every library that Permafrost uses, found in the one order that works: Protobuf and gRPC before Torch, whose own config
-# would otherwise make protobuf::libprotobuf an empty dummy.
+# Finds every library that Permafrost uses, in the one order that works. Protobuf and gRPC come before Torch, whose own
+# config would otherwise make protobuf::libprotobuf an empty dummy.
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 if(PERMAFROST_SERVER)
-  # Homebrew's Protobuf comes with a config that brings Abseil along; Debian's has none.
+  # Homebrew's Protobuf has a config that also finds Abseil; Debian's has none.
   find_package(Protobuf CONFIG QUIET)
   if(NOT Protobuf_FOUND)
     find_package(Protobuf REQUIRED)
   endif()
   find_package(gRPC CONFIG REQUIRED)
-  # gRPC's own.
+  # gRPC needs OpenSSL.
   find_package(OpenSSL REQUIRED)
   find_package(SQLiteCpp REQUIRED)
   find_package(CLI11 REQUIRED)
@@ -28,7 +28,7 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
 find_package(FastFloat REQUIRED)
-# Linux only. Without it files are read by threads (server/data/disk).
+# Linux only. Without liburing, threads read files (server/data/disk).
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
   pkg_check_modules(LIBURING IMPORTED_TARGET liburing)
 endif()

@@ -1,32 +1,33 @@
-# What `cmake --install` puts below its prefix, which may be moved afterwards: programs find their libraries from where they
-# are. deploy/package makes packages of the same rules (cmake/Package.cmake).
-#
+# Rules for `cmake --install`. The installation may be moved afterwards, since programs find their libraries relative to
+# themselves. deploy/package makes packages by the same rules (cmake/Package.cmake).
 # component  | is in                           | what
-# permafrost | cmake --install, both packages  | the programs, libtorch, the sample, what operators need, licenses
-# portable   | the tarball                     | every other library that the programs load, but for glibc's
-# wheel      | deploy/wheel                    | the same as both, less libtorch and the compiler's libraries
-# debian     | the Debian package              | the service and its configuration, what Debian's policy asks for
+# permafrost | cmake --install, both packages  | the programs, libtorch, the sample, files for operators, licenses
+# portable   | the tarball                     | every other library that the programs load, except glibc's
+# wheel      | deploy/wheel                    | the same as both, without libtorch and the compiler's libraries
+# debian     | the Debian package              | the service and its configuration, files that Debian's policy requires
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME permafrost)
-# Otherwise an installation would first build all targets, tests too.
+# Otherwise an installation would first build all targets, including tests.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY TRUE)
 
 if(APPLE)
-  # Homebrew's libraries and libtorch are used where they are.
+  # Homebrew's libraries and libtorch are used from where they are.
   set_target_properties(permafrostd permafrost PROPERTIES INSTALL_RPATH_USE_LINK_PATH TRUE)
   install(TARGETS permafrostd permafrost RUNTIME DESTINATION bin)
 else()
-  # RPATH, not RUNPATH: it also holds for what the libraries load, and those of the tarball name no path themselves.
+  # Uses RPATH instead of RUNPATH, since it also holds for libraries that the libraries load. Those of the tarball have
+  # no path of their own.
   target_link_options(permafrostd PRIVATE -Wl,--disable-new-dtags)
   target_link_options(permafrost PRIVATE -Wl,--disable-new-dtags)
   set_target_properties(permafrostd permafrost PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/permafrost")
 
-  # Where libtorch is: from a wheel it brings its own OpenMP, and a CUDA build's loads libraries of the wheels `nvidia` beside it.
+  # The folder of libtorch. A libtorch from a wheel brings its own OpenMP, and a CUDA build loads libraries from the
+  # `nvidia` wheels beside it.
   get_filename_component(torch_libraries ${Torch_DIR}/../../../lib ABSOLUTE)
   get_filename_component(cuda_libraries ${torch_libraries}/../../nvidia ABSOLUTE)
   set(torch_regex ${torch_libraries} ${cuda_libraries})
   list(TRANSFORM torch_regex REPLACE "([][+.*()^$?|\\])" "\\\\\\1")
   list(TRANSFORM torch_regex REPLACE "(.+)" "^\\1/")
-  # glibc belongs to the machine, as its loader does.
+  # glibc and its loader belong to the machine.
   set(glibc_regex "^ld-linux" "^lib(c|m|mvec|dl|pthread|rt|resolv|util|anl|nsl)\\.so")
   install(TARGETS permafrostd RUNTIME_DEPENDENCY_SET permafrostd_libraries RUNTIME DESTINATION bin)
   install(TARGETS permafrost RUNTIME_DEPENDENCY_SET permafrost_libraries RUNTIME DESTINATION bin)
@@ -36,18 +37,18 @@ else()
     install(RUNTIME_DEPENDENCY_SET ${set} PRE_EXCLUDE_REGEXES ${glibc_regex} POST_EXCLUDE_REGEXES ${torch_regex}
             LIBRARY DESTINATION lib/permafrost COMPONENT portable EXCLUDE_FROM_ALL)
   endforeach()
-  # libtorch of another build may need a newer libstdc++ than this build does: the machine's is taken.
+  # The machine's libstdc++ is used, since another build of libtorch may need a newer one than this build does.
   install(TARGETS permafrostd permafrost RUNTIME_DEPENDENCY_SET programs_libraries
           RUNTIME DESTINATION bin COMPONENT wheel EXCLUDE_FROM_ALL)
   install(RUNTIME_DEPENDENCY_SET programs_libraries PRE_EXCLUDE_REGEXES ${glibc_regex} "^lib(stdc\\+\\+|gcc_s)\\.so"
           POST_EXCLUDE_REGEXES ${torch_regex} LIBRARY DESTINATION lib/permafrost COMPONENT wheel EXCLUDE_FROM_ALL)
   if(TARGET permafrost_cuda)
-    # Where the daemon's own path leads. libtorch's CUDA half is in no package: it takes gigabytes.
+    # Installed where the daemon's own path leads. No package holds libtorch's CUDA half, which takes gigabytes.
     set_target_properties(permafrost_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
     install(TARGETS permafrost_cuda LIBRARY DESTINATION lib/permafrost)
     install(TARGETS permafrost_cuda LIBRARY DESTINATION lib/permafrost COMPONENT wheel EXCLUDE_FROM_ALL)
   endif()
-  # A fifth of libtorch is names for debuggers; --strip by itself is for what this build links.
+  # A fifth of libtorch is debug symbols. --strip alone handles only targets that this build links.
   find_program(STRIP_PROGRAM strip)
   install(CODE "
     if(CMAKE_INSTALL_DO_STRIP)
@@ -62,11 +63,11 @@ else()
   endforeach()
 endif()
 
-# Of a wheel; a libtorch from elsewhere has its license at another place.
+# The first pattern is that of a wheel. A libtorch from elsewhere has its license in another place.
 set(packages ${torch_libraries}/../..)
 file(GLOB torch_licenses ${packages}/torch-*.dist-info/licenses ${torch_libraries}/../LICENSE)
 if(PERMAFROST_TORCH_CUDA)
-  # Its CPU half loads these two.
+  # libtorch's CPU half loads these two.
   file(GLOB cuda_licenses ${packages}/nvidia_cuda_runtime-*.dist-info/licenses ${packages}/nvidia_cuda_cupti-*.dist-info/licenses)
 endif()
 foreach(found ${torch_licenses} ${cuda_licenses})
@@ -83,7 +84,7 @@ foreach(found ${torch_licenses} ${cuda_licenses})
 endforeach()
 
 set(deploy ${CMAKE_SOURCE_DIR}/deploy)
-# install_share(ARGUMENT...): of install(), into both components that stand for themselves.
+# install_share(ARGUMENT...): passes the arguments to install(), for both components that are complete by themselves.
 function(install_share)
   install(${ARGN})
   install(${ARGN} COMPONENT wheel EXCLUDE_FROM_ALL)

@@ -1,4 +1,5 @@
-# What deploy/package makes, by CPack: a tarball that runs on a machine with nothing but glibc, and a package of Debian.
+# Settings for the packages that deploy/package makes with CPack: a tarball that runs on a machine with only glibc, and
+# a Debian package.
 set(PERMAFROST_MAINTAINER "Permafrost maintainers <permafrost@localhost.localdomain>" CACHE STRING
     "Who answers for the Debian package, as `Name <address>`")
 string(TOLOWER ${CMAKE_SYSTEM_NAME} system)
@@ -12,7 +13,7 @@ set(CPACK_PACKAGE_CHECKSUM SHA256)
 set(CPACK_STRIP_FILES TRUE)
 set(CPACK_THREADS 0)
 set(CPACK_VERBATIM_VARIABLES TRUE)
-# All components of a package go into one file; which ones, PackageOptions.cmake says.
+# Puts all components of a package into one file. PackageOptions.cmake lists them.
 set(CPACK_ARCHIVE_COMPONENT_INSTALL TRUE)
 set(CPACK_DEB_COMPONENT_INSTALL TRUE)
 set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
@@ -30,14 +31,14 @@ gRPC. After its warm-up a job compiles nothing, and it survives the death
 of the daemon.
 .
 The package has libtorch in it, since Debian has none of its version.")
-# Debian's libraries as dpkg-shlibdeps finds them; libtorch lies in the package.
+# dpkg-shlibdeps finds the dependencies on Debian's libraries. libtorch lies in the package.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS TRUE)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS adduser)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION TRUE)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${debian}/conffiles ${debian}/postinst ${debian}/prerm ${debian}/postrm)
 
 if(NOT APPLE)
-  # Paths of Debian, since a package has but one prefix.
+  # Uses Debian's absolute paths, since a package has only one prefix.
   set(units ${CMAKE_BINARY_DIR}/debian)
   file(READ ${CMAKE_SOURCE_DIR}/deploy/systemd/permafrost.service unit)
   string(REPLACE /usr/local/bin/ /usr/bin/ unit "${unit}")
@@ -47,7 +48,7 @@ if(NOT APPLE)
   install(FILES ${debian}/copyright DESTINATION /usr/share/doc/permafrost COMPONENT debian EXCLUDE_FROM_ALL)
   install(FILES ${debian}/lintian-overrides DESTINATION /usr/share/lintian/overrides RENAME permafrost COMPONENT debian
           EXCLUDE_FROM_ALL)
-  # Debian wants these compressed, without the time of it.
+  # Debian wants these compressed without a timestamp.
   install(CODE "
     set(folder \"\$ENV{DESTDIR}/usr/share\")
     file(COPY_FILE ${debian}/changelog \${folder}/doc/permafrost/changelog.Debian)

@@ -1,6 +1,6 @@
-# CPack reads it once a kind of package: what differs between them.
+# CPack reads this file once for each kind of package. It holds what differs between them.
 if(CPACK_GENERATOR STREQUAL DEB)
-  # In this order: the last one compresses files of the first.
+  # The order matters, because the last component compresses files of the first.
   set(CPACK_COMPONENTS_ALL permafrost debian)
   set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY FALSE)
   set(CPACK_SET_DESTDIR TRUE)

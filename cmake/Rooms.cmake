@@ -1,19 +1,19 @@
-# One static library a room: permafrost_room(data/store DEPS base LIBS ZLIB::ZLIB [EXCLUDE file.cc folder] [TORCH]) makes the
-# target pf_data_store of every .cc in and below data/store.
-# Headers of every room are on every room's path (server/); libraries are PRIVATE, so that torch's bundled protobuf 3.13
+# permafrost_room(data/store DEPS base LIBS ZLIB::ZLIB [EXCLUDE file.cc folder] [TORCH]) makes the static library of a
+# room: the target pf_data_store from every .cc in and below data/store.
+# Every room sees the headers of all rooms (server/). Libraries are PRIVATE, so that torch's bundled protobuf 3.13
 # headers never meet a .pb.h. tests/rooms holds the table of which room may include which.
 set(PERMAFROST_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror
-    # Designated initialisers leave members at their defaults on purpose.
+    # Designated initialisers deliberately leave members at their defaults.
     -Wno-missing-field-initializers)
 if(PERMAFROST_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # What is wrong in a header only, or hides a name of its own file only, is found in the wrong places where one .cc
-  # includes others.
+  # With one .cc including others, these warnings report faults in the wrong places: those of headers, and names that
+  # hide a name of their own file.
   list(TRANSFORM PERMAFROST_WARNINGS REPLACE "^-Wshadow$" "-Wshadow=local")
   list(APPEND PERMAFROST_WARNINGS -Wno-subobject-linkage)
 endif()
 
 if(PERMAFROST_SANITIZE STREQUAL "address")
-  # Under ASan gcc 12 takes std::regex's own code for uninitialised.
+  # Under ASan, gcc 12 reports std::regex's own code as uninitialised.
   list(APPEND PERMAFROST_WARNINGS -Wno-maybe-uninitialized)
 endif()
 
@@ -23,15 +23,15 @@ function(permafrost_torch target)
   target_link_libraries(${target} PRIVATE ${TORCH_LIBRARIES})
 endfunction()
 
-# permafrost_precompile(TARGET HEADER...): headers of packages that most files of a target include, compiled once for it.
-# A unity build reads them only a few times: it does without.
+# permafrost_precompile(TARGET HEADER...): precompiles the packages' headers that most files of a target include. A
+# unity build reads them only a few times, and does without.
 function(permafrost_precompile target)
   if(NOT PERMAFROST_UNITY)
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
 endfunction()
 
-# Rooms -> their targets: data/store is pf_data_store.
+# Maps rooms to their targets: data/store is pf_data_store.
 function(permafrost_room_targets out)
   set(targets ${ARGN})
   list(TRANSFORM targets REPLACE "/" "_")
@@ -56,9 +56,9 @@ function(permafrost_room name)
   endif()
 endfunction()
 
-# One test program a room: every .cc in and below tests/NAME. Each test is a ctest test. With TORCH a whole suite is one,
-# since a process takes a second to load libtorch, which is more than most tests take.
-# WHOLE_MACHINE: the math library's threads need the cores to themselves; ctest runs nothing beside it.
+# Makes a room's test program from every .cc in and below tests/NAME. Each test becomes a ctest test. With TORCH each
+# suite becomes one, since loading libtorch takes a process a second, longer than most tests take.
+# WHOLE_MACHINE: ctest runs nothing beside it, because the math library's threads need the cores to themselves.
 function(permafrost_room_test name)
   cmake_parse_arguments(ROOM "TORCH;WHOLE_MACHINE" "" "DEPS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
@@ -67,7 +67,7 @@ function(permafrost_room_test name)
   endif()
   add_executable(${name}_test ${sources})
   add_dependencies(room_tests ${name}_test)
-  # With -O1 tests compile in less time than with -O2, and none measures its own code's speed.
+  # Tests compile faster with -O1 than with -O2, and none measures the speed of its own code.
   target_compile_options(${name}_test PRIVATE ${PERMAFROST_WARNINGS} $<$<CONFIG:RelWithDebInfo>:-O1>)
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   permafrost_room_targets(deps ${ROOM_DEPS})
@@ -80,11 +80,11 @@ function(permafrost_room_test name)
   endif()
   set(properties TIMEOUT 300)
   if(ROOM_WHOLE_MACHINE)
-    # The longest takes 55 s on two cores, and a machine may be many times slower.
+    # The longest test takes 55 s on two cores, and a machine may be many times slower.
     set(properties TIMEOUT 1200 PROCESSORS 2)
     if(ROOM_TORCH)
-      # Threads of OpenMP that spin would take the core from those that work. e2e has no torch of its own, and its daemons
-      # spin as they do for their users.
+      # Spinning threads of OpenMP would take the core from threads that work. e2e has no torch of its own, and its
+      # daemons spin as they do for users.
       list(APPEND properties ENVIRONMENT OMP_WAIT_POLICY=passive)
     endif()
   endif()
@@ -95,14 +95,14 @@ function(permafrost_room_test name)
   endif()
 endfunction()
 
-# permafrost_suites(NAME PROPERTY VALUE...): each suite of NAME_test is a ctest test NAME.SUITE.
+# permafrost_suites(NAME PROPERTY VALUE...): makes each suite of NAME_test a ctest test NAME.SUITE.
 function(permafrost_suites name)
   set(list ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
   list(JOIN ARGN " " properties)
   add_custom_command(TARGET ${name}_test POST_BUILD BYPRODUCTS ${list} VERBATIM COMMENT "" COMMAND ${CMAKE_COMMAND}
     -DPROGRAM=$<TARGET_FILE:${name}_test> -DPREFIX=${name} "-DPROPERTIES=${properties}" -DREPORTS=${CMAKE_BINARY_DIR}/suites
     -DOUT=${list} -P ${CMAKE_SOURCE_DIR}/cmake/AddSuites.cmake)
-  # A program that is not built is a test that fails, as gtest_discover_tests has it.
+  # A program that is not built counts as a failed test, as with gtest_discover_tests.
   set(include ${CMAKE_CURRENT_BINARY_DIR}/${name}_include.cmake)
   file(WRITE ${include} "if(EXISTS \"${list}\")\n  include(\"${list}\")\nelse()\n  add_test(${name}_test_NOT_BUILT ${name}_test_NOT_BUILT)\nendif()\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${include})

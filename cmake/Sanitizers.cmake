@@ -1,4 +1,4 @@
-# PERMAFROST_SANITIZE and PERMAFROST_FUZZ, for everything that is added after this.
+# Applies PERMAFROST_SANITIZE and PERMAFROST_FUZZ to everything that is added after this.
 if(PERMAFROST_SANITIZE STREQUAL "address")
   set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
 elseif(PERMAFROST_SANITIZE STREQUAL "thread")
@@ -12,12 +12,13 @@ endif()
 add_compile_options(${sanitize})
 add_link_options(${sanitize})
 if(NOT PERMAFROST_SANITIZE STREQUAL "")
-  # Compiled in two thirds of the time of -O2, for tests that take little longer.
+  # -O1 compiles in two thirds of the time of -O2, and tests take little longer.
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
 endif()
 
-# ThreadSanitizer sees only the locks of code that it was compiled with: every use of a packaged absl::Mutex would look
-# like a race. So Abseil is compiled here too, from the sources of the package: the other packages were built with it.
+# ThreadSanitizer sees only the locks of code that was compiled with it, so every use of a packaged absl::Mutex would
+# look like a race. Abseil is therefore compiled here too, from the sources of the installed package, which the other
+# packages were built with.
 if(PERMAFROST_SANITIZE STREQUAL "thread")
   set(PERMAFROST_ABSEIL_SOURCE "" CACHE PATH "Abseil's sources, of the installed version")
   if(NOT EXISTS ${PERMAFROST_ABSEIL_SOURCE}/absl/base/options.h)
@@ -29,6 +30,6 @@ if(PERMAFROST_SANITIZE STREQUAL "thread")
   set(CMAKE_UNITY_BUILD OFF)
   add_subdirectory(${PERMAFROST_ABSEIL_SOURCE} abseil EXCLUDE_FROM_ALL)
   set(CMAKE_UNITY_BUILD ${unity})
-  # Its headers are none that our warnings are for.
+  # Our warnings do not apply to Abseil's headers.
   include_directories(SYSTEM ${PERMAFROST_ABSEIL_SOURCE})
 endif()

@@ -1,6 +1,6 @@
-# libtorch, as TORCH_INCLUDE_DIRS, TORCH_LIBRARIES and TORCH_CXX_FLAGS.
-# A CUDA build of it, as pip installs on Linux, wants the CUDA toolkit from its own CMake files. Where that is missing or
-# only a part of it is there, the CPU half is linked by itself.
+# Finds libtorch, and sets TORCH_INCLUDE_DIRS, TORCH_LIBRARIES and TORCH_CXX_FLAGS.
+# The CMake files of a CUDA build, as pip installs it on Linux, need the CUDA toolkit. If the toolkit is missing or
+# incomplete, only the CPU half is linked.
 set(cpu_half FALSE)
 get_filename_component(torch_root ${Torch_DIR}/../../.. ABSOLUTE)
 if(Torch_DIR AND EXISTS ${Torch_DIR}/../../../lib/libtorch_cuda.so)
@@ -24,15 +24,14 @@ if(cpu_half)
 else()
   find_package(Torch CONFIG REQUIRED)
   if(NOT APPLE)
-    # libtorch.so holds no code, but that of a CUDA build loads the CUDA half, with which the daemon does not start
-    # (server/device/cuda/cuda_libraries.h). Without it a program runs on both builds of one version.
+    # libtorch.so holds no code, but in a CUDA build it loads the CUDA half, with which the daemon does not start
+    # (server/device/cuda/cuda_libraries.h). Without libtorch.so, a program runs on both builds of one version.
     set(TORCH_LIBRARIES torch_cpu_library c10)
   endif()
 endif()
 
-# What the module for CUDA (server/device/cuda/module) is made of: libtorch's CUDA half, and headers of the CUDA runtime,
-# which the wheels nvidia-cuda-runtime and nvidia-cuda-crt put beside torch. Nothing of it is a kernel, so that no nvcc is
-# needed.
+# The CUDA module (server/device/cuda/module) needs libtorch's CUDA half, and headers of the CUDA runtime, which the
+# wheels nvidia-cuda-runtime and nvidia-cuda-crt install beside torch. It has no kernels, so it needs no nvcc.
 find_library(PERMAFROST_TORCH_CUDA torch_cuda HINTS ${torch_root}/lib NO_DEFAULT_PATH)
 find_library(PERMAFROST_C10_CUDA c10_cuda HINTS ${torch_root}/lib NO_DEFAULT_PATH)
 find_path(PERMAFROST_CUDA_INCLUDE crt/host_config.h

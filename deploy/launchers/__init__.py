@@ -1,7 +1,7 @@
-"""The programs of the wheel that deploy/wheel makes: `permafrost`, the client, and `permafrostd`, the daemon.
+"""Starts the programs of the wheel that deploy/wheel makes: `permafrost`, the client, and `permafrostd`, the daemon.
 
-The daemon runs on this Python's torch, with CUDA or without, which must have exactly the version that it was built for.
-Torch is found and not imported: that would take seconds, and the daemon needs its libraries only.
+The daemon runs on this Python's torch, with or without CUDA. Its version must be exactly the one that the daemon was
+built for. Torch is located but not imported, because importing takes seconds and the daemon needs only its libraries.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ def run_client() -> NoReturn:
 
 
 def run_daemon() -> NoReturn:
-    """Becomes the daemon. Prints one line and exits with 1 if torch is missing, of another version or incomplete."""
+    """Replaces this process by the daemon. Prints one line and exits with 1 if torch is missing, incomplete, or of
+    another version."""
     libraries = _torch_libraries((_HERE / "torch-version").read_text().strip())
-    # The programs find their own libraries before this path; in it, torch's come before the caller's.
+    # The programs search their own libraries before this path. In it, torch's libraries come before the caller's.
     others = os.environ.get("LD_LIBRARY_PATH")
     _run("permafrostd", {**os.environ, "LD_LIBRARY_PATH": f"{libraries}:{others}" if others else str(libraries)})
 
 
 def _run(program: str, environment: Mapping[str, str]) -> NoReturn:
-    # The program replaces this process, so that signals, standard input and the exit code are its own.
+    # The program replaces this process, and so receives its signals and standard input, and gives its exit code.
     os.execve(_HERE / "bin" / program, sys.argv, environment)
 
 
 def _torch_libraries(built: str) -> Path:
-    """The folder of torch's libraries; `built` is the version without suffix, such as 2.13.0."""
+    """Returns the folder of torch's libraries. `built` is the version without a suffix, such as 2.13.0."""
     spec = find_spec("torch")
-    # A folder of that name on the path, without an __init__.py, is found as well.
+    # find_spec also finds a folder of that name without an __init__.py.
     if spec is None or spec.origin is None:
         _refuse(f"{sys.executable} has no torch, and the daemon needs torch {built}: pip install torch=={built}")
     torch = Path(spec.origin).parent
@@ -52,7 +53,7 @@ def _torch_libraries(built: str) -> Path:
 
 
 def _version(torch: Path) -> str:
-    """Reads what `torch.__version__` would be, without importing torch."""
+    """Returns the value of `torch.__version__` without importing torch."""
     try:
         found = re.search(r"^__version__ = '([^']+)'", (torch / "version.py").read_text(), re.MULTILINE)
     except OSError:

