@@ -42,8 +42,7 @@ def read_rates(file, seconds):
 
 
 def blocks_of_mean(mean_bytes):
-    """Returns fio's --bssplit for two block lengths, one twice the other, whose mean is `mean_bytes` (4 KiB or more).
-    """
+    """Returns fio's --bssplit for two block lengths, one twice the other, whose mean is `mean_bytes` (4 KiB or more)."""
     short = 4096
     while 2 * short < mean_bytes:
         short *= 2

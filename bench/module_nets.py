@@ -11,8 +11,7 @@ def mlp(inputs, outputs):
 
 
 class Net(nn.Module):
-    """A network of one kind of convolution. conv: makes a convolution of a given width. edges: whether the convolution takes edge features.
-    """
+    """A network of one kind of convolution. conv: makes a convolution of a given width. edges: whether the convolution takes edge features."""
 
     def __init__(self, conv, edges, hidden, layers):
         super().__init__()

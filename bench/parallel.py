@@ -27,8 +27,7 @@ def add_arguments(parser):
 
 
 def sweep(arguments, program, region):
-    """Returns one row for each size, and `crossing`: the smallest size from which on the median ratio is always above 1, or None.
-    """
+    """Returns one row for each size, and `crossing`: the smallest size from which on the median ratio is always above 1, or None."""
     rows, crossing = [], None
     for size in (2**power for power in range(arguments.smallest, arguments.largest + 1)):
         seconds = lambda threads: lambda _: program.ask(f"region {region['name']} {size} {threads} {1e-6 * arguments.gap}")["seconds"]

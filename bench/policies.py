@@ -10,8 +10,11 @@ are the job's last statistics. With --rounds above 1, every round runs all polic
   freeze+ladder, freeze+ladder-K                8 rungs, or K
   ...+balanced                                  any of them with batches of equal load
 
-With --fan-out the job trains on one large graph by sampled neighbours: `--dataset ../shared/data/node/musae_git --fan-out 10,5 --batch-size
-128`. `audits` are steps that also ran eagerly and were compared bit for bit; `differ` counts the audits that found a difference.
+With --fan-out the job trains on one large graph by sampled neighbours, such as:
+
+  bench/run policies --dataset ../shared/data/node/musae_git --fan-out 10,5 --batch-size 128
+
+`audits` are steps that also ran eagerly and were compared bit for bit; `differ` counts the audits that found a difference.
 """
 
 import re

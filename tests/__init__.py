@@ -3,5 +3,5 @@
 import pathlib
 import sys
 
-# The PyG modules that the server's models are compared with are those of the Python package.
+# The server's models are compared with the PyG modules of the Python package.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "client" / "python" / "src"))

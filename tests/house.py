@@ -1,10 +1,10 @@
-"""Counts what a new colleague has to hold in their head: lines, files, small files, comments without a subject.
+"""Counts what a new colleague has to know: lines, files, small files, comments without a subject.
 
 usage: python -m tests.house [COMMIT]      COMMIT: of this repository; without one, the files as they are
 
-A line counts where it is not blank. Source is C++, Python, shell, CMake and proto under server, client, proto, cmake, deploy and bench; test is
-the same under tests, golden files apart. A comment sentence of C++, tests included, counts as headless
-where it begins with one of the words of HEADLESS.
+Blank lines do not count. Source is C++, Python, shell, CMake and proto under server, client, proto, cmake, deploy and bench. Test is the
+same under tests, except golden files. A sentence of a C++ comment, in tests too, counts as headless if it begins with one of the words of
+HEADLESS.
 """
 
 import re
@@ -38,7 +38,7 @@ def lines(texts: list[str]) -> int:
 
 
 def sentences(text: str) -> list[str]:
-    """Returns the sentences of the comments of a C++ file; lines of comment that follow each other are one text."""
+    """Returns the sentences of a C++ file's comments. Adjacent comment lines are one text."""
     out: list[str] = []
     for block in re.findall(r"(?:^[ \t]*//[^\n]*\n)+", text, re.M):
         words = " ".join(line.strip().lstrip("/").strip() for line in block.splitlines())
@@ -47,7 +47,7 @@ def sentences(text: str) -> list[str]:
 
 
 def count(commit: str | None = None) -> dict[str, int]:
-    """Returns what is counted, by its name."""
+    """Returns the counts by name."""
     code = files(commit)
     source = {n: t for n, t in code.items() if not n.startswith("tests/")}
     test = {n: t for n, t in code.items() if n.startswith("tests/")}

@@ -1,8 +1,8 @@
-"""Sums up ctest's JUnit report, and counts the tests of a suite that ran in one process one by one.
+"""Sums up ctest's JUnit report. Counts each test of a suite, although the suite ran in one process.
 
 usage: report.py REPORT.xml SUITES_DIR OUTPUT_FILE
-Prints `PASSED FAILED SKIPPED`, then the name of each failed test, a line each. Appends the end of what each failed ctest
-test printed to OUTPUT_FILE. SUITES_DIR holds GoogleTest's report of each suite (cmake/AddSuites.cmake).
+Prints `PASSED FAILED SKIPPED`, then the name of each failed test on a line of its own. Appends the end of each failed
+ctest test's output to OUTPUT_FILE. SUITES_DIR holds GoogleTest's report of each suite (cmake/AddSuites.cmake).
 """
 
 import pathlib
@@ -13,7 +13,7 @@ LINES = 30
 
 
 def suite_results(report):
-    """Returns [(name of a test, "run" or "skipped" or "fail")] of GoogleTest's report, or [] if there is none."""
+    """Returns [(name of a test, "run" or "skipped" or "fail")] from GoogleTest's report, or [] without a report."""
     try:
         root = ElementTree.parse(report).getroot()
     except (OSError, ElementTree.ParseError):
@@ -37,7 +37,7 @@ def main():
             if status == "fail":
                 print(f"run: what {name} printed last:", file=printed)
                 print("\n".join((test.findtext("system-out") or "").splitlines()[-LINES:]), file=printed)
-                # A suite that failed without a failed test crashed, which counts as one failure.
+                # A suite that failed without a failed test has crashed, which counts as one failure.
                 if not any(result == "fail" for _, result in results):
                     results.append(("", "fail"))
             elif status != "run":

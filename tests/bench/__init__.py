@@ -1,1 +1,1 @@
-"""A run of a few seconds of every benchmark."""
+"""Tests every benchmark in a run of a few seconds."""

@@ -28,7 +28,7 @@ RESULT = {"machine": {"cpu": "a <cpu>", "cores": 2, "memory_gib": 1.0, "system":
 
 
 class Zipped(unittest.TestCase):
-    """Two graphs, a triangle with a label on each edge and a pair with a self-loop, as TUDataset zips them."""
+    """A zipped TUDataset of two graphs: a triangle with a label on each edge, and a pair with a self-loop."""
 
     FILES = {"A": "1, 2\n2, 1\n2, 3\n3, 2\n1, 3\n3, 1\n4, 5\n5, 4\n5, 5\n", "edge_labels": "7\n7\n8\n8\n9\n9\n1\n1\n2\n",
              "graph_indicator": "1\n1\n1\n2\n2\n", "graph_labels": "1\n-1\n", "node_labels": "3\n4\n5\n3\n3\n"}
@@ -159,8 +159,8 @@ class Arguments(unittest.TestCase):
 
 
 class ScriptedDaemon:
-    """Each look at it takes a second, in which it does a step; `evaluation` seconds end every epoch of four steps, and each step captures
-    for a quarter of a second. What is stopped and continued is a process that does nothing."""
+    """Does one step a second. Each poll takes a second. An evaluation of `evaluation` seconds ends every epoch of four steps, and each step
+    captures for a quarter of a second. SIGSTOP and SIGCONT go to a process that does nothing."""
 
     def __init__(self):
         self.process = subprocess.Popen(["sleep", "60"])
@@ -204,12 +204,12 @@ class Turns(unittest.TestCase):
         with compare_sides.Job(self.daemon, []) as job:
             job.pause()
             turn = job.turn(100)
-            # Begins after step 3 and ends after step 5, in which epoch 1 ended; evaluating it took 11 of the seconds.
+            # The turn begins after step 3 and ends after step 5. In it epoch 1 ended, whose evaluation took 11 of the seconds.
             self.assertEqual((turn["steps"], turn["counted"]), (2, 64))
             self.assertAlmostEqual(turn["seconds"], 100 + 2 - 11 - 2 / 4)
             self.assertEqual(job.evaluation_seconds(), 11)
-            self.daemon.wait_until("T")  # it stands still while others have their turn
-        self.daemon.wait_until("S")  # a stopped process would not hear that it is to end
+            self.daemon.wait_until("T")  # stopped during the turns of others
+        self.daemon.wait_until("S")  # a stopped process would not receive the signal to end
 
     def test_warm_up_ends_after_an_epoch(self):
         with compare_sides.Job(self.daemon, []) as job:

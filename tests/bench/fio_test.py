@@ -1,4 +1,4 @@
-"""What fio is asked for: usage: python -m tests.bench.fio_test"""
+"""Tests the settings that fio is given: usage: python -m tests.bench.fio_test"""
 
 import unittest
 

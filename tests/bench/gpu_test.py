@@ -118,7 +118,7 @@ class Memory(unittest.TestCase):
 
 
 class Side:
-    """Takes `milliseconds` a step, and fails in the given round, counted from 0."""
+    """A side that takes `milliseconds` a step, and fails in the given round, counted from 0."""
 
     def __init__(self, milliseconds, fails_in=None):
         self.milliseconds, self.fails_in, self.turns, self.ended = milliseconds, fails_in, 0, False
@@ -153,7 +153,7 @@ class Rounds(InFolder):
         self.assertEqual((part["rounds"], part["sides_failed"]), (3, {"pyg-graph": "in round 2: a device fault"}))
         self.assertEqual(len(part["sides"]["pyg"]["ms_by_round"]), 3)
         self.assertAlmostEqual(part["ratios"]["pyg"]["median"], 6)
-        # One round was over, after the warm-up.
+        # After the warm-up, one round was complete.
         self.assertAlmostEqual(part["ratios"]["pyg-graph"]["median"], 2)
         self.assertEqual((sides["pyg-graph"].turns, sides["pyg-graph"].ended, sides["pyg"].ended), (3, True, False))
 

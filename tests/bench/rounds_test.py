@@ -1,4 +1,4 @@
-"""The one way in which benchmarks compare: usage: python -m tests.bench.rounds_test"""
+"""Tests how benchmarks compare sides: usage: python -m tests.bench.rounds_test"""
 
 import unittest
 
@@ -20,7 +20,7 @@ class Rounds(unittest.TestCase):
         self.assertEqual(told, [[1], [1, 2]], "the warm-up is no round")
 
     def test_ratio_is_taken_round_by_round(self):
-        # Of the medians it would be 20 / 10.
+        # The ratio of the medians would be 20 / 10.
         found = ratio([30.0, 20.0, 2.0], [10.0, 20.0, 1.0])
         self.assertEqual((found["median"], found["rounds"]), (2.0, 3))
         self.assertEqual((found["low"], found["high"]), (1.0, 3.0))
@@ -35,7 +35,7 @@ class Rounds(unittest.TestCase):
         found = difference([3.0, 5.0, 4.0], [1.0, 2.0])
         self.assertAlmostEqual(found["mean"], 2.5)
         self.assertEqual(found["values"], [3, 2])
-        # From the least of one and the most of the other to the reverse.
+        # The extremes pair the least of one sample with the most of the other.
         self.assertTrue(1.0 <= found["low"] < 2.5 < found["high"] <= 4.0)
         turned = difference([1.0, 2.0], [3.0, 5.0, 4.0])
         self.assertAlmostEqual(turned["mean"], -2.5)

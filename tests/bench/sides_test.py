@@ -1,4 +1,4 @@
-"""What a benchmark beside PyG gives to both sides, and measures them by: usage: python -m tests.bench.sides_test"""
+"""Tests what benchmarks give to both sides, and how they measure them: usage: python -m tests.bench.sides_test"""
 
 import itertools
 import pathlib
@@ -14,7 +14,7 @@ from bench import link_files, peer_links, peer_training, power_law
 class Metrics(unittest.TestCase):
     def test_roc_auc_counts_pairs(self):
         generator = torch.Generator().manual_seed(0)
-        # Whole numbers, so that some scores are equal.
+        # Takes whole numbers, so that some scores are equal.
         out = torch.randint(0, 10, (60, 2), generator=generator).float()
         y = torch.randint(0, 2, (60, 2), generator=generator).float()
         y[3, 0] = y[4, 1] = float("nan")
@@ -42,7 +42,8 @@ class Metrics(unittest.TestCase):
         module.decoder = lambda rows, pairs: rows[pairs[0], 0] * rows[pairs[1], 0]
         x = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
         links = torch.tensor([[0, 0], [3, 1]])
-        # Of the first link 3 and 2 are below its score of 4; of the second 3 is above its score of 2, and 2 equals it.
+        # For the first link, the negatives' scores 3 and 2 are below its own score of 4. For the second, 3 is above its score of 2, and 2
+        # equals it.
         negatives = torch.tensor([[0, 0, 0, 0], [2, 1, 2, 1]])
         self.assertAlmostEqual(peer_links.mean_reciprocal_rank(module, x, None, links, negatives), (1 / 1 + 1 / 2.5) / 2)
 

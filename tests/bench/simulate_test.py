@@ -34,7 +34,7 @@ class Exchange(unittest.TestCase):
         np.testing.assert_allclose(one, 1e-3)
 
     def test_links_fill_in_the_order_of_ranks(self):
-        # Rank 0 receives first. The last one's messages leave as the (ranks - 1)th, and then drain through its own link.
+        # Rank 0 receives first. The last rank's messages are sent as the (ranks - 1)th, and then pass through its own link.
         ranks, wire = 8, 0.5
         ended = exchange(np.zeros(ranks), 1000 - HEADER, Network(bandwidth=8 * 1000 / wire))
         self.assertAlmostEqual(ended[0], (ranks - 1) * wire)
@@ -88,13 +88,13 @@ class Steps(unittest.TestCase):
         self.assertAlmostEqual(step_seconds(JOB, 4, Network(), straggler=2), 2 * (1e-3 + 25 * 1e-4))
 
     def test_a_step_pays_the_latency_of_each_exchange(self):
-        # The gradients take two.
+        # The gradients take two exchanges.
         self.assertAlmostEqual(step_seconds(JOB, 4, Network(latency=0.01)), 1e-3 + 25 * 1e-4 + 4 * 0.01)
 
     def test_unequal_examples_cost_what_the_slowest_of_the_normal_shares_does(self):
         job = dataclasses.replace(JOB, fixed=0.0, batch=200, spread=0.2)
         slowest = np.mean([computes(job, 2, 1.0, seed).max() for seed in range(4000)])
-        # The larger of two normals lies 1 / sqrt(pi) deviations above their mean.
+        # The larger of two normal values lies on average 1 / sqrt(pi) standard deviations above their mean.
         self.assertAlmostEqual(slowest, 1e-4 * (100 + 0.2 * 10 / math.sqrt(math.pi)), delta=1e-5)
 
 
@@ -132,7 +132,8 @@ NETWORK = Network(per_message=6e-6, per_byte=5e-10)
 
 
 def measurements():
-    """What daemons would tell that cost exactly what the model says: steps of 1 and 0.02 ms a graph, twice that with 256 channels."""
+    """Returns what daemons would report whose cost is exactly the model's: steps of 1 ms plus 0.02 ms a graph, and twice that with 256
+    channels."""
     models = [{"hidden": hidden, "sums": [8 * (1 + 2 * hidden), 8, 4 * parameters], "tensors": 30, "state_bytes": 12 * parameters}
               for hidden, parameters in ((64, 40_000), (256, 600_000))]
     rows = []
@@ -169,7 +170,7 @@ class Fits(unittest.TestCase):
     def test_a_large_graph_costs_by_the_edges_of_a_seed(self):
         arguments = types.SimpleNamespace(seeds=1000, divided=False)
         graph = {"nodes": 1000, "edges": 8000, "features": 10, "classes": 3, "train": 5000, "valid": 100}
-        # A node has 8 neighbours in the mean, so that no more are found.
+        # A node has 8 neighbours on average, so no more are found.
         job = simulate.large_job(measurements(), graph, arguments, 4)
         self.assertEqual(simulate.hops(graph, [15, 10, 5]), [8, 64, 320])
         np.testing.assert_allclose([job.fixed, job.per_example, job.valid_seconds], [2e-3, 72e-6, 0.02])

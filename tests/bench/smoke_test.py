@@ -1,7 +1,7 @@
-"""A benchmark at tiny sizes, on real parts: it runs through bench/run, and its figures are numbers.
+"""Tests that a benchmark runs through bench/run on real parts at tiny sizes, and that its figures are numbers.
 
-usage: python -m tests.bench.smoke_test NAME BIN_DIR      exit code 77: what it needs is not on this machine
-`python -m tests.bench.smoke_test --complete` fails if a benchmark has no smoke run, or if a smoke run is no test of ctest.
+usage: python -m tests.bench.smoke_test NAME BIN_DIR      exit code 77: something that it needs is not on this machine
+`python -m tests.bench.smoke_test --complete` fails if a benchmark has no smoke run, or if a smoke run is not a test of ctest.
 """
 
 import gzip
@@ -18,15 +18,16 @@ from bench.__main__ import BENCHMARKS, MISSING
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = ROOT / "bench" / "run"
-# Small graphs of each split.
+# The number of small graphs in each split.
 SPLITS = {"train": 200, "valid": 40, "test": 40}
-# Stand for folders of `cut`.
+# These stand for folders that `cut` makes.
 SMALL = "the first graphs of the sample"
 CLASSES = "the first graphs of the sample in two classes"
-# Stands for the folder of one large graph.
+# Stands for the folder of a large graph.
 LARGE = "a power-law graph"
 GRAPH = ["--nodes", "3000", "--edges", "20000", "--features", "8"]
-# Name -> flags of one or more runs, each tried where the one before it lacks something; what the result must hold.
+# Maps each smoke run to its flags and to fields that the result must hold. If a run has several lists of flags, each is tried when the one
+# before it lacks something on this machine.
 SMOKES = {
     "steps": ([["--dataset", SMALL, "--rounds", "3", "--batch-size", "8", "--hidden", "8", "--layers", "2", "--freeze-at", "5"]], ["milliseconds", "ratios"]),
     "operators": ([["--rounds", "2", "--seconds", "0.0001"]], ["rows"]),
@@ -67,12 +68,13 @@ SMOKES = {
               "--rounds", "1", "--seconds", "0.1", "--epochs", "2", "--self-test-steps", "20", "--memory-steps", "200"]],
             ["parts", "device", "complete"]),
 }
-# Smoke runs of a benchmark that has more than one.
+# Names the benchmark of each smoke run that is not named after it.
 BENCHMARK_OF = {"policies-sampled": "policies"}
 
 
 def cut(source, folder, classes=False):
-    """Writes the first graphs of an OGB folder of small graphs into another one. classes: 1 in place of a target above 0, else 0."""
+    """Writes the first graphs of an OGB folder of small graphs into another folder. classes: replaces a target by 1 if it is above 0, else
+    by 0."""
     rows = lambda name: gzip.open(source / "raw" / f"{name}.csv.gz", "rt").read().splitlines()
     nodes, edges = (list(map(int, rows(f"num-{what}-list"))) for what in ("node", "edge"))
     graphs = sum(SPLITS.values())
@@ -89,7 +91,7 @@ def cut(source, folder, classes=False):
 
 
 def numbers(value):
-    """Every number of a JSON value."""
+    """Returns every number of a JSON value."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -98,7 +100,7 @@ def numbers(value):
 
 
 def check(name, result, wanted):
-    """The result is what the benchmark promises, and its text can be made of it."""
+    """Checks that the result has what the benchmark promises, and can be shown as text."""
     assert result["benchmark"] == name, result["benchmark"]
     for field in wanted:
         assert result.get(field), f"{name}: {field} is missing or empty"

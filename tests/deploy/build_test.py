@@ -1,4 +1,4 @@
-"""deploy/build on a small project: what it says while it builds, and of what does not build.
+"""Tests deploy/build on a small project: its progress lines, and its report of a failed build.
 
 usage: python -m tests.deploy.build_test
 """
@@ -41,7 +41,7 @@ class BuildTest(unittest.TestCase):
         (self.root / "main.cc").write_text("int main() {}\n")
 
     def build(self, terminal=False):
-        """The exit status and everything it printed."""
+        """Returns the exit status and everything that was printed."""
         command = [self.root / "deploy" / "build", self.root / "build"]
         if not terminal:
             done = subprocess.run(command, cwd=self.root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -54,7 +54,7 @@ class BuildTest(unittest.TestCase):
             while True:
                 try:
                     piece = os.read(reader, 1 << 16)
-                except OSError:  # what Linux says at a terminal's end
+                except OSError:  # Linux's answer at a terminal's end
                     break
                 if not piece:
                     break
@@ -65,7 +65,7 @@ class BuildTest(unittest.TestCase):
     def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes(self):
         status, printed = self.build(terminal=True)
         self.assertEqual(status, 0, printed)
-        # Four units of four files, a link.
+        # Four unity units of four files each, and a link step.
         self.assertRegex(printed, r"\rbuild: [1-3] of 5, about \d+ (s|min) left\x1b\[K")
         self.assertIn("\rbuild: 5 of 5\x1b[K", printed)
         self.assertRegex(printed, r"\r\x1b\[Kbuild: done in \d+ s\r\n$")
@@ -75,7 +75,7 @@ class BuildTest(unittest.TestCase):
         self.assertNotIn(" of ", self.build(terminal=True)[1])
         (self.root / "f00.cc").write_text("int f0() { return -1; }\n")
         self.assertIn("build: 2 of 2", self.build(terminal=True)[1])
-        # Found although nothing else says that there is one more file.
+        # The build finds the additional file, although nothing else names it.
         (self.root / "f99.cc").write_text("int main() {}\n")
         (self.root / "main.cc").unlink()
         status, printed = self.build(terminal=True)

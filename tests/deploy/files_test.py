@@ -1,5 +1,6 @@
-"""What deploy/ ships to run the daemon as a service, and its runbook: flags exist, the daemon has time to drain, each alert has its
-paragraph, commands that are named exist, Kubernetes' objects are of its schemas, the reference counts what is there.
+"""Tests the files in deploy/ that run the daemon as a service, and the runbook. Their flags exist, and the daemon has time to drain. Each
+alert has a paragraph, and the commands that are named exist. Kubernetes' objects match their schemas, and the reference counts the files
+that exist.
 
 usage: python -m tests.deploy.files_test BIN_DIR      BIN_DIR: permafrost and permafrostd
 """
@@ -19,7 +20,7 @@ import unittest
 
 try:
     import yaml
-except ImportError:  # no package of this project needs it
+except ImportError:  # this project does not install it
     yaml = None
 try:
     import kubernetes_validate
@@ -48,12 +49,12 @@ def help_of(*command):
 
 
 def setting(text, name):
-    """Of a unit: what stands behind NAME=."""
+    """Returns the value of NAME= in a unit."""
     return re.search(rf"^{name}=(.*)$", text, re.M).group(1)
 
 
 def daemon_arguments():
-    """File -> the arguments that it gives permafrostd."""
+    """Returns the arguments that each file gives permafrostd."""
     docker = DOCKER.read_text()
     entry = re.search(r"^ENTRYPOINT (.*)$", docker, re.M).group(1)
     command = re.search(r"^CMD (.*)$", docker, re.M).group(1)
@@ -67,7 +68,7 @@ def daemon_arguments():
 
 
 def exit_seconds(arguments):
-    """Of the flag, else of the shipped configuration file."""
+    """Returns the value of --exit-timeout, else that of the shipped configuration file."""
     if "--exit-timeout" in arguments:
         return int(arguments[arguments.index("--exit-timeout") + 1])
     assert "--config" in arguments
@@ -75,7 +76,7 @@ def exit_seconds(arguments):
 
 
 def section(text, heading):
-    """From a heading of the second level to the next one."""
+    """Returns the text from a second-level heading to the next one."""
     return re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.M | re.S).group(1)
 
 
@@ -88,7 +89,7 @@ class Services(unittest.TestCase):
             self.assertLessEqual(flags, known, path)
 
     def test_arguments_are_understood(self):
-        # Each file's arguments as the daemon reads them: what it refuses, if anything, is that the files of TLS are not there.
+        # The daemon parses each file's arguments. It may refuse only that the TLS files do not exist.
         for path, arguments in daemon_arguments().items():
             with tempfile.TemporaryDirectory() as folder:
                 state = str(pathlib.Path(folder) / "state")
@@ -128,7 +129,7 @@ class Services(unittest.TestCase):
             unit = pathlib.Path(folder) / SYSTEMD.name
             unit.write_text(SYSTEMD.read_text().replace("/usr/local/bin/permafrostd", str(BIN / "permafrostd")))
             done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            # It also tells of other units of the machine.
+            # systemd-analyze also reports on other units of the machine.
             self.assertEqual([line for line in done.stdout.splitlines() if SYSTEMD.name in line], [])
             self.assertEqual(done.returncode, 0, done.stdout)
 
@@ -175,7 +176,7 @@ class Services(unittest.TestCase):
         for kubernetes_object in (found for path in (KUBERNETES, REPLICAS, JOB) for found in yaml.safe_load_all(path.read_text())):
             for version in versions:
                 with self.subTest(kind=kubernetes_object["kind"], version=version):
-                    # Strictly: a field that the schema does not have is refused too.
+                    # Strict mode also refuses a field that the schema does not have.
                     kubernetes_validate.validate(kubernetes_object, version, strict=True)
             broken = copy.deepcopy(kubernetes_object)
             broken["spec"]["replica"] = 1
@@ -185,7 +186,7 @@ class Services(unittest.TestCase):
     def test_probes_tell_a_daemon_that_serves_from_none(self):
         with tempfile.TemporaryDirectory() as folder:
             state = pathlib.Path(folder) / "state"
-            # What the image's and the pod's probes run, with no other variable, as in a container.
+            # The command of the image's and the pod's probes, with no other variable, as in a container.
             probe = [BIN / "permafrost", "--timeout", "20", "server", "health"]
             environment = {"PERMAFROST_SERVER": f"unix:{state}/permafrost.sock"}
             self.assertEqual(subprocess.run(probe, env=environment, capture_output=True).returncode, 3)

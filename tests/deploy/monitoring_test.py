@@ -1,5 +1,5 @@
-"""Alerts and dashboard against a real daemon and a real Prometheus: the shipped configuration loads, every query of every panel and
-every alert is answered, each metric that they name is exported, and a daemon that trains well fires nothing.
+"""Tests alerts and dashboard against a real daemon and a real Prometheus. The shipped configuration loads, and every query of every panel
+and alert is answered. Each metric that they name is exported, and a daemon that trains well fires no alert.
 
 usage: python -m tests.deploy.monitoring_test BIN_DIR      BIN_DIR: permafrost and permafrostd
 """
@@ -26,7 +26,8 @@ BIN = ROOT / "build" / "bin"
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 SAMPLE = ROOT / "deploy" / "sample" / "zinc"
 PATH = os.pathsep.join([os.environ.get("PATH", ""), str(ROOT / ".deps" / "prometheus" / "usr" / "bin")])
-# Exported only where the device tells them, which on the CPU it does not, and while a job runs, samples, or a dataset is imported.
+# Some of these are exported only if the device reports them, which the CPU does not. The others exist only while a job runs or samples, or
+# while a dataset is imported.
 ABSENT_METRICS = {"permafrost_device_graph_entries", "permafrost_device_utilization_ratio", "permafrost_train_epoch", "permafrost_train_loss",
                   "permafrost_train_graphs_per_second", "permafrost_checkpoint_age_seconds", "permafrost_job_lookahead_depth",
                   "permafrost_job_lookahead_ready_batches", "permafrost_job_lookahead_resident_ratio", "permafrost_dataset_import_progress_ratio",
@@ -37,7 +38,7 @@ ABSENT_METRICS = {"permafrost_device_graph_entries", "permafrost_device_utilizat
                   "permafrost_feature_cache_bytes", "permafrost_feature_cache_rows", "permafrost_feature_cache_read_depth",
                   "permafrost_device_empty_cache_total", "permafrost_train_rank_steps_total", "permafrost_train_rank_seconds_total",
                   "permafrost_train_rank_exchange_seconds_total"}
-# Seconds. Prometheus asks each second here.
+# In seconds. Prometheus scrapes each second here.
 RATE_INTERVAL = 10
 
 
@@ -48,14 +49,14 @@ def free_port():
 
 
 def over_tls(config):
-    """The configuration with its scrape job in a comment in place of the other one."""
+    """Returns the configuration with the scrape job that is in a comment in place of the active one."""
     head, jobs = config.split("scrape_configs:\n")
     commented = re.search(r"^  # - job_name: permafrost\n(?:  #   .*\n)+", jobs, re.M).group(0)
     return f"{head}scrape_configs:\n{commented.replace('  # ', '  ')}"
 
 
 def names_of(expression):
-    """The metrics that a PromQL expression names."""
+    """Returns the metrics that a PromQL expression names."""
     return set(re.findall(r"\b((?:permafrost|process)_\w+)\b", expression))
 
 
@@ -66,12 +67,12 @@ def panels(dashboard):
 
 
 def expand(expression):
-    """As Grafana does before it asks."""
+    """Replaces variables as Grafana does before a query."""
     return expression.replace("$__rate_interval", f"{RATE_INTERVAL}s").replace("$job", ".*").replace("$instance", ".*")
 
 
 class Prometheus:
-    """On the shipped configuration in `folder`, but for the intervals and what `replaced` has other words for."""
+    """Runs Prometheus in `folder` on the shipped configuration, with other intervals and the replacements of `replaced`."""
 
     def __init__(self, folder, config, replaced):
         for words, others in {"15s": "1s", **replaced}.items():
@@ -93,14 +94,14 @@ class Prometheus:
         return pathlib.Path(self.log.name).read_text()
 
     def lost_its_port(self):
-        """Whether it ended because another process took the port that was free. Returns once that is known."""
+        """Returns whether it ended because another process took the port that was free. Waits until that is known."""
         end = time.monotonic() + 60
         while self.process.poll() is None and "Server is ready to receive web requests" not in self.log_text() and time.monotonic() < end:
             time.sleep(0.1)
         return self.process.poll() is not None and "address already in use" in self.log_text()
 
     def get(self, path, **parameters):
-        """The answer's data; a query that errs is an AssertionError."""
+        """Returns the answer's data. Raises AssertionError if the query fails."""
         try:
             with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}", timeout=10) as answer:
                 return json.load(answer)["data"]
@@ -111,7 +112,7 @@ class Prometheus:
         return self.get("query", query=expression)["result"]
 
     def wait_for(self, expression):
-        """Until the expression has a sample."""
+        """Waits until the expression has a sample."""
         end = time.monotonic() + 60
         while time.monotonic() < end:
             if self.process.poll() is not None:
@@ -120,7 +121,7 @@ class Prometheus:
                 if self.query(expression):
                     return
             except (urllib.error.URLError, ConnectionError, AssertionError):
-                pass  # it starts
+                pass  # it is still starting
             time.sleep(0.2)
         self.stop()
         raise RuntimeError(f"Prometheus has no sample of {expression}: {self.log_text()[-1000:]}")
@@ -177,12 +178,12 @@ class Running(unittest.TestCase):
         cls.prometheus = Prometheus(root, (PROMETHEUS / "prometheus.yml").read_text(), {"127.0.0.1:9464": target})
         cls.addClassCleanup(cls.prometheus.stop)
         cls.prometheus.wait_for("permafrost_train_steps_total == 0")
-        # Long enough to be seen while it trains: some series are there only then.
+        # Trains long enough to be scraped meanwhile, since some series exist only then.
         daemon.train("job", "--dataset", "zinc", "--epochs", "8")
-        # All that it did has been seen, and the rules have been evaluated since.
+        # Waits until all that the job did has been scraped, and the rules have been evaluated since.
         cls.prometheus.wait_for('permafrost_jobs_finished_total{state="succeeded"} == 1 unless on () permafrost_train_epoch')
         cls.prometheus.wait_for("increase(permafrost_train_steps_total[1m]) > 0")
-        # The watchdog looks once a second.
+        # The watchdog checks once a second.
         cls.prometheus.wait_for("absent(permafrost_device_thread_seconds_since_progress)")
         cls.exported = {re.split(r"[{ ]", series)[0] for series in daemon.metrics()}
         cls.dashboard = json.loads((ROOT / "deploy" / "grafana" / "dashboard.json").read_text())
@@ -205,7 +206,7 @@ class Running(unittest.TestCase):
             with self.subTest(panel=title, query=expression):
                 self.assert_exported(expression, title)
                 result = self.prometheus.query(expand(expression))
-                # A comparison may leave nothing, and so does a rate of what ended before; all else has samples.
+                # A comparison may have no samples, and neither may a rate of something that ended before. Every other query has samples.
                 if not names_of(expression) & ABSENT_METRICS and not re.search(r"[<>]| and ", expression):
                     self.assertNotEqual(result, [], title)
                 for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]):

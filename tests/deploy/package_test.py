@@ -1,5 +1,5 @@
-"""What `cmake --install` leaves: it runs with an empty environment from wherever it is moved to, finds its libraries beside itself and
-nothing in the build, and holds what its README names. With the portable component no library of the machine is needed but glibc's.
+"""Tests the result of `cmake --install`. It runs with an empty environment from wherever it is moved, finds its libraries beside itself and
+not in the build, and has everything that its README names. With the portable component it needs no library of the machine except glibc's.
 
 usage: python -m tests.deploy.package_test BIN_DIR      BIN_DIR: permafrost and permafrostd, in their build folder
 """
@@ -19,7 +19,7 @@ GLIBC = re.compile(r"(ld-linux.*|linux-vdso|lib(c|m|mvec|dl|pthread|rt|resolv))\
 
 
 def run(*command, **options):
-    """What it prints; with no environment."""
+    """Runs a command without an environment, and returns what it prints."""
     done = subprocess.run([str(word) for word in command], env={}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
     if done.returncode != 0:
         raise AssertionError(f"{command}: {done.returncode}: {done.stdout}")
@@ -88,13 +88,13 @@ class Installed(unittest.TestCase):
         for name in named:
             self.assertTrue((share / name).exists(), name)
         self.assertIn("complete", (share / "bash-completion" / "completions" / "permafrost").read_text())
-        # Of what the machine's packages gave.
+        # Licenses of the machine's packages whose files were installed.
         self.assertTrue((share / "doc" / "permafrost" / "licenses" / "libtorch").exists())
         if shutil.which("dpkg-query"):
             self.assertGreater(len(list((share / "doc" / "permafrost" / "licenses").glob("lib*/copyright"))), 10)
 
     def test_the_configuration_is_understood(self):
-        # All but the last flag is taken, lines in comments too, so that the one complaint is about it.
+        # The daemon accepts every line of the file, including those in comments, and complains only about the last flag.
         text = (ROOT / "deploy" / "permafrostd.toml").read_text()
         commented = re.sub(r'^# (?=[a-z-]+ = )(?!listen|metrics)', "", text, flags=re.M)
         self.assertGreater(len(re.findall(r"^[a-z-]+ = ", commented, re.M)), 5)

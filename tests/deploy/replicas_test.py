@@ -1,5 +1,5 @@
-"""The recipes for several daemons, run on one machine with the commands that stand in them: the pods and the Job of Kubernetes, Docker
-Compose's services with their Prometheus, Slurm's batch. Each trains a job on all of its daemons.
+"""Runs the recipes for several daemons on one machine, with the commands that are written in them: the pods and the Job of Kubernetes,
+Docker Compose's services with their Prometheus, and Slurm's batch. Each trains a job on all of its daemons.
 
 usage: python -m tests.deploy.replicas_test BIN_DIR      BIN_DIR: permafrost and permafrostd
 """
@@ -25,20 +25,20 @@ from tests.parity.daemon import Daemon
 
 try:
     import yaml
-except ImportError:  # no package of this project needs it
+except ImportError:  # this project does not install it
     yaml = None
 try:
     import jsonschema
 except ImportError:  # deploy/install-deps --tests brings it
     jsonschema = None
-# This package holds schemas of Compose files and others.
+# The package with schemas of Compose files and others.
 COMPOSE_SCHEMAS = importlib.util.find_spec("check_jsonschema")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "bin"
 DEPLOY = ROOT / "deploy"
 SAMPLE = DEPLOY / "sample" / "zinc"
-# This program stands for permafrostd: the daemons of a recipe are on machines of their own, and here on ports of their own.
+# This program replaces permafrostd. A recipe's daemons run on separate machines, and here on separate ports.
 ON_ONE_MACHINE = """#!{python}
 import os, sys
 arguments = sys.argv[1:]
@@ -60,7 +60,7 @@ def make_credentials(folder, *names):
 class Fleet:
     """Daemons that a recipe starts by shell commands, each on free ports of 127.0.0.1.
 
-    names: what the daemons call each other, without the port."""
+    names: the hosts by which the daemons address each other, without the port."""
 
     def __init__(self, root, names):
         self.root, self.ports = root, {name: (free_port(), free_port()) for name in names}
@@ -76,7 +76,7 @@ class Fleet:
         return {"PATH": f"{self.root / name}{os.pathsep}{BIN}{os.pathsep}{os.environ['PATH']}", "PERMAFROST_THREADS": "1", **variables}
 
     def start(self, name, command, variables=None):
-        """Returns once the daemon is ready."""
+        """Starts a daemon, and returns once it is ready."""
         folder = self.root / name
         folder.mkdir(exist_ok=True)
         self.state(name).mkdir(mode=0o700, exist_ok=True)
@@ -93,7 +93,7 @@ class Fleet:
             raise RuntimeError(f"{name} did not start: {log.read_text()[-1000:]}")
 
     def client(self, name, *arguments):
-        """Runs `permafrost` through the daemon's socket; returns what it prints."""
+        """Runs `permafrost` through the daemon's socket, and returns what it prints."""
         socket = f"unix:{self.state(name)}/permafrost.sock"
         return subprocess.run([BIN / "permafrost", "--server", socket, *map(str, arguments)], check=True, stdout=subprocess.PIPE, text=True).stdout
 
@@ -212,7 +212,7 @@ class Kubernetes(Recipe):
                            stdout=subprocess.DEVNULL)
 
     def start_job(self, fleet, replaced, folder=None):
-        """Starts the commands of a pod of the Job. folder: has a program to take for the client's."""
+        """Starts the commands of a pod of the Job. folder: holds a program that replaces the client."""
         (container,) = self.job["spec"]["template"]["spec"]["containers"]
         values = self.variables(container, "job")
         leader, port = values["PERMAFROST_SERVER"].split(":")
@@ -231,7 +231,7 @@ class Kubernetes(Recipe):
         return process
 
     def run_job(self, fleet, replaced, folder=None):
-        """Returns the exit code of a pod of the Job."""
+        """Runs a pod of the Job, and returns its exit code."""
         process = self.start_job(fleet, replaced, folder)
         process.communicate(timeout=300)
         return process.returncode
@@ -245,12 +245,12 @@ class Kubernetes(Recipe):
         fleet.client(leader, "server", "token", "create", "--role", "viewer", "--label", "kept")
         fleet.client(leader, "upload", "send", "--id", "zinc", SAMPLE)
         fleet.client(leader, "dataset", "import", "zinc", "--upload", "zinc")
-        # Otherwise it might end before the last pod has a copy of the dataset.
+        # All pods must take part, or the job might end before the last pod has a copy of the dataset.
         self.assertEqual(self.run_job(fleet, {"--min-replicas 1": f"--min-replicas {len(self.pods)}"}), 0)
         self.assert_trained_on(fleet, leader, "first", len(self.pods))
         # The first pod of the Job is evicted, and another takes its place.
         self.assertEqual(self.run_job(fleet, {"--dataset zinc": "--dataset none"}), 0)
-        # Another one submitted it before, and the answer was lost: its first show finds nothing.
+        # An earlier pod submitted the job, and the answer was lost, so that the first show finds nothing.
         once = self.root / "once"
         once.mkdir()
         write_program(once / "permafrost", f"""#!/bin/sh
@@ -268,7 +268,7 @@ exec {BIN}/permafrost "$@"
         self.assertEqual(fleet.stop(leader), 0)
         self.assertEqual(self.run_job(fleet, {"timeout 600": "timeout 1"}), 3)
         self.assertNotIn(3, fails["onExitCodes"]["values"])
-        # It waits for the daemon. A new pod in the place of one has its tokens.
+        # The Job waits for the daemon. A new pod in place of another has the other's tokens.
         job = self.start_job(fleet, {"sleep 5": "sleep 0.5"})
         self.assertIn("no server", job.stdout.readline())
         self.start(fleet, self.pods[0])
@@ -338,7 +338,8 @@ class Compose(Recipe):
                 self.assertTrue((self.file.parent / source).is_file(), source)
 
     def start(self):
-        """Starts all services but Prometheus; returns the fleet, the name of the service that leads, and the client's command line for it."""
+        """Starts all services except Prometheus. Returns the fleet, the name of the service that leads, and the client's command line for
+        it."""
         make_credentials(self.root / "credentials", "127.0.0.1")
         fleet = self.fleet(self.services)
         for name, service in self.services.items():
@@ -378,7 +379,7 @@ class Compose(Recipe):
 
 
 class Slurm(Recipe):
-    """The batch on two nodes that are this machine, by two of its names; srun and scontrol are stand-ins."""
+    """Tests the batch on two nodes, which are two names of this machine. srun and scontrol are stand-ins."""
 
     def setUp(self):
         super().setUp()
@@ -411,7 +412,8 @@ esac
         return batch
 
     def end(self, batch, signals=()):
-        """Returns what the batch prints until it ends. It gets USR1 once for each of the patterns, at the first line that matches it."""
+        """Waits for the end of the batch, and returns what it printed. Sends it USR1 once for each pattern, at the first line that matches
+        the pattern."""
         signals, lines = list(signals), []
         stop = threading.Timer(300, self.kill_session, [batch])
         stop.start()
@@ -427,7 +429,7 @@ esac
         return "".join(lines)
 
     def kill_session(self, batch):
-        """Ends daemons too, which a batch that failed left behind."""
+        """Kills the whole session, including daemons that a failed batch left behind."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(batch.pid, signal.SIGKILL)
         batch.wait()
@@ -481,7 +483,7 @@ esac
                 self.assertRegex(output, "permafrost.sbatch: the daemon on localhost ended with exit code [1-9]")
                 self.assertIn(told, output)
                 self.assert_nothing_is_left()
-                # The next one would not be blocked by the job that waits.
+                # Keeps the waiting job from blocking the next batch.
                 if not flags:
                     shutil.rmtree(self.state)
         self.assertFalse(self.requeued.exists())
@@ -513,7 +515,7 @@ esac
 
     def test_the_next_allocation_goes_on_with_an_import(self):
         def let_no_file_be_large():
-            # Without the signal it is an error of the machine, after which an import is tried again.
+            # With the signal ignored, the write fails as an error of the machine, after which an import is tried again.
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (2**22, 2**22))
 

@@ -1,5 +1,5 @@
-"""The wheel of deploy/wheel in an environment of its own: programs run on the torch that it has, and bring every other library but for
-those of glibc and of the compiler; without that torch one line says what to do.
+"""Tests the wheel of deploy/wheel in an environment of its own. Its programs run on that environment's torch, and bring every other library
+except those of glibc and of the compiler. Without that torch, one line says what to do.
 
 usage: python -m tests.deploy.wheel_test BIN_DIR      BIN_DIR: permafrost and permafrostd, in their build folder
 """
@@ -18,7 +18,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "bin"
 WHEEL = ROOT / "deploy" / "wheel"
-# A machine that runs torch has these: glibc, and the libraries of its compiler, which torch loads as well.
+# Libraries that every machine with torch has: glibc, and those of the compiler, which torch loads as well.
 MACHINE = re.compile(r"(ld-linux.*|linux-vdso|lib(c|m|mvec|dl|pthread|rt|resolv|stdc\+\+|gcc_s))\.so.*")
 
 
@@ -27,7 +27,7 @@ def run(*command, **options):
 
 
 def torch_of_build():
-    """The package torch that the build links."""
+    """Returns the package torch that the build links."""
     cmake_dir = re.search(r"^Torch_DIR:\w+=(.*)$", (BIN.parent / "CMakeCache.txt").read_text(), re.M).group(1)
     return pathlib.Path(cmake_dir).parents[2]
 
@@ -55,7 +55,7 @@ class Wheel(unittest.TestCase):
 
     @contextlib.contextmanager
     def torch_from(self, folder):
-        """While it lasts the environment finds what lies in `folder`."""
+        """Makes the environment find the packages in `folder` while the context lasts."""
         path = self.site / "others.pth"
         path.write_text(f"{folder}\n")
         try:
@@ -64,7 +64,7 @@ class Wheel(unittest.TestCase):
             path.unlink()
 
     def stub(self, name, **files):
-        """A folder with a package torch of these modules."""
+        """Makes a folder with a package torch of these modules."""
         folder = self.root / name
         (folder / "torch").mkdir(parents=True)
         for module, text in files.items():
@@ -111,7 +111,7 @@ class Wheel(unittest.TestCase):
                     places.setdefault(pathlib.Path(place).resolve().parent, set()).add(name)
             self.assertIn(self.programs / "lib" / "permafrost", places, listed)
             others = set().union(*(names for place, names in places.items() if place != self.programs / "lib" / "permafrost"))
-            # libtorch.so of a CUDA build would load its CUDA half.
+            # libtorch.so is absent, since that of a CUDA build would load its CUDA half.
             self.assertLessEqual({"libtorch_cpu.so", "libc10.so", "libgomp.so.1"} if program == "permafrostd" else set(), others)
             self.assertFalse([name for name in others if not re.match(r"lib(torch_cpu|c10|gomp|cupti|cudart)\.so", name)], listed)
 
@@ -124,7 +124,7 @@ class Wheel(unittest.TestCase):
             try:
                 self.assertIn("ready", daemon.stdout.readline())
                 self.assertEqual(pathlib.Path(f"/proc/{daemon.pid}/exe").resolve(), self.programs / "bin" / "permafrostd")
-                # Two runtimes of OpenMP would have two sets of threads.
+                # There is only one OpenMP runtime. Two would have two sets of threads.
                 openmp = set(re.findall(r" (/\S*libgomp\S*)$", pathlib.Path(f"/proc/{daemon.pid}/maps").read_text(), re.M))
                 self.assertEqual({pathlib.Path(path).parent for path in openmp}, {(self.torch / "lib").resolve()})
                 client = [self.bin / "permafrost", "--server", f"unix:{state}/permafrost.sock"]

@@ -1,1 +1,1 @@
-"""What can be held of the documents."""
+"""Tests what can be checked in the documents."""

@@ -1,4 +1,4 @@
-"""Documents against the tree and the programs: paths, command lines, metric names, class names, the rooms table.
+"""Checks documents against the tree and the programs: paths, command lines, metric names, class names, the rooms table.
 
 usage: python -m tests.docs.docs_test BIN_DIR      BIN_DIR: permafrost and permafrostd
 """
@@ -25,20 +25,20 @@ def documents():
 
 
 def code(text):
-    """What stands in backticks within a line, and the lines of fenced blocks."""
+    """Returns the texts in backticks within lines, and the lines of fenced blocks."""
     fenced = re.findall(r"^```.*?\n(.*?)^```", text, re.M | re.S)
     inline = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
     return inline, [line for block in fenced for line in block.splitlines()]
 
 
 def expand(text):
-    """a_{b,c} -> a_b, a_c."""
+    """Expands braces: a_{b,c} becomes a_b and a_c."""
     parts = [part.split(",") if i % 2 else [part] for i, part in enumerate(re.split(r"\{([^}]*)\}", text))]
     return ["".join(choice) for choice in itertools.product(*parts)]
 
 
 def bad_paths(text, folder):
-    """Links, and paths in backticks that begin with a folder of the tree, that do not exist."""
+    """Returns links that do not exist, and paths in backticks that begin with a folder of the tree and do not exist."""
     links = [link.split("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
     bad = [link for link in links if link and not (folder / link).exists()]
     for word in itertools.chain.from_iterable(expand(part) for span in code(text)[0] for part in span.split()):
@@ -59,7 +59,7 @@ def flags_of(help_text):
 
 
 def bad_commands(lines):
-    """Command lines of Permafrost's programs with a flag that their --help does not tell."""
+    """Returns command lines of Permafrost's programs with a flag that --help does not list."""
     bad = []
     for line in lines:
         words = re.split(r" [|#>]", line.removeprefix("$ "))[0].split()
@@ -84,7 +84,7 @@ def bad_commands(lines):
 
 
 def workflow_commands(text):
-    """The command lines of a CI workflow."""
+    """Returns the command lines of a CI workflow."""
     return re.findall(r"^ *- run: (.*)$", text, re.M)
 
 
@@ -94,42 +94,42 @@ def sources(folder, *suffixes):
 
 
 def bad_metrics(text):
-    """Names of series that no one exports: their text is telemetry's, or that of a counter's row."""
+    """Returns names of series that nothing exports. A series is defined in telemetry or in the row of a counter."""
     names = {name for span in re.findall(r"`(permafrost_[^`\s]*)`", text) for name in expand(span)}
     exported = sources("server/telemetry", ".cc", ".h") + sources("server/graphcache", ".h")
     return sorted(name for name in names if f'"{name}"' not in exported)
 
 
 def bad_classes(text):
-    """CamelCase words in backticks that no header of the server, no proto and nothing of the Python package declares or names."""
+    """Returns CamelCase words in backticks that occur in no header or source of the server, no proto and no file of the Python package."""
     declared = sources("server", ".h", ".cc") + sources("proto", ".proto") + sources("client/python", ".py")
     words = {word for span in code(text)[0] for word in re.findall(r"(?<![\w/.-])(?:[A-Z][a-z]+){2,}(?![\w/.-])", span)}
     return sorted(word for word in words if not re.search(rf"\b{word}\b", declared))
 
 
 def documented_rooms(text):
-    """Room -> what it may include, of the table in server/README.md."""
+    """Returns what each room may include, from the table in server/README.md."""
     rows = re.findall(r"^\| `([\w/]+)` \|[^|]*\|([^|]*)\|$", text, re.M)
     return {room: sorted(re.findall(r"`([^`]+)`", may)) for room, may in rows}
 
 
 def upward(rooms):
-    """Arrows of the table that point to its own row or to one below."""
+    """Returns the arrows of the table that point to their own row or to a later one."""
     order = list(rooms)
     room_of = lambda target: target if target in rooms else target.split("/")[0]
     return [(room, target) for room, may in rooms.items() for target in may if order.index(room_of(target)) >= order.index(room)]
 
 
 def tested_rooms(text):
-    """The same of tests/rooms/rooms_test.cc."""
+    """Returns what each room may include, from tests/rooms/rooms_test.cc."""
     table = text[text.index("kRooms[] = {") : text.index("\n};", text.index("kRooms[] = {"))]
     rows = re.findall(r'\.name = "([^"]+)",\s*\.may_include = \{([^}]*)\}', table)
     return {room: sorted(re.findall(r'"([^"]+)"', may)) for room, may in rows}
 
 
 def documented_limits(text):
-    """Of the table of limits in server/daemon/REFERENCE.md: the methods that share one, sorted, or the first words of a row without them, and
-    how many calls are served at once."""
+    """Returns how many calls are served at once, from the table of limits in server/daemon/REFERENCE.md. The key is the sorted methods that
+    share a limit, or the first words of a row without methods."""
     table = text[text.index("\n## Limits\n") :].split("\n| calls | at once | each holds |\n", 1)[1].split("\n\n", 1)[0]
     limits = {}
     for calls, most in re.findall(r"^\| ([^|]+) \| ([\d,]+) \|[^|]*\|$", table, re.M):
@@ -139,7 +139,7 @@ def documented_limits(text):
 
 
 def coded_limits(options, services, server):
-    """The same of server/api: its CallLimitOptions, the methods of its services by the limit that each takes, and server.cc."""
+    """Returns the limits of server/api, from its CallLimitOptions, the limit that each method of its services takes, and server.cc."""
     most = {name: int(value) for name, value in re.findall(r"^  int (\w+) = (\d+);", options, re.M)}
     methods = {}
     for source in services:
@@ -148,7 +148,7 @@ def coded_limits(options, services, server):
             method = definition or method
             if limit:
                 methods.setdefault(limit, set()).add(method)
-    # Of these the table has other words than the methods: every command takes the first, every other call the second.
+    # The table has other words than the methods for these: every command takes the first limit, and every other call the second.
     limits = {"commands to": most["cache_commands"], "other calls": most["waiting"], "Health/Watch": most["health_watches"],
               "reflection": int(re.search(r"kMaxReflectionThreads = (\d+);", server).group(1))}
     for limit, sharing in methods.items():
@@ -208,7 +208,7 @@ class Documents(unittest.TestCase):
         self.assertGreater(len(coded), 14)
         text = (ROOT / "server/daemon/REFERENCE.md").read_text()
         self.assertEqual(documented_limits(text), coded)
-        # What stands beside the table.
+        # Checks the limits that the text beside the table gives.
         for name, words in (("threads", "one of {} threads, as"), ("submitting_threads", "one of {} threads |"),
                             ("calls_of_a_connection", "connection has at most {} calls open"),
                             ("connections_of_a_client", "`--max-connections-per-client` connections ({})")):
@@ -217,7 +217,7 @@ class Documents(unittest.TestCase):
 
 
 class Checks(unittest.TestCase):
-    """The checks find what is planted."""
+    """Tests that the checks find planted faults."""
 
     def test_planted_faults(self):
         self.assertEqual(bad_paths("`server/nowhere.h` [a](gone.md) `bench/run`, `tests/{run,flea}`", ROOT), ["gone.md", "server/nowhere.h", "tests/flea"])

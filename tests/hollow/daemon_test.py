@@ -1,5 +1,5 @@
-"""The daemon on a GPU that is hollow (hollow.h): whole jobs under every cache policy, commands, failures and a kill, with what each step
-asked of the device. What a step computes is not tested here, since kernels do nothing.
+"""Tests the daemon on a hollow GPU (hollow.h): whole jobs under every cache policy, commands, failures and a kill, and what each step asks
+of the device. Does not test what a step computes, since kernels do nothing.
 
 usage: daemon_test.py BIN_DIR ZINC_DIR [--steps N] [TRIAL...]
 """
@@ -26,17 +26,18 @@ SKIPPED = 77
 MOST_COPIES_A_STEP = 1
 MOST_WAITS_A_STEP = 0
 WAITS_A_STEP_BEHIND = 1
-STEPS_AN_EPOCH = 313  # of ZINC's sample, by 32 graphs
+STEPS_AN_EPOCH = 313  # of ZINC's sample, in batches of 32 graphs
 COPIES = ("h2d_pageable", "h2d_pinned")
 WAITS = ("stream_syncs", "event_syncs", "device_syncs", "blocking_copies")
-# Short jobs: 40 steps, and 8 of evaluation.
+# A short job: 40 steps of training, and 8 of evaluation.
 SHORT = ("--dataset", "zinc", "--batch-size", "256", "--epochs", "1")
 TRIALS = {}
 # Each of these has a daemon of its own.
 OWN_TRIALS = ("kill", "features", "workspaces")
-# cuBLAS takes 32 MiB and cuBLASLt 1 MiB for the stream of steps, and as much for that of captures: libtorch's default for the hollow card.
+# For the stream of steps, cuBLAS takes 32 MiB and cuBLASLt 1 MiB, and the stream of captures takes the same: libtorch's default for the
+# hollow card.
 WORKSPACES = 2 * (33 << 20)
-# The memory of the device beside the workspaces: room for steps and for a part of a job's features.
+# The device memory beyond the workspaces: room for steps and for a part of a job's features.
 FEATURES_ROOM = 60_000_000
 
 
@@ -54,7 +55,7 @@ def expect(holds, what):
 
 
 def a_step(launches, names):
-    """Returns the median and the most of these counts from one launch of a graph to the next."""
+    """Returns the median and the maximum of these counts from one launch of a graph to the next."""
     done = [sum(launch.get(name, 0) for name in names) for launch in launches]
     return statistics.median_low(done), max(done)
 
@@ -63,7 +64,7 @@ def freeze_exact(on_miss):
     return ("--shapes", "exact", "--freeze-at", "8", "--on-miss", on_miss)
 
 
-# Each policy has its flags, and a check of its cache after so many training steps.
+# Maps each policy to its flags, and to a check of its cache after the given number of training steps.
 POLICIES = {
     "freeze": ((), lambda c, _: c["frozenCaptures"] == c["eagerSteps"] == 0 and c["entries"] == c["capacity"] > 0),
     "freeze-exact-pad": (freeze_exact("pad"), lambda c, _: c["frozenCaptures"] == c["eagerSteps"] == 0 and c.train("entries") == 9),
@@ -91,7 +92,7 @@ def policies(daemon, gpu, _):
 
 @trial
 def long(daemon, gpu, steps):
-    """The default job, sealed: nothing is captured after its warm-up, and nothing grows."""
+    """Tests the default job, sealed: nothing is captured after its warm-up, and nothing grows."""
     job = Job(daemon, "long", "--dataset", "zinc", "--epochs", math.ceil(steps / STEPS_AN_EPOCH))
     job.reach(1)
     begun, cache = gpu.counts(), job.cache()
@@ -113,7 +114,7 @@ def long(daemon, gpu, steps):
 
 @trial
 def behind(daemon, gpu, _):
-    """The host waits for a device that is behind, so that no buffer is written while it is copied."""
+    """Tests that the host waits for a device that is behind, so that no buffer is written while it is copied."""
     first = len(gpu.launches())
     with gpu.switched("behind"):
         job = Job(daemon, "behind", *SHORT)
@@ -126,7 +127,8 @@ def behind(daemon, gpu, _):
 
 @trial
 def commands(daemon, gpu, _):
-    """Graphs are dropped and captured again while a job runs; the pool of their memory ends with the last and begins anew."""
+    """Tests that graphs are dropped and captured again while a job runs. The pool of their memory ends with the last graph, and is made
+    again."""
     job = Job(daemon, "commands", "--dataset", "zinc", "--epochs", "400")
     job.reach(1)
     for command in ("clear", "thaw", "clear", "freeze"):
@@ -146,7 +148,7 @@ def commands(daemon, gpu, _):
 
 @trial
 def rows(daemon, _, __):
-    """Evaluates, predicts and plans on the device; a census is refused."""
+    """Tests that a job evaluates, predicts and plans on the device, and that a census is refused."""
     Job(daemon, "rows", *SHORT).succeed()
     daemon.client("job", "evaluate", "rows", "--rows", "valid")
     daemon.client("job", "predict", "rows", "--rows", "all", "--to", "-")
@@ -158,7 +160,7 @@ def rows(daemon, _, __):
 
 
 def goes_on(daemon, name):
-    """Checks that a job after a failure succeeds as any other."""
+    """Checks that a job after a failure succeeds like any other."""
     job = Job(daemon, f"{name}-after", *SHORT)
     job.succeed()
     expect(job.cache().whole()["eagerSteps"] == 0, f"the job after {name} runs eager")
@@ -199,7 +201,7 @@ def memory(daemon, gpu, _):
 
 
 def write_ring(folder):
-    """300 nodes in two halves, as the top README makes them."""
+    """Writes the graph of the top README: 300 nodes in two halves."""
     raw = folder / "ring" / "raw"
     raw.mkdir(parents=True)
     (raw / "num-node-list.csv").write_text("300\n")
@@ -226,14 +228,14 @@ def nodes(daemon, gpu, _):
         job.succeed()
         cache, launches = job.cache().whole(), gpu.launches(first)
         expect(cache["eagerSteps"] == 0, f"{name}: {cache.shown['statistics']}")
-        # GraphSAGE, whose means the device makes.
+        # GraphSAGE's means are computed on the device.
         expect(("lie on the device, which gathers them" in job.log()) == (name in ("sampled", "links")), f"{name}: {job.log()}")
         print(f"nodes, {name}: {job.step()} steps, {cache['captures']} captures; from one replay to the next {a_step(launches, COPIES)[0]} "
               f"copies to the device, {a_step(launches, WAITS)[0]} waits")
 
 
 def write_wide(folder):
-    """20,000 nodes on a ring, each with 1,000 features: 80 MB of them."""
+    """Writes 20,000 nodes on a ring, each with 1,000 features, 80 MB in total."""
     raw = folder / "wide" / "raw"
     raw.mkdir(parents=True)
     (raw / "num-node-list.csv").write_text("20000\n")
@@ -245,7 +247,7 @@ def write_wide(folder):
 
 
 def features(start, gpu, folder):
-    """The device has room for a part of the features beside the steps: the rest is pinned, and the device gathers both."""
+    """Tests a device that has room beside the steps for only a part of the features. The rest is pinned, and the device gathers both."""
     with start(HOLLOW_MEMORY=str(WORKSPACES + FEATURES_ROOM)) as daemon:
         daemon.client("dataset", "import", "wide", write_wide(folder))
         first = len(gpu.launches())
@@ -260,7 +262,7 @@ def features(start, gpu, folder):
 
 
 def workspaces(start):
-    """What cuBLAS takes for each stream is no memory of jobs."""
+    """Tests that cuBLAS's memory for each stream does not count as memory for jobs."""
     of_128_mib = {"CUBLAS_WORKSPACE_CONFIG": ":65536:2"}
     for variables, taken in ({}, WORKSPACES), (of_128_mib, WORKSPACES + 2 * (96 << 20)):
         with start(HOLLOW_MEMORY=str(10**9), **variables) as daemon:
@@ -273,7 +275,7 @@ def workspaces(start):
 
 @contextlib.contextmanager
 def watched(daemon):
-    """Reads /metrics and the server's info all the time."""
+    """Reads /metrics and the server's info continuously."""
     done = threading.Event()
 
     def look():
@@ -294,7 +296,7 @@ def watched(daemon):
 
 
 def kill(start, gpu):
-    """kill -9 in the middle of a job, whose next run captures anew."""
+    """Tests kill -9 in the middle of a job. The job's next run captures again."""
     daemon = start()
     job = Job(daemon, "killed", "--dataset", "zinc", "--epochs", "4", "--checkpoint-every", "50")
     job.reach(150)
@@ -314,7 +316,7 @@ def check_notes(gpu):
     forbidden = [line for line in gpu.log() if line.startswith("FORBIDDEN")]
     assert not forbidden, f"{len(forbidden)} calls that a capture forbids: {sorted(set(forbidden))[:5]}"
     callers = [line for line in gpu.log() if line.startswith("thread ")]
-    # The thread that starts the daemon opens the device; from then on only the device's thread calls it.
+    # The thread that starts the daemon opens the device. Afterwards only the device's thread calls it.
     assert gpu.counts()["threads"] <= 2, f"more threads than the device's call it: {callers}"
 
 
@@ -338,11 +340,11 @@ def main():
         ring = write_ring(root)
 
         def start(state, **variables):
-            # A machine that is busy takes its time to end a process.
+            # A busy machine may take long to end a process.
             daemon = Daemon(bin_dir, folder / state, root, "--import-root", arguments.zinc, "--exit-timeout", "0", device="cuda",
                             environment=gpu.environment(**variables))
             daemon.ring = ring
-            # Not by its own position, at which the daemon writes.
+            # pread leaves the file's position alone, at which the daemon writes.
             log = os.pread(daemon.log.fileno(), 1 << 20, 0).decode()
             expect("PyTorch's operators alone" not in log, f"the kernels of training steps were not compiled: {log}")
             if not daemon.json("dataset", "list").get("datasets"):

@@ -1,4 +1,5 @@
-"""The hollow GPU (hollow.h) for a program that was built with libtorch's CUDA half: its environment, its notes, its switches."""
+"""Runs a program that was built with libtorch's CUDA half on the hollow GPU (hollow.h): its environment, its notes,
+its switches."""
 
 import contextlib
 import os
@@ -12,7 +13,7 @@ RECORD = struct.Struct("=24sQ")
 
 
 class Absent(Exception):
-    """Says what this machine lacks for the hollow GPU."""
+    """This machine lacks something that the hollow GPU needs."""
 
 
 def cuda_bin_dir(bin_dir):
@@ -24,7 +25,7 @@ def cuda_bin_dir(bin_dir):
 
 
 def site_packages(bin_dir):
-    """Returns the folder of Python packages that has the programs' libtorch."""
+    """Returns the folder of Python packages that holds the programs' libtorch."""
     cache = bin_dir.parent / "CMakeCache.txt"
     torch_dir = re.search(r"^Torch_DIR:\w+=(.+)$", cache.read_text(), re.MULTILINE) if cache.exists() else None
     if torch_dir is None:
@@ -47,16 +48,16 @@ class Gpu:
         self.preload = library / "hollow.so"
 
     def environment(self, **variables):
-        """Returns the environment of a process that runs on it."""
+        """Returns the environment for a process that runs on this GPU."""
         return {**os.environ, "HOLLOW_DIR": str(self.notes), "LD_PRELOAD": str(self.preload), "LD_LIBRARY_PATH": self.library_path, **variables}
 
     def counts(self):
-        """Returns how often each thing was done since the process began, by name."""
+        """Returns how often each operation was done since the process began, by name."""
         records = RECORD.iter_unpack((self.notes / "counts").read_bytes())
         return {name.rstrip(b"\0").decode(): value for name, value in records}
 
     def launches(self, first=0):
-        """Returns what was done from each launch of a graph to the next, by name, from launch `first` on."""
+        """Returns the operations from each launch of a graph to the next, counted by name, from launch `first` on."""
         lines = (self.notes / "launches").read_text().splitlines()[first:]
         return [{name: int(times) for name, times in (field.split("=") for field in line.split())} for line in lines]
 

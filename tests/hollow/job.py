@@ -1,4 +1,4 @@
-"""A job on a daemon of a test, followed by the client, and its graph cache."""
+"""A job on a test's daemon, followed by the client, and its graph cache."""
 
 import json
 import time
@@ -63,14 +63,14 @@ class Cache:
         self.modes = [{name: int(value) for name, value in mode.items() if str(value).isdigit()} for mode in shown["statistics"]]
 
     def __getitem__(self, name):
-        """Returns the sum over training and evaluation."""
+        """Returns the sum of a counter over training and evaluation."""
         return sum(mode[name] for mode in self.modes)
 
     def train(self, name):
         return self.modes[0][name]
 
     def whole(self):
-        """Asserts that no capture and no audit failed."""
+        """Asserts that every capture and every audit succeeded. Returns itself."""
         assert not self.shown["graphBreaks"], f"graph breaks: {self.shown['graphBreaks']}"
         assert self["auditFailures"] == 0, f"an audit failed: {self.shown['auditFailures']}"
         return self

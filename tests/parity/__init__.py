@@ -1,1 +1,1 @@
-"""Comparison with PyG, and what the benchmarks share with it."""
+"""Compares the server with PyG, and holds what the benchmarks share with these tests."""

@@ -1,4 +1,4 @@
-"""The real daemon for as long as a test or a benchmark needs it, driven as its users drive it."""
+"""Runs the real daemon while a test or a benchmark needs it, and drives it as users do."""
 
 import json
 import pathlib
@@ -10,11 +10,12 @@ import urllib.request
 
 
 class Daemon:
-    """`permafrostd` of `bin_dir` on free ports, with `dataset` as its import root. A context manager: leaving it stops the
-    daemon and requires the exit code 0.
+    """`permafrostd` of `bin_dir` on free ports, with `dataset` as its import root. It is a context manager: leaving it stops the daemon and
+    requires exit code 0.
 
-    import_as: `dataset` is imported under this name, with `import_flags`, unless the state directory has it already.
-    prepare: runs in the daemon's process before it is one. environment: its own; the test's, unless given."""
+    import_as: imports `dataset` under this name, with `import_flags`, unless the state directory has it already.
+    prepare: runs in the new process before it becomes the daemon.
+    environment: the daemon's environment; the test's unless given."""
 
     def __init__(self, bin_dir, state_dir, dataset, *flags, threads=2, import_as=None, import_flags=(), prepare=None, device="cpu",
                  environment=None):
@@ -57,7 +58,7 @@ class Daemon:
         return "".join(self.log.readlines()[-5:]).strip()
 
     def client(self, *arguments):
-        """Runs `permafrost` with the arguments; returns what it prints. Its errors go to standard error."""
+        """Runs `permafrost` with the arguments, and returns what it prints. Its errors go to standard error."""
         return subprocess.run([self.bin_dir / "permafrost", "--server", self.server, *map(str, arguments)], check=True,
                               stdout=subprocess.PIPE, text=True).stdout
 
@@ -65,7 +66,7 @@ class Daemon:
         return json.loads(self.client("--output", "json", *arguments))
 
     def train(self, job, *flags):
-        """Runs a job to its end; returns it, as `job show` tells it. It must succeed."""
+        """Runs a job to its end, and returns it as `job show` reports it. The job must succeed."""
         self.client("job", "submit", "--id", job, *flags, "--watch")
         shown = self.json("job", "show", job)
         if shown["state"] != "STATE_SUCCEEDED":
@@ -73,13 +74,13 @@ class Daemon:
         return shown
 
     def metrics(self):
-        """Value of each series, by its name with labels as exported."""
+        """Returns the value of each series, by its exported name with labels."""
         with urllib.request.urlopen(self.metrics_url, timeout=10) as answer:
             lines = answer.read().decode().splitlines()
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
     def stop(self):
-        """Idempotent; returns the exit code. A daemon that does not end, or that is not waited for any longer, is killed."""
+        """Stops the daemon, and returns its exit code. Idempotent. Kills a daemon that does not end in time, or if the wait is interrupted."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:

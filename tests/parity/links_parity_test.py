@@ -1,10 +1,10 @@
-"""Link prediction against PyG on a real graph: scores and ranks of the test links, and the gradients of a training step.
+"""Compares link prediction with PyG on a real graph: scores and ranks of the test links, and the gradients of a training step.
 
 usage: python -m tests.parity.links_parity_test BIN_DIR GRAPH_DIR
   GRAPH_DIR: one large graph in OGB's node-property layout
 
-Which links train, validate and test, and which pairs stand beside them, is computed here again from what the contract says of them. As in
-models_parity_test, a step of SGD with learning rate 1 leaves weights that lie the gradient below those before it.
+The split of the links and their negatives are computed here again from the contract. As in models_parity_test, a step of SGD with learning
+rate 1 changes the weights by exactly the negative gradient.
 """
 
 import csv
@@ -40,7 +40,7 @@ def mix(z):
 
 
 def draws(seed, key):
-    """Steele, Lea and Flood's SplitMix64 of a stream."""
+    """Yields the numbers of a stream of Steele, Lea and Flood's SplitMix64."""
     state = mix(mix(seed) ^ key)
     while True:
         state = (state + 0x9E3779B97F4A7C15) & WORD
@@ -61,7 +61,7 @@ class Links:
         self.messages = torch.tensor(sorted(self.edges - held_out)).T
 
     def training_pairs(self):
-        """Of the first epoch: all links, then the negatives of each."""
+        """Returns the pairs of the first epoch: all links, then the negatives of each."""
         links, negatives = self.of_split["train"], []
         for key, (source, _) in enumerate(links):
             draw = draws(SEED, key)
@@ -74,7 +74,8 @@ class Links:
 
 
 def run(daemon, work, name, flags):
-    """Modules with the weights before and after a step, its gradients by the server, and rows of its predictions after it."""
+    """Returns modules with the weights before and after a step, the server's gradients of that step, and the rows of the predictions after
+    it."""
     files = {}
     for number, rate in enumerate(("1e-30", "1")):
         job = f"{name.split(',')[0]}-{number}"

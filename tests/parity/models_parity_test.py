@@ -1,11 +1,11 @@
-"""Every model against the equal PyG module on real graphs: predictions, and the gradients of a training step.
+"""Compares every model with the equal PyG module on real graphs: predictions, and the gradients of a training step.
 
 usage: python -m tests.parity.models_parity_test BIN_DIR SET_DIR GRAPH_DIR
   SET_DIR: a set of graphs in OGB's CSV layout; GRAPH_DIR: one large graph in it
 
-A job of one step of SGD with learning rate 1 leaves weights that lie the gradient below those of a job whose learning rate
-is next to nothing. PyG's gradients are taken in float64. In float32 batch norm's are off by what all rows' rounding adds up
-to, in PyG as here, which a bias before it shows, whose gradient is 0: so the set is a small part of SET_DIR.
+The gradient is the difference of the weights of two jobs of one step of SGD: one with a learning rate near 0, and one with learning rate 1.
+PyG's gradients are computed in float64. In float32 the gradients of batch norm accumulate the rounding of all rows, in PyG as here. A bias
+before batch norm, whose gradient is 0, shows this error. The set is therefore a small part of SET_DIR.
 """
 
 import csv
@@ -26,7 +26,7 @@ from permafrost import models
 
 TOLERANCE = 1e-5
 GRADIENT_TOLERANCE = 1e-5
-# With seed 6, a batch norm of the virtual node gives a value of 1e-6 in float64: rounding decides whether ReLU passes its gradient.
+# With seed 6, a batch norm of the virtual node gives a value of 1e-6 in float64. Rounding then decides whether ReLU passes its gradient.
 SEEDS = {"gine, virtual node": "7"}
 SKIPPED = 77
 PARTS = ["--norm", "layer", "--residual", "--jumping-knowledge", "cat"]
@@ -50,7 +50,7 @@ NODES = {
     "sage, degree": ["--node-inputs", "degree"],
     "gatv2, constant": ["--node-inputs", "constant"],
 }
-# Of a graph whose edges have 3 columns of floats, 2 of categories, or a weight, all made by a rule.
+# Models on a graph whose edges have 3 columns of floats, 2 of categories, or a weight, all made by a rule.
 EDGES = {
     "gine": [], "gatv2": ["--heads", "4"],
     "gine, layer norm, residual, cat": PARTS,
@@ -61,7 +61,7 @@ EDGES = {
 
 
 def inputs_of(flags, x, edge_index):
-    """What the nodes of a job with these flags begin with."""
+    """Returns the node inputs of a job with these flags."""
     if "learned" in flags:
         return torch.arange(len(x))
     degrees = torch.bincount(edge_index[1], minlength=len(x))
@@ -71,7 +71,7 @@ def inputs_of(flags, x, edge_index):
 
 
 def part_of(dataset, folder, graphs=300):
-    """The first graphs of a set, a tenth each to validate and to test, as a set of their own."""
+    """Writes the first graphs of a set as a set of their own, with a tenth each for validation and test."""
     (folder / "raw").mkdir(parents=True)
     rows = {}
     for name in ("num-node-list", "num-edge-list"):
@@ -97,8 +97,8 @@ def predictions(path):
 
 
 def run(daemon, work, dataset, name, flags, predicts=1):
-    """A module with the weights before the step, its gradients by the server, and what the server predicts after it (predicts=0: before it),
-    with the module that predicts so."""
+    """Returns a module with the weights before the step, the server's gradients, and the server's predictions after it (predicts=0: before
+    it), with the module that makes equal predictions."""
     step = ["--dataset", dataset, "--model", name.split(",")[0], "--hidden", "32", "--epochs", "1", "--optimizer", "sgd", "--seed", SEEDS.get(name, "6")]
     files = {}
     for number, rate in enumerate(("1e-30", "1")):
@@ -114,7 +114,7 @@ def run(daemon, work, dataset, name, flags, predicts=1):
 
 
 def gradient_difference(module, gradients):
-    """Of the loss's gradients, which are there, over the largest of them."""
+    """Returns the largest difference from the module's gradients of the loss, over the largest gradient. Call it after backward."""
     largest = max(parameter.grad.abs().max().item() for parameter in module.parameters())
     return max((gradients[name] - parameter.grad).abs().max().item() for name, parameter in module.named_parameters()) / largest
 
@@ -158,7 +158,7 @@ def compare_nodes(daemon, work, dataset):
 
 
 def with_edges(dataset, folder, columns):
-    """The graph with features and weights of edges; returns both, [edges, columns] and [edges, 1], in the order of ogb.read_nodes."""
+    """Writes the graph with features and weights of edges. Returns both, [edges, columns] and [edges, 1], in the order of ogb.read_nodes."""
     shutil.copytree(dataset, folder)
     _, edge_index = ogb.read_nodes(dataset)
     (raw,) = (folder / "raw").glob("edge.csv*")
@@ -184,8 +184,8 @@ def compare_edges(bin_dir, work, dataset):
         features, weights = with_edges(dataset, work / columns, columns)
         with Daemon(bin_dir, work / f"{columns}-state", work / columns, import_as=columns) as daemon:
             for name, flags in EDGES.items():
-                # Before the step: after it, sums over Cora's 1,433 columns of messages make predictions of 50,000, and PyG's own float32
-                # is 3e-5 off its float64.
+                # Compares predictions before the step. After it, sums over Cora's 1,433 columns of messages make predictions of 50,000, and
+                # even PyG's float32 differs from its float64 by 3e-5.
                 module, gradients, same, (rows, predicted) = run(daemon, work, columns, name, ["--loss", "cross-entropy", *flags], predicts=0)
                 assert rows == test
                 given = weights if "weights" in flags else features

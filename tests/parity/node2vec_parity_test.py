@@ -1,10 +1,11 @@
-"""node2vec against PyG: the loss and the embeddings after one step, with Node2Vec.loss and torch's own optimizers on the same walks; what
-an exported job becomes in Python; and a killed server, which goes on to the bit.
+"""Compares node2vec with PyG: the loss and the embeddings after one step, with Node2Vec.loss and torch's own optimizers on the same walks.
+Also tests an exported job in Python, and that a job whose server is killed goes on to the bit.
 
 usage: python -m tests.parity.node2vec_parity_test BIN_DIR GRAPH_DIR
   GRAPH_DIR: one large graph in OGB's node-property layout
 
-The walks of a ring of edges in one direction are known without a draw; the nodes of negatives are drawn here again as the server draws them.
+The walks on a ring of edges in one direction are known without a draw. The nodes of negative walks are drawn here again, as the server
+draws them.
 """
 
 
@@ -47,7 +48,7 @@ def write_ring(folder):
 
 
 def order_of_epoch():
-    """Of the first epoch: all nodes in one batch, shuffled from the end, draws beyond the bound being drawn anew."""
+    """Returns the order of the first epoch: all nodes in one batch, shuffled from the end. A draw beyond the bound is repeated."""
     nodes, random = list(range(NODES)), draws(SEED, 0)
     for left in range(NODES, 1, -1):
         mask = (1 << (left - 1).bit_length()) - 1
@@ -57,9 +58,9 @@ def order_of_epoch():
 
 
 def walks_of_step():
-    """Of the first step: walks along edges, and those of random nodes."""
+    """Returns the walks of the first step: those along edges, and those of random nodes."""
     keys = draws(SEED ^ WALK_SEED, 0)
-    next(keys)  # of the walks, which need none here
+    next(keys)  # for the walks, which need no draws here
     key = next(keys) ^ NEGATIVE_STREAM
     starts = [node for node in order_of_epoch() for _ in range(WALKS)]
     positive = [[(start + i) % NODES for i in range(LENGTH)] for start in starts]
@@ -71,7 +72,7 @@ def walks_of_step():
 
 
 def windows(walks):
-    """As Node2Vec.pos_sample cuts them."""
+    """Cuts walks into windows, as Node2Vec.pos_sample does."""
     return torch.cat([walks[:, j : j + CONTEXT] for j in range(LENGTH - CONTEXT + 1)])
 
 
@@ -103,7 +104,7 @@ def compare_step(daemon, work, initial, name):
 
 
 def wait_for_step(daemon, job, least):
-    """Returns once the job has run so many steps. RuntimeError where it ended before, or has not after two minutes."""
+    """Waits until the job has run `least` steps. Errors: RuntimeError if it ended before, or after two minutes."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         shown = daemon.json("job", "show", job)
@@ -117,7 +118,7 @@ def wait_for_step(daemon, job, least):
 
 
 def undisturbed_and_killed(bin_dir, dataset, work):
-    """A job that was stopped once and killed twice ends with the bits of one that was not."""
+    """Tests that a job that was stopped once and killed twice ends with the bits of an undisturbed job."""
     flags = ["--dataset", "graph", "--model", "node2vec", "--hidden", 64, "--epochs", 25, "--p", 0.5, "--q", 2]
     weights = {}
     state = work / "state"
@@ -125,7 +126,7 @@ def undisturbed_and_killed(bin_dir, dataset, work):
         daemon.train("undisturbed", *flags)
         daemon.client("job", "export", "undisturbed", "--artifact", "last-weights", "--to", work / "undisturbed.safetensors")
         daemon.client("job", "submit", "--id", "killed", *flags)
-        wait_for_step(daemon, "killed", 1)  # a job that waits has nothing to resume
+        wait_for_step(daemon, "killed", 1)  # a job without a step has nothing to resume
     for _ in range(2):
         daemon = Daemon(bin_dir, state, dataset)
         before = int(daemon.json("job", "show", "killed").get("progress", {}).get("step", 0))

@@ -1,4 +1,4 @@
-"""Node-level weights that Permafrost trained and exported, loaded into PyG's GraphSAGE and GCN, predict what Permafrost predicted.
+"""Tests that node-level weights that Permafrost trained and exported, loaded into PyG's GraphSAGE and GCN, give Permafrost's predictions.
 
 usage: python -m tests.parity.node_parity_test BIN_DIR DATASET_DIR     DATASET_DIR: a graph in OGB's node-property CSV layout
 """
@@ -19,7 +19,7 @@ TOLERANCE = 1e-5
 SKIPPED = 77
 
 TRAINING = ["--loss", "cross-entropy", "--epochs", "5", "--lr", "0.01", "--hidden", "16", "--dropout", "0.3", "--layers", "2"]
-# Predictions of the whole graph, as PyG makes them below: a sampled evaluation sees other neighbours.
+# Predicts over the whole graph, as PyG does below. A sampled evaluation would see other neighbours.
 SAMPLED = ["--fan-out", "15,10", "--batch-size", "64", "--layer-wise-eval"]
 WHOLE = []
 JOBS = {
@@ -31,7 +31,7 @@ JOBS = {
 
 
 def train_and_export(bin_dir, dataset, work):
-    """Leaves JOB.safetensors and JOB.csv in `work` for each job."""
+    """Trains all jobs. Writes JOB.safetensors and JOB.csv into `work` for each."""
     with Daemon(bin_dir, work / "state", dataset, import_as="graph") as daemon:
         for job, flags in JOBS.items():
             daemon.train(job, "--dataset", "graph", *TRAINING, *flags)
@@ -40,7 +40,7 @@ def train_and_export(bin_dir, dataset, work):
 
 
 def read_predictions(path):
-    """Rows of the graph, and their predictions [rows, outputs]."""
+    """Returns the rows of the graph, and their predictions [rows, outputs]."""
     with open(path) as file:
         table = list(csv.reader(file))
     assert table[0][0] == "node", f"the first column is {table[0][0]}"
@@ -59,7 +59,7 @@ def compare(job, work, x, edge_index, test_rows):
             made = candidate.eval()(x, edge_index)[rows]
         return ((made - predicted).abs() / predicted.abs().clamp_min(1)).max().item()
 
-    # Other weights must predict otherwise, or the comparison proves nothing.
+    # Other weights must give other predictions, or the comparison proves nothing.
     worst, control = difference(module), difference(models.build(spec))
     print(f"{job}: {len(rows)} test nodes: largest relative difference {worst:.2e}; an untrained module differs by {control:.2f}")
     assert worst <= TOLERANCE, f"{job}: {worst} > {TOLERANCE}"

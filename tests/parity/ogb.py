@@ -1,4 +1,4 @@
-"""A reader of OGB's graph- and node-property CSV layouts that shares nothing with Permafrost's importer."""
+"""Reads OGB's graph- and node-property CSV layouts without any code of Permafrost's importer."""
 
 import gzip
 import pathlib
@@ -8,7 +8,7 @@ import torch
 
 
 def _table(root, name, dtype):
-    # Labels may be missing, which only the slower reader takes.
+    # Labels may be missing, which only the slower reader accepts.
     read = np.genfromtxt if name.endswith("label") else np.loadtxt
     for path, opener in ((root / f"{name}.csv.gz", gzip.open), (root / f"{name}.csv", open)):
         if path.exists():
@@ -18,8 +18,8 @@ def _table(root, name, dtype):
 
 
 def read(root):
-    """List of dicts: x [N, C] int64, edge_index [2, E] with inverses, edge_attr [E, C] int64 (C = 0 where the set has none),
-    y [1, T] float32."""
+    """Returns a list of dicts: x [N, C] int64, edge_index [2, E] with inverses, edge_attr [E, C] int64 (C = 0 if the
+    set has none), y [1, T] float32."""
     raw = pathlib.Path(root) / "raw"
     nodes = _table(raw, "num-node-list", np.int64).ravel()
     edges = _table(raw, "num-edge-list", np.int64).ravel()
@@ -46,7 +46,7 @@ def read(root):
 
 
 def read_nodes(root):
-    """One large graph: x [N, F] float32, edge_index [2, E] with inverses (a self-loop is its own)."""
+    """Reads one large graph: x [N, F] float32, edge_index [2, E] with inverses (a self-loop has none)."""
     raw = pathlib.Path(root) / "raw"
     x = torch.from_numpy(_table(raw, "node-feat", np.float32))
     pairs = torch.from_numpy(_table(raw, "edge", np.int64)).T
@@ -55,18 +55,18 @@ def read_nodes(root):
 
 
 def node_labels(root):
-    """[N] int64: the class of each node."""
+    """Returns the class of each node, [N] int64."""
     return torch.from_numpy(_table(pathlib.Path(root) / "raw", "node-label", np.float32)).ravel().long()
 
 
 def split(root, name):
-    """Graph ids of a split of the only split folder there."""
+    """Returns the graph ids of a split, from the only split folder."""
     (folder,) = (pathlib.Path(root) / "split").iterdir()
     return _table(folder, name, np.int64).ravel().tolist()
 
 
 def collate(graphs):
-    """One batch: x, edge_index, edge_attr, batch vector, number of graphs, y."""
+    """Returns one batch: x, edge_index, edge_attr, batch vector, number of graphs, y."""
     sizes = torch.tensor([g["x"].size(0) for g in graphs])
     starts = torch.cumsum(sizes, 0) - sizes
     return (

@@ -1,9 +1,9 @@
-"""A training step whose batch norms see one row, against the PyG module with allow_single_element: gradients, and running statistics.
+"""Compares a training step whose batch norms see one row with the PyG module with allow_single_element: gradients, and running statistics.
 
 usage: python -m tests.parity.one_row_parity_test BIN_DIR TRIAL_DIR
   TRIAL_DIR: a set of graphs whose only training graph has one node (tests/trials/batch-norm-one-row/one)
 
-Gradients are taken as in models_parity_test: of a step of SGD with learning rate 1.
+Gradients are taken as in models_parity_test, from a step of SGD with learning rate 1.
 """
 
 import pathlib

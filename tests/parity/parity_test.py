@@ -1,4 +1,4 @@
-"""Weights that Permafrost trained and exported, loaded into the equal PyG module, predict what Permafrost predicted.
+"""Tests that weights that Permafrost trained and exported, loaded into the equal PyG module, give Permafrost's predictions.
 
 usage: python -m tests.parity.parity_test BIN_DIR DATASET_DIR
 """
@@ -19,7 +19,7 @@ TOLERANCE = 1e-5
 
 
 def train_and_export(bin_dir, dataset, work):
-    """Runs the real daemon and client; leaves best.safetensors, last.safetensors and predictions.csv in `work`."""
+    """Runs the real daemon and client. Writes best.safetensors, last.safetensors and predictions.csv into `work`."""
     with Daemon(bin_dir, work / "state", dataset, import_as="sample") as daemon:
         daemon.train("parity", "--dataset", "sample", "--epochs", "2", "--batch-size", "64")
         daemon.client("job", "export", "parity", "--artifact", "best-weights", "--to", work / "best.safetensors")
@@ -42,7 +42,7 @@ def main():
         predicted = torch.tensor([float(row["prediction_0"]) for row in rows])
         models.load(work / "last.safetensors")
         best = models.load(work / "best.safetensors").eval()
-        # Other weights must predict otherwise, or the comparison proves nothing.
+        # Other weights must give other predictions, or the comparison proves nothing.
         untrained = models.build(best.spec).eval()
 
         def difference(module):

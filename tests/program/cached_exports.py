@@ -1,9 +1,9 @@
 """Copies exported modules from a cache, and exports those that the cache lacks (export_modules.py).
 
-usage: cached_exports.py CACHE OUT [NAME...]   (all where none is named)
+usage: cached_exports.py CACHE OUT [NAME...]   (all if none is named)
 
-Entries in CACHE are valid for one version of the scripts in tests/program, of Python, torch and PyG, and for one
-processor, since processors round differently.
+Entries in CACHE are valid only for the same version of the scripts in tests/program, of Python, torch and PyG, and
+for the same processor, since processors round differently.
 """
 
 import contextlib

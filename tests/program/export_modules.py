@@ -1,10 +1,12 @@
-"""Exports PyG modules as `.pt2` archives beside what PyTorch computes with them, for cached_exports.py.
+"""Exports PyG modules as `.pt2` archives, with results that PyTorch computes with them, for cached_exports.py.
 
-OUT/NAME.pt2: the forms train and eval. OUT/NAME.json and NAME.bin: tensors, by name their place, type and sizes. They
-are, for a batch of another shape than the export's, the inputs (`in.NAME`), the output of the eval form before the step
-(`eval`), and then of one step of the train form the output (`train`), the gradients of the sum of its squares
-(`grad.PARAMETER`) and the buffers (`buffer.NAME`). OUT/NAME.N-E-G.json and .bin: the same for a small batch of N nodes,
-E edges and G graphs, computed by the module as it was exported. They have no `train` where PyTorch refuses the step.
+OUT/NAME.pt2 holds the forms train and eval. OUT/NAME.json has the place, type and sizes of each tensor in NAME.bin,
+by name. The tensors are for a batch of another shape than the export's. They are the inputs (`in.NAME`), and the
+output of the eval form before the step (`eval`). Of one step of the train form, they are the output (`train`), the
+gradients of the sum of its squares (`grad.PARAMETER`) and the buffers (`buffer.NAME`).
+
+OUT/NAME.N-E-G.json and .bin hold the same for a small batch of N nodes, E edges and G graphs, computed by the module
+as it was exported. They have no `train` if PyTorch refuses the step.
 """
 
 import copy
@@ -42,7 +44,7 @@ def save(tensors: dict[str, torch.Tensor], path: Path) -> None:
     Path(f"{path}.json").write_text(json.dumps(index))
 
 
-# Below what torch.export has a program say: one node without an edge, one graph, one edge.
+# Smaller than the minimum that torch.export gives a program: one node without an edge, one graph, one edge.
 SMALL = [(1, 0, 1), (5, 7, 1), (6, 1, 3)]
 
 
@@ -53,7 +55,7 @@ def computed(module: torch.nn.Module, values: Batch) -> dict[str, torch.Tensor]:
     torch.manual_seed(11)
     try:
         record["train"] = module.train()(**values)
-    except ValueError:  # Batch statistics of one row.
+    except ValueError:  # batch statistics of one row
         return record
     record["train"].square().sum().backward()
     record |= {f"grad.{key}": value.grad for key, value in module.named_parameters() if value.grad is not None}

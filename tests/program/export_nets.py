@@ -1,9 +1,10 @@
-"""Exports the modules of tests/python/nets.py by `permafrost.export` beside what PyTorch computes with them, for
-tests/program/client_exports_test.cc.
+"""Exports the modules of tests/python/nets.py by `permafrost.export`, with results that PyTorch computes with them,
+for tests/program/client_exports_test.cc.
 
-usage: export_nets.py OUT [NAME...]   (all that a server runs where none is named)
+usage: export_nets.py OUT [NAME...]   (all modules that a server runs if none is named)
 
-Writes what export_modules.py writes, and `loss` of modules that return one, of which the gradients are then.
+Writes the files of export_modules.py. For a module that returns a loss it also writes `loss`, whose gradients it then
+writes.
 """
 
 import copy
@@ -21,7 +22,7 @@ try:
     from permafrost import export
     from tests.python.net_data import another, call, example_for
     from tests.python.nets import NETS
-except ModuleNotFoundError as error:  # Torch, PyG or gRPC is absent.
+except ModuleNotFoundError as error:  # torch, PyG or gRPC is absent
     print(f"export_nets: {error}", file=sys.stderr)
     sys.exit(77)
 

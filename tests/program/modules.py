@@ -1,4 +1,4 @@
-"""Modules that tests/program exports: PyG's convolutions in a small network, and modules as their users write them."""
+"""The modules that tests/program exports: PyG's convolutions in a small network, and modules as users write them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -77,7 +77,7 @@ def deeper_gcn() -> nn.Module:
 
 
 class PointNet(nn.Module):
-    """Positions alone, as PyG's point cloud tutorial has them."""
+    """Uses only positions, as in PyG's point cloud tutorial."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class SchNet(nn.Module):
 
 
 class Own(gnn.MessagePassing):
-    """A convolution as a user writes it."""
+    """A convolution as a user might write it."""
 
     def __init__(self) -> None:
         super().__init__(aggr="mean")
@@ -123,7 +123,7 @@ class Own(gnn.MessagePassing):
 
 
 class Attending(nn.Module):
-    """Message passing beside attention over each graph, as GraphGPS has it, with a bound on the nodes of a graph."""
+    """Combines message passing with attention over each graph, as in GraphGPS, with a bound on the nodes of a graph."""
 
     LONGEST = 32
 
@@ -161,7 +161,8 @@ class GPS(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A GRU whose state is a node's, an LSTM over the layers, and one that reads a graph's nodes again and again."""
+    """Uses a GRU whose state belongs to a node, an LSTM over the layers, and a third one that reads a graph's nodes
+    repeatedly."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -178,7 +179,7 @@ class Recurrent(nn.Module):
 
 
 class Tied(nn.Module):
-    """Tied, frozen and unused parameters, constants, a buffer outside the state_dict, regions, and dropout."""
+    """Has tied, frozen and unused parameters, constants, a buffer outside the state_dict, regions, and dropout."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,1 +1,2 @@
-"""The Python package, installed from its wheel, against the real daemon: `python -m pytest tests/python --bin-dir build/bin`."""
+"""Tests the Python package, installed from its wheel, against the real daemon: `python -m pytest tests/python
+--bin-dir build/bin`."""

@@ -17,7 +17,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """What is tested is what a user installs: the wheel, before anything imports the package."""
+    """Installs the wheel before anything imports the package, so that tests run what a user installs."""
     folder = pathlib.Path(config.getoption("--bin-dir")).resolve().parent / "python"
     wheel = subprocess.run([ROOT / "deploy" / "python-wheel", "--to", folder, "--python", sys.executable], check=True,
                            stdout=subprocess.PIPE, text=True).stdout.strip()
@@ -30,7 +30,7 @@ def pytest_configure(config):
 
 @pytest.fixture
 def one_thread():
-    """PyTorch has one thread: sums of scattered rows are in one order, and small tensors do not wait on a busy machine."""
+    """Gives PyTorch one thread. Sums of scattered rows are then in one order, and small tensors do not wait on a busy machine."""
     import torch
 
     threads = torch.get_num_threads()
@@ -40,7 +40,7 @@ def one_thread():
 
 
 class Server:
-    """permafrostd on a port that it keeps when it is started again."""
+    """permafrostd on a port that it keeps after a restart."""
 
     def __init__(self, bin_dir, folder, *flags):
         self.program = pathlib.Path(bin_dir).resolve() / "permafrostd"
@@ -84,7 +84,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server(pytestconfig, tmp_path_factory):
-    """One for all tests that do not harm it."""
+    """One server for all tests that do not harm it."""
     started = Server(pytestconfig.getoption("--bin-dir"), tmp_path_factory.mktemp("server")).start()
     yield started
     started.stop()
@@ -92,7 +92,7 @@ def server(pytestconfig, tmp_path_factory):
 
 @pytest.fixture
 def make_server(pytestconfig, tmp_path):
-    """Starts a server of its own for a test, with flags."""
+    """Starts servers with the given flags for one test."""
     made = []
 
     def make(*flags):

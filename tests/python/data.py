@@ -5,7 +5,7 @@ from torch_geometric.data import Data
 
 
 def molecules(count=60, targets=2):
-    """Small graphs with float node and categorical edge features, each edge in both directions."""
+    """Returns small graphs with float node features and categorical edge features, each edge in both directions."""
     generator = torch.Generator().manual_seed(0)
     graphs = []
     for i in range(count):
@@ -19,7 +19,7 @@ def molecules(count=60, targets=2):
 
 
 def citations(nodes=120):
-    """One graph of two classes, which features and neighbours tell."""
+    """Returns one graph of two classes, which features and neighbours reveal."""
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(nodes) % 2
     ends = torch.randint(0, nodes, (2, 4 * nodes), generator=generator)

@@ -20,7 +20,7 @@ def example(floats=False):
 
 
 def example_for(name):
-    """The data that a module of NETS is exported with."""
+    """Returns the data that a module of NETS is exported with."""
     given = example(floats=name in _OF_FLOATS)
     if name == "links":
         given.edge_label_index, given.y = torch.tensor([[0, 1], [2, 3]]), None
@@ -28,7 +28,8 @@ def example_for(name):
 
 
 def another(name):
-    """Values for a module, of sizes that it was not exported with; and the number of graphs and the largest graph's nodes."""
+    """Returns values for a module in sizes other than those of its export, with the number of graphs and the largest
+    graph's number of nodes."""
     generator = torch.Generator().manual_seed(2)
     sizes = [(4, 9)] if name in _OF_FLOATS else [(4, 9), (9, 17), (3, 4), (12, 31)]
     batch = Batch.from_data_list([graph(generator, *size, name in _OF_FLOATS) for size in sizes])

@@ -1,4 +1,4 @@
-"""Modules of PyG's layers, small, as users write them: what programs are exported from."""
+"""Small modules of PyG's layers, as users write them, from which programs are exported."""
 
 import torch
 import torch_geometric.nn as gnn
@@ -13,7 +13,7 @@ def mlp(inputs, outputs):
 
 
 class Net(nn.Module):
-    """A layer of a convolution, as for molecules; the number of graphs is inferred."""
+    """Has one layer of a convolution, as for molecules, and infers the number of graphs."""
 
     def __init__(self, conv, edges):
         super().__init__()
@@ -28,7 +28,7 @@ class Net(nn.Module):
 
 
 class Gps(nn.Module):
-    """A layer of attention over the nodes of each graph, in a dense batch."""
+    """Has a layer of attention over the nodes of each graph, in a dense batch."""
 
     def __init__(self):
         super().__init__()
@@ -53,7 +53,7 @@ class Points(nn.Module):
 
 
 class SchNet(nn.Module):
-    """SchNet's interactions: distances of the dataset's edges."""
+    """SchNet's interactions, by the lengths of the dataset's edges."""
 
     def __init__(self):
         super().__init__()
@@ -70,7 +70,7 @@ class SchNet(nn.Module):
 
 
 class OwnConv(gnn.MessagePassing):
-    """A layer that is in no library."""
+    """A layer that no library has."""
 
     def __init__(self):
         super().__init__(aggr="mean")
@@ -118,7 +118,7 @@ class OfData(nn.Module):
 
 
 class Sorted(nn.Module):
-    """SortPooling: the largest nodes of each graph, by a dense batch."""
+    """SortPooling, which takes the largest nodes of each graph from a dense batch."""
 
     def __init__(self):
         super().__init__()
@@ -130,7 +130,7 @@ class Sorted(nn.Module):
 
 
 class Inferred(nn.Module):
-    """Infers sizes in the ways that users write."""
+    """Infers sizes in the ways in which users do."""
 
     def __init__(self):
         super().__init__()
@@ -150,7 +150,7 @@ class Inferred(nn.Module):
 
 
 class Nodes(nn.Module):
-    """Classifies the nodes of one large graph, and drops."""
+    """Classifies the nodes of one large graph, with dropout."""
 
     def __init__(self):
         super().__init__()
@@ -161,7 +161,7 @@ class Nodes(nn.Module):
 
 
 class Links(nn.Module):
-    """Scores pairs of nodes; the second layer's weights are the first's, and its bias is not trained."""
+    """Scores pairs of nodes. Both layers share their weights, and the second layer's bias is not trained."""
 
     def __init__(self):
         super().__init__()
@@ -175,7 +175,7 @@ class Links(nn.Module):
         return (h[edge_label_index[0]] * h[edge_label_index[1]]).sum(-1)
 
 
-# One of each thing that an export must do; tests/program runs thirty of PyG's layers.
+# One module for each thing that an export must handle. tests/program runs thirty of PyG's layers.
 _PNA = (["mean", "min", "max", "std"], ["identity", "amplification", "attenuation"], torch.tensor([0, 10, 20, 30, 10]))
 W = WIDTH
 NETS = {

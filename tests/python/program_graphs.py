@@ -1,4 +1,4 @@
-"""Modules of nodes and a graph for them, that tests of programs on one large graph share."""
+"""Node-level modules and a graph for them, which the tests of programs on one large graph share."""
 
 import torch
 import torch_geometric.nn as gnn
@@ -7,15 +7,15 @@ from torch_geometric.data import Data
 
 NODES, COLUMNS, CLASSES, WIDTH = 240, 12, 4, 8
 STEPS, LEARNING_RATE, SEED = 50, 0.1, 6
-# Our sums round differently from PyTorch's. These tests use SGD: where a gradient is 0 up to rounding, as for attention to a single
-# neighbour, Adam would take a full step.
+# Our sums round differently from PyTorch's. These tests use SGD. Adam would take a full step if a gradient is 0 up to rounding, as for
+# attention to a single neighbour.
 TOLERANCE = 1e-4
-# For whole curves. At LEARNING_RATE, GIN's losses jump, and rounding grows until a value that goes into a ReLU has another sign.
+# The learning rate for whole curves. At LEARNING_RATE, GIN's losses jump, and rounding grows until an input of a ReLU changes its sign.
 GENTLE_RATE = 0.05
 
 
 class Net(nn.Module):
-    """Two layers of a convolution. reads: "edge_weight" or "edge_attr", or nothing of edges."""
+    """Two layers of a convolution. reads: "edge_weight", "edge_attr", or "" if it reads nothing of edges."""
 
     def __init__(self, conv, reads="", dropout=0.0):
         super().__init__()
@@ -41,14 +41,14 @@ class Featured(Net):
 
 
 class OfSeeds(Net):
-    """Predicts for the seeds of a batch alone, as is usual with PyG's NeighborLoader."""
+    """Predicts only for the seeds of a batch, as is usual with PyG's NeighborLoader."""
 
     def forward(self, x, edge_index, batch_size: int):
         return self.run(x, edge_index, ())[:batch_size]
 
 
 class Placed(Net):
-    """Reads where nodes lie: by PointNet's messages, and then by messages that fade with the distance, as SchNet's do."""
+    """Reads the positions of nodes: first by PointNet's messages, then by messages that fade with the distance, as SchNet's do."""
 
     def __init__(self):
         super().__init__(lambda i, o: gnn.PointNetConv(nn.Linear(i + 3, WIDTH), nn.Linear(WIDTH, o)))
@@ -93,8 +93,8 @@ def make(name, **options):
 
 
 def blocks(self_loops=0, across=0.2):
-    """A graph of communities, with edges in both directions, by their targets as the server has them. across: the part of edges between
-    communities that is kept."""
+    """Returns a graph of communities. Its edges are in both directions, and ordered by target, as on the server. across: the part of the
+    edges between communities that is kept."""
     draw = torch.Generator().manual_seed(1)
     y = torch.arange(NODES) % CLASSES
     source, target = torch.randint(0, NODES, (2, 6 * NODES), generator=draw)
@@ -125,7 +125,7 @@ def call(module, data):
 
 
 def train(module, data, learning_rate=LEARNING_RATE):
-    """Losses of steps on the whole graph."""
+    """Trains on the whole graph, and returns the losses of the steps."""
     optimizer = torch.optim.SGD(module.parameters(), lr=learning_rate)
     module.train()
     losses = []

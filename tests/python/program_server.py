@@ -1,5 +1,5 @@
-"""A server that keeps programs in memory, as permafrost.v1.ProgramService promises it, and takes jobs that it does not run: for tests of
-what a client sends."""
+"""A fake server for tests of what a client sends. It keeps programs in memory as permafrost.v1.ProgramService promises, and accepts jobs
+without running them."""
 
 import concurrent.futures
 import hashlib
@@ -12,7 +12,7 @@ from permafrost.v1 import dataset_pb2_grpc, job_pb2, job_pb2_grpc, program_pb2, 
 
 
 class ProgramServer(program_pb2_grpc.ProgramServiceServicer, job_pb2_grpc.JobServiceServicer, dataset_pb2_grpc.DatasetServiceServicer):
-    """dataset: the answer for every dataset. lose: answers of uploads that are lost still, the work having been done."""
+    """dataset: the answer for every dataset. lose: how many answers of uploads are still to be lost, after the server has done the work."""
 
     def __init__(self, dataset=None):
         self.files, self.programs, self.requests, self.lose, self.dataset, self.created = {}, {}, [], 0, dataset, []
@@ -54,7 +54,7 @@ class ProgramServer(program_pb2_grpc.ProgramServiceServicer, job_pb2_grpc.JobSer
         return self.programs[request.name]
 
     def ListPrograms(self, request, context):
-        """A program a page."""
+        """Lists one program on each page."""
         names = sorted(self.programs)
         at = names.index(request.page_token) if request.page_token else 0
         more = names[at + 1] if at + 1 < len(names) else ""

@@ -1,4 +1,4 @@
-"""Tokens: by argument, by file, by variable; and where they are not sent."""
+"""Tests tokens: by argument, by file, by variable, and where the client does not send them."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Backups of the running server, asked for from Python."""
+"""Tests backups of the running server from Python."""
 
 import json
 

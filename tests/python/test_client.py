@@ -1,4 +1,4 @@
-"""Where the server is found, and how errors arrive."""
+"""Tests how the client finds the server, and how errors arrive."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""PyG and NetworkX data come in whole, and what cannot is refused in one line."""
+"""Tests that PyG and NetworkX data are imported completely, and that others are refused in one line."""
 
 import os
 import pathlib
@@ -60,7 +60,7 @@ def test_nothing_is_left_below_the_import_root(client, server):
 
 
 class Collated(InMemoryDataset):
-    """As PyG's own sets: one large Data and where each graph begins."""
+    """A set like PyG's own: one large Data, and where each graph begins in it."""
 
     def __init__(self, graphs):
         super().__init__()
@@ -272,7 +272,7 @@ def test_networkx_sets(client):
 
 
 def test_a_folder_is_readable_whatever_the_umask(client, monkeypatch):
-    """The server's user may be another one."""
+    """The server may run as another user."""
     from permafrost.datasets import Datasets
 
     modes = []

@@ -1,4 +1,4 @@
-"""export: what it writes computes what the module computes, at other sizes; what it refuses."""
+"""Tests that export writes what the module computes, also at other sizes, and tests what it refuses."""
 
 import copy
 import json
@@ -34,7 +34,7 @@ def results(module, output):
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory):
-    """Modules and the files that were made from them: a function of their names, which exports each once."""
+    """Returns a function that gives a module and its file by name. It exports each module once."""
     made, folder = {}, tmp_path_factory.mktemp("programs")
 
     def export_once(name):
@@ -62,7 +62,7 @@ def test_computes_what_the_module_computes(name, exported):
         want, want_gradients = results(own, call(name, own, batch, values))
         have, gradients = results(loaded, loaded(*(values[one["name"]] for one in described["inputs"])))
         assert torch.equal(have, want), form
-        # torch may call a weight that has several names by another of them.
+        # torch may use another name for a weight that has several.
         first = {name: names[0] for names in described["tied"] for name in names}
         gradients = {first.get(key, key): value for key, value in gradients.items()}
         want_gradients = {first.get(key, key): value for key, value in want_gradients.items()}
@@ -93,13 +93,13 @@ def test_describes_what_the_server_needs(exported):
         "first.weight": True, "first.bias": True, "second.weight": True, "second.bias": False}
     assert described["tied"] == [["first.weight", "second.weight"]]
 
-    # Sorts the three largest nodes of each graph, for which a batch must have three.
+    # The module sorts the three largest nodes of each graph, so a batch must have three.
     _, described = read_program(exported("sorted")[1])
     assert described["least"]["nodes of the largest graph"] == 3
 
 
 class EvaluatesFour(torch.nn.Module):
-    """Its eval form takes the fourth node."""
+    """A module whose eval form reads the fourth node."""
 
     def __init__(self):
         super().__init__()
@@ -145,7 +145,7 @@ export(NETS["inferred"](), [example()] * 2, sys.argv[1])
 
 
 def test_equal_modules_give_equal_files(exported, pytestconfig, tmp_path):
-    """With another example of the same columns, and in another process, whose sets have another order."""
+    """Exports with another example of the same columns, and in another process, whose sets have another order."""
     path = tmp_path / "other.pt2"
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": f"{pytestconfig.permafrost_installed}:{ROOT}"}
     subprocess.run([sys.executable, "-c", _ALONE, path], env=environment, check=True)

@@ -1,4 +1,4 @@
-"""export: each refusal is one line, which names what is wrong and where."""
+"""Tests that each refusal of export is one line, which names what is wrong and where."""
 
 import builtins
 import sys

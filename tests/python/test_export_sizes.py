@@ -1,4 +1,5 @@
-"""export: numbers that a module infers from values are sizes of the program; Python's `int` stays what it is."""
+"""Tests that numbers that a module infers from values become sizes of the program, and that Python's `int` stays as
+it is."""
 
 import dataclasses
 
@@ -33,7 +34,7 @@ class Settings:
 
 
 class PythonsInt(Base):
-    """Says int in every way, in a module where it infers sizes too."""
+    """Uses `int` in every way, in a module that also infers sizes."""
 
     def forward(self, x, edge_index, batch):
         graphs = int(batch.max()) + 1
@@ -60,7 +61,7 @@ class AddsInPlace(Base):
 
 
 class NamesItsOwn(Base):
-    """A local name `int` is not Python's."""
+    """Uses a local name `int`, which is not Python's."""
 
     def graphs(self, batch, edge_index):
         int = torch.Tensor.item

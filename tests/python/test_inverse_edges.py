@@ -1,4 +1,4 @@
-"""Whichever client imports a source, its edges are the same."""
+"""Tests that a source has the same edges, whichever client imports it."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""Jobs from submission to the trained PyG module."""
+"""Tests jobs from submission to the trained PyG module."""
 
 import os
 import re
@@ -17,7 +17,7 @@ TOLERANCE = 1e-5
 
 @pytest.fixture(scope="module")
 def trained(client):
-    """A job over a set, its graphs, and their test split."""
+    """Returns a trained job over a set, its graphs, and their test split."""
     graphs = molecules()
     client.datasets.import_pyg(graphs, "trained", splits={"train": range(40), "valid": range(40, 50), "test": range(50, 60)}, progress=False)
     job = client.jobs.submit("trained", "gine", id="trained", epochs=4, batch_size=8, hidden_channels=16, num_layers=2, loss="mse")
@@ -25,7 +25,7 @@ def trained(client):
 
 
 def difference(predicted, stored):
-    """Largest relative one between rows of a tensor and stored predictions by row."""
+    """Returns the largest relative difference between rows of a tensor and stored predictions by row."""
     assert stored
     rows = torch.tensor([values for values in stored.values()])
     made = predicted[[int(row) for row in stored]]
@@ -47,7 +47,7 @@ def test_the_server_evaluates_any_fitting_dataset(client, trained, tmp_path):
     assert told["loss"] == job.result["best_test_loss"]
     assert told["mae"] == pytest.approx(job.result["best_test_metric"], rel=1e-6)
     assert job.predictions() == job.predict()
-    # The same graphs from another side: all of them, whatever split they are in.
+    # Predicts for the same graphs in another dataset: all of them, whatever split they are in.
     client.datasets.import_pyg(graphs[:20], "fewer", splits={"train": range(20)}, progress=False)
     other = job.predictions("fewer")
     assert list(other) == [str(i) for i in range(20)]
@@ -161,7 +161,7 @@ def test_node2vec_is_an_embedding_of_the_nodes(client):
     assert torch.allclose(module(), torch.tensor(list(rows.values())), atol=1e-6)
     assert module(torch.tensor([3, 5])).equal(module()[[3, 5]])
     assert list(module.state_dict()) == ["embedding.weight"]
-    # Nodes of a class link to their own alone, and so walks stay with it.
+    # Nodes link only to nodes of their own class, so walks stay within a class.
     same = data.y[:, None] == data.y[None, :]
     scores = module() @ module().T
     assert scores[same].mean() > scores[~same].mean() + 0.5
@@ -234,7 +234,7 @@ def test_compare(client, trained):
 
 
 def test_graphs_without_features_train_on_degrees(client):
-    """As PyG's examples do for IMDB and the like."""
+    """PyG's examples do the same for IMDB and similar sets."""
     graphs = [Data(edge_index=graph.edge_index, y=graph.y, num_nodes=graph.num_nodes) for graph in molecules()]
     client.datasets.import_pyg(graphs, "bare", split_seed=1, progress=False)
     job = client.jobs.submit("bare", "sage", epochs=3, hidden_channels=8, num_layers=2).wait()

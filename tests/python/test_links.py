@@ -1,4 +1,4 @@
-"""Links that a dataset divides, against a plain computation of what a job says of them."""
+"""Compares jobs on links that a dataset divides with a plain computation of the same figures."""
 
 import pathlib
 
@@ -16,7 +16,7 @@ METRICS = ["mrr", "hits_at_10", "hits_at_20", "hits_at_50", "roc_auc", "average_
 
 
 def links_of(data, generator):
-    """Each edge once, in any order, in thirds."""
+    """Returns each edge once, in random order, in thirds."""
     source, target = data.edge_index
     links = torch.unique(data.edge_index.T[source < target], dim=0)
     links = links[torch.randperm(len(links), generator=generator)]
@@ -25,14 +25,14 @@ def links_of(data, generator):
 
 
 def without_edge(data, sources, count, generator):
-    """[sources, count] targets that their source has no edge to."""
+    """Returns [sources, count] targets to which their source has no edge."""
     edge = torch.eye(data.num_nodes, dtype=torch.bool)
     edge[data.edge_index[0], data.edge_index[1]] = True
     return torch.multinomial((~edge[sources]).float(), count, generator=generator)
 
 
 def metrics_of(links, negatives, shared):
-    """As OGB's evaluators: links [L]; negatives [M] that all share, or [L, K]."""
+    """Computes metrics as OGB's evaluators do. links: [L]. negatives: [M] that all links share, or [L, K]."""
     own, all_negatives = links.double().numpy(), negatives.double().numpy()
     against = np.broadcast_to(all_negatives, (len(own), all_negatives.size)) if shared else all_negatives
     above = (against > own[:, None]).sum(1)
@@ -99,7 +99,7 @@ def test_a_datasets_split_and_negatives(client, shared, fields):
 
 
 def test_every_link_in_time_is_a_row(client, tmp_path):
-    """Two nodes have several links, which a dict of pairs would make one."""
+    """Two nodes have several links, which a dict of pairs would merge."""
     client.datasets.upload_path(TRIALS / "temporal" / "t.csv", "in-time", no_inverse_edges=True, progress=False)
     job = client.jobs.submit("in-time", "sage", epochs=1, hidden_channels=8, fan_outs=[2, 2], temporal="last", eval_negatives=3, test_part=0.2,
                              node_inputs="learned", link_prediction={}).wait()

@@ -1,4 +1,5 @@
-"""A database that another process has locked: training and reading go on, and what could not be stored is not done."""
+"""Tests a database that another process has locked: training and reading go on, and a change that could not be stored
+does not happen."""
 
 import sqlite3
 import time
@@ -11,7 +12,7 @@ from tests.python.data import molecules
 
 @pytest.fixture
 def locked(make_server):
-    """A client of a server whose job trains, and a lock that holds until it is rolled back."""
+    """Yields a client of a server whose job trains, and a lock that holds until it is rolled back."""
     server = make_server()
     client = server.connect()
     client.datasets.import_pyg(molecules(), "set", progress=False)
@@ -30,7 +31,7 @@ def locked(make_server):
 def test_training_and_reading_go_on(locked):
     server, job, lock = locked
     client = server.connect()
-    # More epochs than would come if each waited for the lock.
+    # More epochs than would pass if each waited for the lock.
     goal = job.refresh().proto.progress.epoch + 20
     while job.refresh().proto.progress.epoch < goal:
         assert [each.id for each in client.jobs.list()] == ["trains"]
@@ -48,7 +49,7 @@ def test_a_submit_that_could_not_be_stored_in_time_is_not_done_later(locked):
     with client, pytest.raises(permafrost.Unavailable, match="locked by another process"):
         client.jobs.submit("set", "gine", id="ghost", epochs=1)
     lock.rollback()
-    # What it stores now comes after whatever was still to be stored.
+    # The server stores this only after everything that was still to be stored.
     job.update(labels={"after": "lock"})
     with pytest.raises(permafrost.NotFound):
         server.connect().jobs.get("ghost")

@@ -1,4 +1,4 @@
-"""The PyG modules beside the server's models where they are not evaluated: what they draw, drop, and are given."""
+"""Compares the PyG modules with the server's models outside evaluation: initial weights, dropout, and inputs."""
 
 import math
 
@@ -12,7 +12,7 @@ from permafrost import models
 from tests.python.data import citations, molecules
 from tests.python.test_jobs import TOLERANCE, difference
 
-# So small that the weights stay as they were drawn.
+# So small a learning rate leaves the weights as they were drawn.
 STILL = {"optimizer": "sgd", "learning_rate": 1e-30}
 
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def sets(client):
-    """A set whose training split is one batch, and that batch."""
+    """Imports a set whose training split is one batch, and returns that batch."""
     graphs = molecules()
     client.datasets.import_pyg(graphs, "batch", splits={"train": range(40), "valid": range(40, 50), "test": range(50, 60)}, progress=False)
     return Batch.from_data_list(graphs[:40])
@@ -34,7 +34,7 @@ def nodes(client):
     return data
 
 
-# Model, fields, and the places of the module that drop, of which each must be seen when it alone does not.
+# The model, its fields, and the places of the module that have dropout. The test must notice each place that alone does not drop.
 DROPPING = [
     ("gine", {"virtual_node": True, "residual": True, "dropout": 0.7}, ["mlp_virtualnode_list"]),
     ("gine", {"virtual_node": True, "norm": "layer", "dropout": 0.9}, ["dropout"]),
@@ -49,7 +49,7 @@ PASSES = 100
 
 
 def keep(module, place):
-    """Nothing is dropped there."""
+    """Turns off dropout at a place."""
     part = getattr(module, place)
     if not isinstance(part, torch.nn.Module):
         setattr(module, place, 0.0)
@@ -61,7 +61,7 @@ def keep(module, place):
 
 
 def losses(module, loss):
-    """Logarithms of the losses of passes in training mode, each with other masks."""
+    """Returns the logarithms of the losses of passes in training mode, each with other masks."""
     torch.manual_seed(1)
     module.train()
     with torch.no_grad():
@@ -69,12 +69,13 @@ def losses(module, loss):
 
 
 def distance(a, b):
-    """Between the means, in standard errors."""
+    """Returns the distance between the means, in standard errors."""
     return abs(a.mean() - b.mean()).item() / math.sqrt((a.var() + b.var()).item() / PASSES)
 
 
 def compare_in_training(job, places, loss):
-    """The weights stand still, so that losses differ by masks alone; those of both sides spread around one mean."""
+    """Compares the losses of both sides. The weights do not change, so losses differ only by masks, and both sides must spread around one
+    mean."""
     served = torch.tensor([epoch["train_loss"] for epoch in job.wait().epochs()], dtype=torch.double).log()
     assert len(served) == PASSES
     assert served.std() > 0
@@ -121,7 +122,7 @@ def spread(values):
 
 @pytest.mark.parametrize(("dataset", "model", "fields"), DRAWN)
 def test_modules_begin_with_weights_as_the_servers(client, sets, nodes, dataset, model, fields):
-    """Each tensor is of one size on both sides: of a uniform one the deviation and the largest value tell it."""
+    """Compares each tensor's scale on both sides. For a uniform distribution, the standard deviation and the largest value determine it."""
     if dataset not in [known.id for known in client.datasets]:
         if dataset == "categories":
             client.datasets.import_pyg([Data(x=torch.arange(40) % 7, edge_index=graph.edge_index % 40, y=graph.y) for graph in molecules(30)],
@@ -138,7 +139,7 @@ def test_modules_begin_with_weights_as_the_servers(client, sets, nodes, dataset,
     models.reset_parameters(module)
     assert drawn
     for name, parameter in module.named_parameters():
-        # A step of next to no length makes of 0 next to nothing.
+        # A tiny step turns a 0 into almost 0.
         made, served = parameter.detach(), drawn[name].where(drawn[name].abs() > 1e-20, 0)
         if served.min() == served.max() and served.numel() > 1:
             assert made.equal(served), name

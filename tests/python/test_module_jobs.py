@@ -1,4 +1,4 @@
-"""client.jobs.submit(dataset, module) against the real daemon."""
+"""Tests client.jobs.submit(dataset, module) against the real daemon."""
 
 import copy
 
@@ -34,7 +34,7 @@ def zinc(count=60):
     for i in range(count):
         nodes = 5 + i % 7
         edges = torch.randint(0, nodes, (2, 2 * nodes), generator=generator)
-        # Every category occurs, so that none is renumbered.
+        # Every category occurs, so that the server renumbers none.
         x, e = torch.randint(0, 9, (nodes, 1), generator=generator), torch.randint(0, 4, (2 * nodes,), generator=generator)
         x[0], e[0] = i % 9, i % 4
         graphs.append(Data(x=x, edge_index=edges, edge_attr=e, y=torch.randn(1, generator=generator)))

@@ -1,4 +1,5 @@
-"""client.jobs.submit(dataset, module): the example that a dataset makes, the program's name, and the way of weights back."""
+"""Tests client.jobs.submit(dataset, module): the example that a dataset makes, the program's name, and loading the
+weights back."""
 
 import copy
 import re
@@ -22,7 +23,7 @@ from tests.python.test_export import read_program
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-# ZINC's atoms and bonds.
+# A dataset with ZINC's atoms and bonds.
 ZINC = """name: "datasets/zinc" graph_set { num_targets: 1
   node_features { data_type: DATA_TYPE_INT32 width: 1 min: 0 max: 8 } edge_features { data_type: DATA_TYPE_INT32 width: 1 min: 0 max: 3 } }"""
 POINTS = """name: "datasets/points" graph_set { num_targets: 1
@@ -37,7 +38,7 @@ def dataset(text):
 
 
 class Molecules(nn.Module):
-    """Takes ZINC as PyG has it: x [N, 1], edge_attr [E]."""
+    """Takes ZINC in PyG's form: x [N, 1], edge_attr [E]."""
 
     def __init__(self, atoms=9):
         super().__init__()
@@ -50,7 +51,7 @@ class Molecules(nn.Module):
 
 
 class Columns(nn.Module):
-    """Takes floats of nodes, and categories of edges in columns."""
+    """Takes float columns of nodes, and categorical columns of edges."""
 
     def __init__(self):
         super().__init__()
@@ -97,7 +98,7 @@ def test_says_what_each_form_makes_of_a_module(module, says, tmp_path):
 
 @pytest.fixture
 def served():
-    """A client of a server with ZINC that runs no job, and that server."""
+    """Yields a client of a server that has ZINC and runs no job, and that server."""
     server = ProgramServer(dataset(ZINC))
     with permafrost.Client(server.target) as client:
         yield client, server
@@ -169,7 +170,7 @@ def test_names_programs_by_their_class(name, wanted):
 
 
 def job_with(weights, monkeypatch):
-    """A job that has these weights, best and last."""
+    """Returns a job that has these weights, best and last."""
     job = permafrost.Job(None, job_pb2.Job(name="jobs/made"))
 
     def export(path, artifact):

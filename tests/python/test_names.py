@@ -1,4 +1,4 @@
-"""What nodes and splits are called, from each importer."""
+"""Tests the names of nodes and splits from each importer."""
 
 import pathlib
 import warnings
@@ -22,7 +22,7 @@ LINE = {"source": [0, 1, 2], "target": [1, 2, 3]}
 
 
 def predicted(client, dataset):
-    """The names by which a job predicts its nodes."""
+    """Returns the names by which a job predicts its nodes."""
     job = client.jobs.submit(dataset, "gcn", epochs=1, hidden_channels=4, loss="cross_entropy").wait()
     return sorted(job.predictions(rows="all"))
 

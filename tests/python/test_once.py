@@ -1,4 +1,4 @@
-"""Calls whose answers were lost are made again, and done once."""
+"""Tests that calls whose answers were lost are made again, and take effect once."""
 
 import types
 
@@ -10,7 +10,8 @@ from tests.python.data import molecules
 
 @pytest.fixture
 def lossy(client, monkeypatch):
-    """Of each request the first answer is lost, the server having done it; request_id -> that answer."""
+    """Loses the first answer to each request after the server has done the work. Yields a client, and those answers
+    by request_id."""
     connection, seen = client._connection, {}
     call = connection.call
 
@@ -49,7 +50,7 @@ def test_a_command_to_a_cache_is_given_once(client, lossy):
 
 @pytest.fixture
 def lost(monkeypatch):
-    """A connection without a server, which does not wait between tries."""
+    """Returns a connection without a server, which does not wait between tries."""
     from permafrost.connection import Connection
 
     connection = Connection("127.0.0.1:1", timeout=1, patience=60)

@@ -1,4 +1,4 @@
-"""Parquet tables of edges and nodes."""
+"""Tests Parquet tables of edges and nodes."""
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ def nodes(tmp_path):
 
 
 def test_nodes_by_id(client, edges, nodes, monkeypatch):
-    # Two rows a batch, as large tables come in many.
+    # Reads two rows in a batch, so that there are several batches, as in large tables.
     monkeypatch.setattr(parquet, "_ROWS", 2)
     dataset = client.datasets.import_parquet(edges, "tables", nodes=nodes, id="key", label="label", split="part", weight="weight",
                                              timestamp="time", progress=False)
@@ -81,11 +81,11 @@ def test_edges_bring_features(client, edges, nodes, tmp_path):
 @pytest.mark.parametrize(("kind", "values", "wanted"), [
     (pa.int32(), [3, 1, 2], [3, 1, 2]),
     (pa.timestamp("ms"), [1700000000000, -5, 0], [1700000000000, -5, 0]),
-    # Parquet has no seconds of these, and pyarrow writes milliseconds.
+    # Parquet has no timestamps in seconds, and pyarrow writes milliseconds.
     (pa.timestamp("s"), [1700000000, -5, 0], [1700000000000, -5000, 0]),
     (pa.timestamp("us", tz="Europe/Berlin"), [2**53 + 1, 1, 2], [2**53 + 1, 1, 2]),
     (pa.date32(), [19000, 0, -1], [19000, 0, -1]),
-    # Written as days.
+    # pyarrow writes these as days.
     (pa.date64(), [86400000, 0, 172800000], [1, 0, 2]),
     (pa.time32("ms"), [1, 2, 3], [1, 2, 3]),
     (pa.time64("ns"), [1, 2, 3], [1, 2, 3]),

@@ -1,4 +1,4 @@
-"""Jobs that train programs: killed, refused, and without the program that they began with."""
+"""Tests jobs that train programs: killed, refused, and without the program that they began with."""
 
 import subprocess
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Dropping(module_nets.Net):
-    """Drops features of nodes, beside batch norm."""
+    """Has dropout of node features and batch norm."""
 
     def forward(self, x, edge_index, edge_attr, batch, batch_size: int):
         h = nn.functional.dropout(self.atoms(x.squeeze(-1)), 0.3, self.training)
@@ -31,7 +31,7 @@ class Dropping(module_nets.Net):
 
 
 class Noisy(module_nets.Net):
-    """Draws numbers in most of the ways that modules do: noise, a Gumbel gate, edges and channels left out."""
+    """Draws random numbers in most of the ways in which modules do: noise, a Gumbel gate, edges and channels left out."""
 
     def forward(self, x, edge_index, edge_attr, batch, batch_size: int):
         h = self.atoms(x.squeeze(-1))
@@ -47,7 +47,7 @@ class Noisy(module_nets.Net):
 
 
 class OwnLoss(nn.Module):
-    """Returns a loss that no job has, too."""
+    """Also returns a loss that no job offers."""
 
     def __init__(self):
         super().__init__()
@@ -60,7 +60,7 @@ class OwnLoss(nn.Module):
 
 
 class Plain(nn.Module):
-    """Takes no features of edges. columns: of its prediction. rows: "graphs" or "nodes" has it for each of."""
+    """Takes no edge features. columns: the width of its prediction. rows: whether it predicts for "graphs" or for "nodes"."""
 
     def __init__(self, columns=1, rows="graphs"):
         super().__init__()
@@ -78,7 +78,7 @@ def import_zinc(client, name):
 
 @pytest.fixture(scope="module")
 def zinc_set(client):
-    """A dataset "zinc-jobs" that the server has."""
+    """Imports the dataset "zinc-jobs"."""
     import_zinc(client, "zinc-jobs")
     return "zinc-jobs"
 
@@ -135,7 +135,7 @@ def test_deleting_a_program_harms_no_job_of_it(make_server):
     client.programs.delete(name)
     with pytest.raises(permafrost.NotFound):
         client.programs.get(name)
-    # Another program under its name.
+    # Imports another program under the same name.
     path = permafrost.export(Plain(), zinc.molecules()[0], server.state_dir.parent / "plain.pt2")
     client.programs.import_file(name, path, progress=False)
 
@@ -152,7 +152,7 @@ def test_deleting_a_program_harms_no_job_of_it(make_server):
 
 
 class Positions(nn.Module):
-    """Takes a place for each node."""
+    """Takes a position for each node."""
 
     def __init__(self):
         super().__init__()
@@ -189,7 +189,7 @@ class Points(nn.Module):
 
 
 def placed(columns=3):
-    """Molecules with a place for each atom."""
+    """Returns molecules with a position for each atom."""
     draw = torch.Generator().manual_seed(8)
     graphs = [graph.clone() for graph in zinc.molecules()]
     for graph in graphs:
@@ -199,7 +199,7 @@ def placed(columns=3):
 
 @pytest.fixture(scope="module")
 def placed_set(client):
-    """A dataset "zinc-placed" that the server has."""
+    """Imports the dataset "zinc-placed"."""
     assert client.datasets.import_pyg(placed(), "zinc-placed", splits=zinc.PARTS, progress=False).summary["position columns"] == 3
     return "zinc-placed"
 
@@ -226,7 +226,7 @@ def test_positions_are_read_as_pytorch_reads_them(client, placed_set, zinc_set, 
         optimizer.step()
         assert abs(told - loss.item()) < 1e-4 * loss.item(), epoch
     assert losses[-1] < 0.95 * losses[0]
-    # The test split, and all of the set as another one: here and there.
+    # Predicts the test split, and all of the set as another dataset, here and on the server.
     job.load_into(module.eval())
     with torch.no_grad():
         wanted = predict(zinc.batch_of(graphs))
@@ -274,7 +274,7 @@ def as_program(client, name, module, example, folder):
 
 
 def refused(client, *submitted, **spec):
-    """Returns what the server says, by field."""
+    """Returns the server's refusals by field."""
     with pytest.raises(permafrost.InvalidArgument) as caught:
         client.jobs.submit(*submitted, **spec)
     assert "\n" not in str(caught.value)
@@ -326,7 +326,7 @@ def test_weights_are_taken_over_and_fixed(client, zinc_set):
     trained, continued = first.load_into(Plain()), fixed.load_into(Plain())
     assert torch.equal(trained.atoms.weight, continued.atoms.weight)
     assert not torch.equal(trained.head.weight, continued.head.weight)
-    # Without fixed parameters, too.
+    # It also works without fixed parameters.
     assert client.jobs.submit(zinc_set, Plain(), epochs=1, init_from={"job": f"jobs/{first.id}"}).wait().state == "succeeded"
 
 
@@ -364,7 +364,7 @@ def test_another_dataset_may_have_numbers_of_edges_that_training_did_not_see(cli
 
 
 class Partly(nn.Module):
-    """Its loss does not reach the layer that predicts, as in self-supervised learning."""
+    """A module whose loss does not reach the layer that predicts, as in self-supervised learning."""
 
     def __init__(self):
         super().__init__()
@@ -416,7 +416,7 @@ def test_numbers_that_a_module_draws_are_captured_with_its_step(client, zinc_set
     assert (train["entries"], train["captures"], train["eager_steps"]) == (1, 1, 0)
     losses = [epoch["train_loss"] for epoch in job.epochs()]
     assert losses[-1] < 0.9 * losses[0]
-    # Another seed has other noise; the order of the graphs in one batch of all matters for rounding alone.
+    # Another seed gives other noise. With one batch of all graphs, their order affects only rounding.
     def losses_by_seed(module):
         return torch.tensor([client.jobs.submit(zinc_set, module, epochs=1, batch_size=40, loss="mse", seed=seed).wait().epochs()[0]["train_loss"]
                              for seed in (5, 6)])
@@ -440,14 +440,14 @@ def test_a_loss_of_the_module_is_trained_and_reported(client, zinc_set):
         loss.backward()
         optimizer.step()
         assert abs(told["train_loss"] - loss.item()) < 1e-4 * loss.item(), epoch
-    # The metric is of the predictions.
+    # The metric is that of the predictions.
     predicted = torch.tensor([job.predict()[str(i)][0] for i in zinc.PARTS["test"]])
     y = torch.cat([zinc.molecules()[i].y.view(-1) for i in zinc.PARTS["test"]])
     assert abs(job.result["best_test_metrics"]["mae"] - (predicted - y).abs().mean().item()) < 1e-4
 
 
 def test_labels_of_classes_are_whole_numbers(client, tmp_path):
-    """A label that is missing is -100, which cross-entropy ignores."""
+    """A missing label is -100, which cross-entropy ignores."""
 
     class Classes(nn.Module):
         def __init__(self):

@@ -1,4 +1,4 @@
-"""Modules of the user's own that predict links, by rows of nodes or by scores of pairs."""
+"""Tests modules of the user's own that predict links, by rows of nodes or by scores of pairs."""
 
 import pytest
 
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def cliques(client):
-    """The graph of a dataset "cliques" that the server has: no edge joins two classes."""
+    """Imports the dataset "cliques", and returns its graph, in which no edge joins two classes."""
     data = blocks(across=0)
     client.datasets.import_pyg(data, "cliques", progress=False)
     return data
 
 
 class Encoder(Net):
-    """Gives rows of nodes, between which links are scored."""
+    """Returns rows of nodes, between which the server scores links."""
 
     def __init__(self):
         super().__init__(gnn.SAGEConv)
@@ -45,7 +45,7 @@ def test_links_are_predicted_by_rows_of_a_module(sampled, client, cliques):
     assert job.result["best_test_metrics"]["roc_auc"] > 0.7
     stats = client.cache(job).stats()["train"]
     assert (stats["entries"], stats["captures"], stats["eager_steps"]) == (1, 1, 0)
-    # The rows are of the graph without the links that are held out.
+    # The rows are computed on the graph without the held-out links.
     held_out = {split: job.predictions(rows=split) for split in ("valid", "test")}
     pairs = {(int(link.source), int(link.target)) for links in held_out.values() for link in links}
     kept = [(a, b) not in pairs and (b, a) not in pairs for a, b in data.edge_index.T.tolist()]
@@ -59,7 +59,7 @@ def test_links_are_predicted_by_rows_of_a_module(sampled, client, cliques):
 
 
 class PairScorer(Encoder):
-    """Scores pairs itself. columns: of the scores; 0: they have no such dimension."""
+    """Scores pairs itself. columns: the columns of the scores; 0 means that the scores have no such dimension."""
 
     def __init__(self, columns=0):
         super().__init__()
@@ -104,7 +104,7 @@ def check_pairs_have_one_executable(client, job):
 
 
 def test_pairs_train_as_in_pytorch(client):
-    """Each node has edges to all others but one, so that negatives are known."""
+    """Each node has edges to all others except one, so that the negatives are known."""
     nodes, steps = 24, 20
     every = torch.cartesian_prod(torch.arange(nodes), torch.arange(nodes)).T
     edges = every[:, (every[0] != every[1]) & (every[0] // 2 != every[1] // 2)]

@@ -1,4 +1,5 @@
-"""Modules of the user's own on one large graph, whole and by sampled neighbours: losses of PyTorch, one executable, and the weights back."""
+"""Tests modules of the user's own on one large graph, whole and with sampled neighbours: PyTorch's losses, one executable, and the weights
+back."""
 
 import copy
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def graph(client):
-    """The graph of a dataset "communities" that the server has."""
+    """Imports the dataset "communities", and returns its graph."""
     data = blocks()
     client.datasets.import_pyg(data, "communities", progress=False)
     return data
@@ -40,7 +41,7 @@ def test_the_whole_graph_trains_as_in_pytorch(name, client, graph):
     check_one_executable(client, job, dynamic=False)
 
 
-# GCN and its like count only sampled edges in degrees, as with PyG's NeighborLoader.
+# GCN and similar models count only sampled edges in degrees, as with PyG's NeighborLoader.
 EXACT = sorted(set(MODULES) - {"gcn", "gcn-weighted", "cheb", "tag"})
 
 
@@ -95,7 +96,7 @@ def test_every_way_to_sample_serves_programs(name, client, graph):
 
 
 def test_a_batch_of_one_seed_or_of_no_edge_is_run_as_it_is(client, graph):
-    """Its step is eager, since an executable for every shape is recorded on two rows and more."""
+    """The step is eager, because an executable for every shape is recorded on at least two rows."""
     job = submit(client, make("gcn-weighted"), epochs=2, batch_size=119, fan_outs=[2, 2]).wait()
     stats = client.cache(job).stats()["train"]
     assert (stats["captures"], stats["eager_steps"]) == (1, 2)
@@ -119,7 +120,7 @@ def test_a_batch_of_one_seed_or_of_no_edge_is_run_as_it_is(client, graph):
 
 
 def test_several_targets_of_a_node_are_learned(client):
-    """Labels may be missing; a batch in which no node has any has a loss of 0."""
+    """Labels may be missing. A batch in which no node has a label has a loss of 0."""
     data = blocks()
     data.y = torch.stack([data.x[:, 0], data.x[:, 1] * 2], 1)
     data.y[::3, 0] = float("nan")
@@ -138,7 +139,7 @@ def test_several_targets_of_a_node_are_learned(client):
             return h, torch.where(known, (h - y.nan_to_num()).square(), 0.0).sum() / known.sum()
 
     class Multiplied(Two):
-        """Where no label is known, its gradients are 0 * NaN."""
+        """A module whose gradients are 0 * NaN if no label is known."""
 
         def forward(self, x, edge_index, y):
             h, known = self.run(x, edge_index, ()), ~y.isnan()
@@ -202,7 +203,7 @@ def test_inputs_that_the_graph_lacks_are_named(client, graph, tmp_path):
         with pytest.raises(permafrost.InvalidArgument) as caught:
             submit(client, program, dataset="unweighted")
         assert told in caught.value.violations[0].description
-        # For a module the client says what the dataset lacks, before anything is sent.
+        # For a module, the client reports what the dataset lacks before it sends anything.
         with pytest.raises(permafrost.InputError, match="edge_weight|edge_attr|pos is missing"):
             submit(client, make(name), dataset="unweighted")
     job = submit(client, make("placed"), epochs=1).wait()
@@ -221,7 +222,7 @@ def test_self_loops_are_told_and_run_eagerly(client):
 
 
 def write_ogb(folder, data, sparse):
-    """OGB's layout of a graph whose features are 0 and 1: a table, or the columns that are 1."""
+    """Writes a graph whose features are 0 and 1 in OGB's layout: as a table, or as the columns that are 1."""
     for part in ("raw", "split/time"):
         (folder / part).mkdir(parents=True)
 
@@ -239,7 +240,7 @@ def write_ogb(folder, data, sparse):
 
 
 def test_sparse_features_are_read_as_dense_ones(client, server):
-    """The module takes [N, columns] floats, whole and sampled."""
+    """The module takes [N, columns] floats, with the whole graph and with sampled neighbours."""
     data = blocks()
     data.x = (data.x > 0.5).float()
     data.x[:, -1] = 1  # every column occurs
@@ -254,7 +255,7 @@ def test_sparse_features_are_read_as_dense_ones(client, server):
 
 
 def test_weights_evaluate_another_graph(client, graph):
-    """The other graph has other features in the same columns, no weights and no features of edges."""
+    """The other graph has other features in the same columns, but no weights and no edge features."""
     job = submit(client, make("sage"), epochs=30).wait()
     other = blocks()
     del other.edge_weight, other.edge_attr
@@ -269,7 +270,7 @@ def test_weights_evaluate_another_graph(client, graph):
 
 
 class OwnLoss(Net):
-    """Smooths labels. Nodes that are no seeds of the split have the label -100, which cross-entropy ignores."""
+    """Smooths labels. Nodes outside the seeds of the split have the label -100, which cross-entropy ignores."""
 
     def forward(self, x, edge_index, y):
         h = self.run(x, edge_index, ())

@@ -1,4 +1,5 @@
-"""Modules whose batches are padded to a ladder of shapes, as on devices that compile for each shape: they train as at exact shapes."""
+"""Tests modules whose batches are padded to a ladder of shapes, as on devices that compile for each shape. They must train as at
+exact shapes."""
 
 import pytest
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 WIDTH, LAYERS, EPOCHS, BATCH, RUNGS = 8, 2, 3, 8, 2
 LADDER = {"policy": "freeze", "shapes": "ladder", "rungs": RUNGS}
-# These fail on padded batches: they cannot hold a graph larger than the set's largest.
+# Modules that fail on padded batches, because they cannot hold a graph larger than the set's largest.
 EXACT = {"gps": "it fails on a padded batch"}
 
 
@@ -27,7 +28,7 @@ def molecules(client):
 
 
 def submit(client, dataset, module, *, cache=None, **spec):
-    """module: one of PyTorch, or a job, whose exported program is used again."""
+    """Submits a job. module: a module of PyTorch, or a job whose exported program is used again."""
     spec = {"epochs": EPOCHS, "batch_size": BATCH, "loss": "mse", "optimizer": "sgd", "learning_rate": 1e-4, "seed": 4, **spec}
     if not isinstance(module, nn.Module):
         return client.jobs.submit(dataset, program=module.proto.spec.model.program, graph_cache=cache or {}, **spec).wait()
@@ -43,7 +44,7 @@ def relative(made, wanted):
 
 
 def check_padded(client, job):
-    """A few executables served all batches, and batches had more than the least padding."""
+    """Checks that a few executables served all batches, and that batches had more than the least padding."""
     for stats in client.cache(job).stats().values():
         assert not stats["dynamic"]
         assert 1 <= stats["captures"] <= RUNGS
@@ -53,7 +54,7 @@ def check_padded(client, job):
     assert job.notes == []
 
 
-# The others differ in what they compute for each edge.
+# The other modules differ only in what they compute for each edge.
 @pytest.mark.parametrize("name", ["gine", "gatv2", "pna", "edgeconv", "gen-softmax", "gcn", "deeper-gcn", "gps"])
 def test_padded_batches_train_as_exact_ones(name, client, molecules):
     torch.manual_seed(3)
@@ -72,7 +73,7 @@ def test_padded_batches_train_as_exact_ones(name, client, molecules):
 
 
 class Norms(nn.Module):
-    """Batch norms of nodes, edges and graphs, without affine maps and without running statistics."""
+    """Has batch norms of nodes, edges and graphs, without affine maps and without running statistics."""
 
     def __init__(self, **options):
         super().__init__()
@@ -131,7 +132,7 @@ def test_what_reads_other_rows_is_run_at_exact_shapes_and_told(way, client, mole
 
 
 class OwnLoss(nn.Module):
-    """Returns its loss. `masked`: missing labels are left out."""
+    """Returns its own loss. masked: leaves out missing labels."""
 
     def __init__(self, masked):
         super().__init__()
@@ -206,7 +207,7 @@ def test_dropout_in_padded_blocks_learns(client, nodes):
 
 
 def check_trains_padded(client, job):
-    """A few executables served training; links are evaluated outside the cache."""
+    """Checks that a few executables served training. Links are evaluated outside the cache."""
     train = client.cache(job).stats()["train"]
     assert not train["dynamic"] and train["rungs"] == train["captures"] <= RUNGS
     assert (train["misses"], train["eager_steps"], train["audit_failures"]) == (0, 0, 0)

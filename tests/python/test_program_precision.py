@@ -1,4 +1,4 @@
-"""A program whose job rounds the factors of its products to bfloat16."""
+"""Tests a program whose job rounds the factors of its products to bfloat16."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class WithoutProducts(nn.Module):
-    """Has no product with a weight."""
+    """A module without a product with a weight."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,5 @@
-"""Modules of the user's own, trained by the server and by PyTorch: equal losses, one executable for every shape, and the weights back."""
+"""Compares modules of the user's own, trained by the server, with PyTorch: equal losses, one executable for every shape, and the weights
+back."""
 
 import copy
 import re
@@ -20,17 +21,17 @@ from tests.python import zinc
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 STEPS, WIDTH, LAYERS, LEARNING_RATE, SEED = 50, 8, 2, 0.001, 6
-# Sums of batch norm and of the loss round otherwise than PyTorch's on one thread.
+# Sums of batch norm and of the loss round differently from PyTorch's on one thread.
 TOLERANCE = 1e-4
-# These have layer norms in place of batch norms. A bias before batch norm has the gradient 0, and Adam makes full steps of what rounding
-# leaves of it, by which PyTorch itself differs up to 5e-3 if it takes the same graphs in another order.
+# These have layer norms instead of batch norms. A bias before batch norm has the gradient 0, but Adam makes full steps of the rounding that
+# is left of it. Even PyTorch differs from itself by up to 5e-3 then, if it takes the same graphs in another order.
 LAYER_NORMS = ("gine", "gin", "edgeconv", "resgated")
-# These run step by step, each for an operator that the cache cannot record.
+# These run eager, each because of an operator that the cache cannot record.
 EAGER = {"masked": "aten::index +train +1 +the shape of its output depends on values"}
 
 
 class Masked(nn.Module):
-    """Drops edges by their features."""
+    """Removes edges by their features."""
 
     def __init__(self):
         super().__init__()
@@ -57,7 +58,7 @@ class SchNet(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A GRU whose state is a node's, an LSTM over the layers, and one that reads a graph's nodes again and again."""
+    """Uses a GRU whose state belongs to a node, an LSTM over the layers, and a third one that reads a graph's nodes repeatedly."""
 
     def __init__(self):
         super().__init__()
@@ -74,7 +75,7 @@ class Recurrent(nn.Module):
 
 
 class Norms(nn.Module):
-    """Norms by graph; the number of graphs and the largest one are inferred."""
+    """Has norms by graph, and infers the number of graphs and the largest graph's size."""
 
     def __init__(self):
         super().__init__()
@@ -89,7 +90,7 @@ class Norms(nn.Module):
 
 
 def pna():
-    """PNA without "std": where a node has one neighbour, that is the square root of what rounding leaves of a variance of 0."""
+    """Returns PNA without "std". For a node with one neighbour, that would be the square root of the rounding left of a variance of 0."""
     degrees = torch.tensor([0, 41130, 117278, 70152, 3104])
     scalers = ["identity", "amplification", "attenuation"]
     return module_nets.Layers(lambda h: gnn.PNAConv(h, h, ["mean", "min", "max", "sum"], scalers, degrees, edge_dim=h), WIDTH, LAYERS)
@@ -111,7 +112,7 @@ def make(name):
 
 @pytest.fixture(scope="module")
 def molecules(client):
-    """Graphs of a dataset "zinc-part" that the server has."""
+    """Imports the dataset "zinc-part", and returns its graphs."""
     graphs = zinc.molecules()
     client.datasets.import_pyg(graphs, "zinc-part", splits=zinc.PARTS, progress=False)
     return graphs

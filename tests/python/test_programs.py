@@ -1,4 +1,4 @@
-"""client.programs: what it sends, and what the errors are."""
+"""Tests client.programs: what it sends, and its errors."""
 
 import permafrost
 import pytest
@@ -9,7 +9,7 @@ from tests.python.program_server import ProgramServer
 
 @pytest.fixture
 def programs():
-    """A client of a server that keeps programs, and that server."""
+    """Yields the programs of a server that keeps them, and that server."""
     server = ProgramServer()
     with permafrost.Client(server.target) as client:
         yield client.programs, server
@@ -19,7 +19,7 @@ def programs():
 @pytest.fixture
 def archive(tmp_path):
     path = tmp_path / "net.pt2"
-    path.write_bytes(bytes(range(256)) * 6_000)  # Three pieces.
+    path.write_bytes(bytes(range(256)) * 6_000)  # three pieces
     return path
 
 

@@ -1,4 +1,4 @@
-"""What client/python/README.md shows runs, in a fresh Python that knows nothing but the installed wheel."""
+"""Tests that the code in client/python/README.md runs in a fresh Python that has only the installed wheel."""
 
 import os
 import re

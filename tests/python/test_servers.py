@@ -1,4 +1,4 @@
-"""Two daemons: jobs go to the one that begins them first, and their queues are one."""
+"""Tests two daemons: a job goes to the one that begins it first, and their queues are shown as one."""
 
 import datetime
 import uuid
@@ -15,7 +15,8 @@ LONG = {**MODEL, "epochs": 20_000}
 
 @pytest.fixture(scope="module")
 def pair(pytestconfig, tmp_path_factory):
-    """Two daemons with the dataset "same", of which the first one takes at most three jobs, and "other", which differs."""
+    """Starts two daemons with equal datasets "same" and different datasets "other". The first daemon takes at most
+    three jobs."""
     made = []
     for flags in (("--max-jobs", "3"), ()):
         made.append(Server(pytestconfig.getoption("--bin-dir"), tmp_path_factory.mktemp("server"), *flags).start())

@@ -1,4 +1,4 @@
-"""Molecules: OGB's columns, missing targets, and what is no molecule."""
+"""Tests molecules: OGB's columns, missing targets, and texts that are no molecule."""
 
 import gzip
 
@@ -7,7 +7,7 @@ import pytest
 import permafrost
 from permafrost.sources.smiles import _molecules, molecule
 
-# What ogb.utils.features (1.3.6) makes of these with RDKit.
+# The results of ogb.utils.features (1.3.6) for these with RDKit.
 ALANINE = "N[C@@H](C)C(=O)[O-]"
 ALANINE_ATOMS = [[6, 0, 3, 5, 2, 0, 2, 0, 0], [5, 1, 4, 5, 1, 0, 2, 0, 0], [5, 0, 4, 5, 3, 0, 2, 0, 0], [5, 0, 3, 5, 0, 0, 1, 0, 0],
                  [7, 0, 1, 5, 0, 0, 1, 0, 0], [7, 0, 1, 4, 0, 0, 1, 0, 0]]

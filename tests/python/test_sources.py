@@ -1,4 +1,4 @@
-"""The files that data of Python become, without a server."""
+"""Tests the files that Python's data become, without a server."""
 
 import networkx
 import numpy as np
@@ -74,7 +74,7 @@ def test_negative_and_infinite_weights_are_refused(tmp_path):
 
 
 class OneGraph(InMemoryDataset):
-    """As OGB's node datasets: a Data without masks, and its split beside it."""
+    """A dataset like OGB's node datasets: a Data without masks, and a split beside it."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Files sent to the server: resumed, checked, bounded."""
+"""Tests files sent to the server: resumed, checked, bounded."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ MEGABYTE = 1 << 20
 
 
 def graph_folder(folder, nodes=2_000, width=1_000):
-    """A graph whose features are 8 MB."""
+    """Writes a graph whose features are 8 MB."""
     folder.mkdir()
     rng = np.random.default_rng(0)
     np.save(folder / "edge_index.npy", rng.integers(0, nodes, (2, 4 * nodes)))
@@ -69,7 +69,8 @@ def test_an_upload_survives_kill_9_and_goes_on_where_it_was(make_server, tmp_pat
         for request in plain(files, begin):
             sent.append(len(request.chunk.data))
             if not restarted and sum(sent) > 4 * MEGABYTE:
-                # What has come by now stays; the rest of this call is lost. What was sent may come late.
+                # What the server has received by now stays, and the rest of this call is lost. Data already sent may
+                # still arrive.
                 wait_for(lambda: bytes_below(server.state_dir / "uploads") > 2 * MEGABYTE)
                 server.kill()
                 restarted.append(threading.Timer(0.5, server.start))
@@ -81,7 +82,7 @@ def test_an_upload_survives_kill_9_and_goes_on_where_it_was(make_server, tmp_pat
     restarted[0].join()
     total = sum(path.stat().st_size for path in source.iterdir())
     assert dataset.summary["nodes"] == 2_000
-    # Something was sent before that was not sent again.
+    # Some data were sent before and not sent again.
     assert total <= sum(sent) < total + 4 * MEGABYTE
     features = np.load(source / "node_feat.npy")
     assert list(dataset.proto.graph.node_features.max) == features.max(0).tolist()

@@ -1,4 +1,4 @@
-"""Labels, filters, pause, resume, retry, update and checkpoints against the real daemon."""
+"""Tests labels, filters, pause, resume, retry, update and checkpoints against the real daemon."""
 
 import datetime
 

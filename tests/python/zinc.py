@@ -1,4 +1,4 @@
-"""A few molecules of the sample of ZINC, as PyG has them, and a step of the server in PyTorch."""
+"""A few molecules of the ZINC sample in PyG's form, and a step of the server in PyTorch."""
 
 import functools
 
@@ -17,12 +17,13 @@ def _graphs():
 
 
 def molecules():
-    """Data of x [nodes, 1] and edge_attr [edges], each in both directions. All calls share the tensors."""
+    """Returns Data with x [nodes, 1] and edge_attr [edges], with each edge in both directions. All calls share the
+    tensors."""
     return [Data(x=g["x"], edge_index=g["edge_index"], edge_attr=g["edge_attr"].squeeze(1), y=g["y"]) for g in _graphs()]
 
 
 def batch_of(graphs):
-    """One batch, with the edges by their target, as the server has them: sums of messages are in one order."""
+    """Returns one batch with its edges sorted by target, as on the server, so that sums of messages are in one order."""
     batch = Batch.from_data_list(graphs)
     by_target = batch.edge_index[1].argsort(stable=True)
     batch.edge_index, batch.edge_attr = batch.edge_index[:, by_target], batch.edge_attr[by_target]
@@ -30,12 +31,13 @@ def batch_of(graphs):
 
 
 def predict(module, batch):
-    """[graphs]: of a forward that takes what a batch has by these names."""
+    """Calls a forward that takes the batch's tensors by these names. Returns [graphs]."""
     return module(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.num_graphs).flatten()
 
 
 def order(graphs, seed, epoch):
-    """The server's order of an epoch: Fisher and Yates's shuffle by numbers of SplitMix64 (Steele, Lea, Flood 2014)."""
+    """Returns the server's order of an epoch: Fisher and Yates's shuffle by numbers of SplitMix64 (Steele, Lea, Flood
+    2014)."""
     most = 2**64 - 1
 
     def mix(z):
@@ -61,7 +63,7 @@ def order(graphs, seed, epoch):
 
 
 def train(module, graphs, *, steps, learning_rate, seed):
-    """Losses of that many steps, each on all graphs at once, in the server's order."""
+    """Trains `steps` steps, each on all graphs at once, in the server's order. Returns the losses."""
     optimizer = torch.optim.Adam(module.parameters(), lr=learning_rate)
     module.train()
     losses = []

@@ -1,9 +1,9 @@
-"""Hard trials of the daemon: kills, failing calls of the system, crowds, damage, fuzzing, long runs.
+"""Hard trials of the daemon: kills, failing system calls, crowds, damage, fuzzing, long runs.
 
 usage: python -m tests.torture BIN_DIR [--long] [--seed N] [TRIAL...]
   BIN_DIR   holds permafrostd and libtorture_faults.so
   --long    as often as the project promises; without it a short form of each, for every run of the tests
-  --seed    of what is drawn at random (default: 1)
+  --seed    the seed of random draws (default: 1)
   TRIAL     only these; --list names them
 Each trial prints a line. The exit code is 1 if one failed, 77 if the trials that were named could not run here.
 """
@@ -17,7 +17,7 @@ import traceback
 from tests.torture import crowd, cycles, damage, faults, fuzz, kills, programs, ranks, resealed, scrapes, soak, stops
 from tests.torture.world import NotRun
 
-# Name -> (what runs, its arguments in the short form, in the long one).
+# Maps each name to (the function, its arguments in the short form, and those in the long form).
 TRIALS = {
     "kills": (kills.random_kills, {"count": 50, "seconds": 600}, {"count": 500, "seconds": float("inf")}),
     "failpoints": (kills.failpoints, {"count": 1, "places": 6}, {"count": 20, "places": 19}),
@@ -82,7 +82,7 @@ def main():
         print(f"{name:<12} {word:<7} {time.monotonic() - began:6.1f} s  {result}", flush=True)
     if failed:
         print(f"failed with --seed {arguments.seed}: {' '.join(failed)}")
-    # As ctest knows a test that was skipped.
+    # ctest takes exit code 77 for a skipped test.
     return 1 if failed else 77 if skipped and arguments.trials == skipped else 0
 
 

@@ -1,4 +1,4 @@
-"""Many callers at once: equal requests, readers that read nothing, clients by the hundred, one that wants everything."""
+"""Tests many callers at once: equal requests, readers that do not read, hundreds of clients, one client that wants everything."""
 
 import concurrent.futures
 import statistics
@@ -9,7 +9,7 @@ import grpc
 
 from tests.torture.world import Server, contract, folder_of, job_spec, state_of, until, write_set
 
-# Of a job's training time beside streams that nobody reads to that without them.
+# The largest ratio of a job's training time with unread streams to its time without them.
 MOST_RATIO = 1.02
 
 
@@ -20,7 +20,7 @@ def begin(bin_dir, folder, graphs=64):
 
 
 def duplicates(bin_dir, seed, count):
-    """Equal requests at once make one job."""
+    """Tests that equal requests at the same time make one job."""
     made = contract()
     with folder_of("duplicates") as folder:
         server = begin(bin_dir, folder)
@@ -39,7 +39,7 @@ class Unread:
 
     def __init__(self, server, job, count):
         made = contract()
-        # Small windows, so that the server soon has to wait for them.
+        # Uses small windows, so that the server soon has to wait for the streams.
         self.channels = [grpc.insecure_channel(server.target, options=[("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0)])
                          for _ in range(8)]
         stubs = [made.JobServiceStub(channel) for channel in self.channels]
@@ -53,10 +53,10 @@ class Unread:
 
 
 def slow_readers(bin_dir, seed, count, pairs, graphs, epochs, held):
-    """How much slower a job trains while nobody reads its log from many streams, and what the process spends on them.
+    """Tests how much slower a job trains while nobody reads its log from many streams, and what processor time the streams cost.
 
-    Of each job the time is compared that a tenth of its epochs stay below: other programs of a busy machine make some epochs longer, the
-    streams all of them. The median of the pairs is what is held.
+    The time compared is the one that a tenth of a job's epochs stay below. Other programs of a busy machine slow some epochs, but the
+    streams slow all of them. The limit applies to the median of the pairs.
     held: whether the limit is asserted.
     """
     made = contract()
@@ -86,7 +86,7 @@ def slow_readers(bin_dir, seed, count, pairs, graphs, epochs, held):
 
 
 def clients(bin_dir, seed, count):
-    """Each with a connection and a stream of its own; the next one is served all the same, and nothing of them stays."""
+    """Tests many clients, each with its own connection and stream. One more is still served, and nothing of them remains."""
     made = contract()
     with folder_of("clients") as folder:
         server = begin(bin_dir, folder)
@@ -116,7 +116,7 @@ def open_files(server):
 
 
 def greedy(bin_dir, seed, most):
-    """One token takes no more than three quarters of the watches: others are served."""
+    """Tests that one token takes at most three quarters of the watches, so that others are served."""
     made = contract()
     with folder_of("greedy") as folder:
         server = Server(bin_dir, folder, "--auth", "token").start()

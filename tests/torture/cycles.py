@@ -1,8 +1,8 @@
-"""Import, train, delete, again and again: nothing stays, on disk or in memory."""
+"""Tests that nothing remains on disk or in memory after many rounds of import, training and deletion."""
 
 from tests.torture.world import Server, contract, folder_of, job_spec, state_of, until, write_set
 
-# Of the memory after the tenth cycle.
+# The most growth, relative to the memory after the tenth cycle.
 MOST_GROWTH = 0.05
 
 
@@ -30,7 +30,7 @@ def cycles(bin_dir, seed, count):
         last = server.resident_bytes()
         stay = {name for name in files_of(server.state_dir) - empty if not name.startswith(("plans/", "audit.jsonl", "permafrost.db"))}
         assert not stay, f"files that stay: {sorted(stay)[:5]}"
-        # A short trial says nothing of memory.
+        # A short trial proves nothing about memory.
         growth = last / tenth - 1 if tenth else 0
         assert growth <= MOST_GROWTH or count < 50, f"memory grew by {growth:.1%} from the tenth cycle on"
         until(10, "no open dataset", lambda: server.metrics().get("permafrost_dataset_mapped_bytes", 0) == 0)

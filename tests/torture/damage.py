@@ -1,4 +1,4 @@
-"""Bytes that change on disk: each damaged checkpoint is found, and the one before it serves."""
+"""Tests bytes that change on disk: each damaged checkpoint is found, and the one before it is used."""
 
 import random
 import shutil
@@ -13,7 +13,7 @@ PAGE = 4096
 
 
 def two_checkpoints(bin_dir, folder, seed):
-    """A server that has stopped, whose job has two complete checkpoints; their folders, the newest first."""
+    """Returns a stopped server whose job has two complete checkpoints, and their folders, newest first."""
     made = contract()
     server = Server(bin_dir, folder).start()
     server.import_dataset("set", write_set(server.import_root / "set"))
@@ -27,7 +27,7 @@ def two_checkpoints(bin_dir, folder, seed):
 
 
 def states(server):
-    """Of the checkpoints, the newest first, with every byte read."""
+    """Returns the step and state of each checkpoint, newest first, with every byte read."""
     made = contract()
     found = server.jobs.ListCheckpoints(made.ListCheckpointsRequest(parent="jobs/j", verify=True), timeout=60).checkpoints
     return [(checkpoint.step, checkpoint.state) for checkpoint in found]
@@ -79,7 +79,7 @@ def checkpoints(bin_dir, seed, flips, resumes):
 
 
 def rows(bin_dir, seed):
-    """A row of the database that cannot be read costs its own job only."""
+    """Tests that an unreadable row of the database costs only its own job."""
     made = contract()
     with folder_of("rows") as folder:
         server = Server(bin_dir, folder).start()
@@ -107,7 +107,7 @@ def verify(server):
 
 
 def stores(bin_dir, seed, count):
-    """A dataset whose file is damaged: told, and the daemon serves on."""
+    """Tests that a dataset with a damaged file is reported, and that the daemon still serves."""
     made = contract()
     draw = random.Random(seed)
     outcomes = {}

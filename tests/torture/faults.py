@@ -1,4 +1,4 @@
-"""Calls of the system that fail, disks that fill, files that go: a clear line, and the daemon serves on."""
+"""Tests failing system calls, full disks and vanishing files: there is a clear line, and the daemon still serves."""
 
 import errno
 import random
@@ -13,7 +13,7 @@ import grpc
 from tests.torture.kills import undisturbed
 from tests.torture.world import LONG, NotRun, Server, contract, folder_of, job_spec, losses, state_of, until, write_set
 
-# What fails, a rule of faults.cc whose `{nth}` is drawn from 1 to the number beside it, and what of it must be told.
+# Maps what fails to a rule of faults.cc, the upper bound of its `{nth}`, which is drawn from 1, and the text that must be reported.
 FAILURES = {
     "no room for a checkpoint": (f"write:/checkpoints/:{{nth}}:{errno.ENOSPC}:4", 30, "No space left on device"),
     "a checkpoint does not come to disk": (f"fsync:/checkpoints/:{{nth}}:{errno.EIO}:3", 20, "Input/output error"),
@@ -29,14 +29,14 @@ FAILURES = {
     "the database does not come to disk": (f"fsync:permafrost.db-wal:{{nth}}:{errno.EIO}:2", 20, None),
     "no memory for a step": (f"allocate:10000:{{nth}}:{errno.ENOMEM}:1", 20, "out of device memory: cannot allocate"),
 }
-# It fails the job, which would else be tried for ever on a machine that is too small; RetryJob goes on from its checkpoint.
+# This failure ends the job, which would otherwise be tried forever on a machine that is too small. RetryJob goes on from its checkpoint.
 FAILS_THE_JOB = "no memory for a step"
-# The call was not acknowledged, and whoever made it may try again.
+# Codes of calls that were not acknowledged, and may be tried again.
 NOT_NOW = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL)
 
 
 def persist(call, request):
-    """The call until it is acknowledged, as a client does that a full disk met; how often it was refused."""
+    """Repeats a call until it is acknowledged, as a client does after a full disk. Returns how often it was refused."""
     for refused in range(100):
         try:
             call(request, timeout=30)
@@ -45,12 +45,12 @@ def persist(call, request):
             if error.code() == grpc.StatusCode.ALREADY_EXISTS and refused:
                 return refused
             assert error.code() in NOT_NOW and error.details(), f"{error.code().name}: {error.details()}"
-            time.sleep(0.05)  # what is tried again by itself comes after a second
+            time.sleep(0.05)  # the daemon's own retries come after a second
     raise AssertionError("a call is refused for ever")
 
 
 def failures(bin_dir, seed, count):
-    """Each failure comes in the midst of a job and goes again: the job ends as if nothing had been, of FAILS_THE_JOB once it is retried."""
+    """Tests that a job ends as if undisturbed after each temporary failure; for FAILS_THE_JOB, after a retry."""
     draw = random.Random(seed)
     want = undisturbed(bin_dir)[1]
     made = contract()
@@ -85,13 +85,13 @@ def failures(bin_dir, seed, count):
 
 
 def read_only(bin_dir, seed):
-    """A state directory that may only be read for a while: who asks is told so and served again, and no job is lost."""
+    """Tests a state directory that is read-only for a while: calls are refused with the reason and later served, and no job is lost."""
     made = contract()
     want = undisturbed(bin_dir, LONG, (1,))[1]
     line = "Read-only file system"
     with folder_of("read-only") as folder:
         server = Server(bin_dir, folder)
-        # Of the state directory alone: a wake-up within the process is a write, too.
+        # Affects only the state directory, since a wake-up within the process is also a write.
         server.start([f"{call}:/state/:1:while-{errno.EROFS}:0" for call in ("write", "fsync", "mkdir", "rename", "link", "unlink", "ftruncate")])
         server.import_dataset("set", write_set(server.import_root / "set"))
         spec = job_spec(epochs=LONG, seed=1)
@@ -120,7 +120,7 @@ def read_only(bin_dir, seed):
 
 
 def full_disk(bin_dir, _, megabytes):
-    """A file system of fixed size: what is due waits, what is on record stays, and all goes on when there is room."""
+    """Tests a full file system: due work waits, records stay, and everything goes on when there is room."""
     made = contract()
     want = undisturbed(bin_dir)[1]
     with folder_of("disk") as folder:
@@ -147,7 +147,7 @@ def full_disk(bin_dir, _, megabytes):
             assert server.await_dataset("other").state == made.Dataset.STATE_READY
             ended = server.await_end("j")
             assert state_of(ended) == "SUCCEEDED" and losses(ended) == want, ended.error
-            # To the last byte, and beyond the reserve: jobs on record stay, and the daemon lives.
+            # Fills the disk to the last byte, beyond the reserve. Jobs on record stay, and the daemon lives.
             with open(ballast, "wb") as file:
                 try:
                     while True:
@@ -178,13 +178,13 @@ def full_disk(bin_dir, _, megabytes):
 
 
 def vanished_files(bin_dir, seed):
-    """A dataset that goes or changes under a queued job, a checkpoint folder that goes under one that runs."""
+    """Tests a dataset that vanishes or changes under a queued job, and a checkpoint folder that vanishes under a running one."""
     made = contract()
     with folder_of("vanished") as folder:
         server = Server(bin_dir, folder).start()
         for name in ("set", "gone", "changed"):
             server.import_dataset(name, write_set(server.import_root / name, seed=seed))
-        # Far more epochs than it is given time for.
+        # Far more epochs than it has time for.
         spec = job_spec(epochs=100000)
         server.jobs.CreateJob(made.CreateJobRequest(job_id="runs", spec=spec), timeout=30)
         for name in ("gone", "changed"):
@@ -225,7 +225,7 @@ def vanished_files(bin_dir, seed):
 
 
 def taken_port(bin_dir, seed):
-    """A port that another has: one line and exit code 1; jobs wait unharmed."""
+    """Tests a port that another process has: one line and exit code 1, and jobs wait unharmed."""
     made = contract()
     with folder_of("port") as folder, socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -251,7 +251,7 @@ def taken_port(bin_dir, seed):
 
 
 def few_descriptors(bin_dir, seed, most):
-    """Connections that take all descriptors: the job trains on, and when they go everybody is served again."""
+    """Tests connections that take all descriptors: the job trains on, and once they close, every client is served again."""
     made = contract()
     with folder_of("descriptors") as folder:
         server = Server(bin_dir, folder)
@@ -262,7 +262,7 @@ def few_descriptors(bin_dir, seed, most):
         sockets = []
         for _ in range(2 * most):
             sockets.append(socket.create_connection((host, int(port)), timeout=10))
-        # Whoever asks now waits, or is served where it is connected already. What the job needs a file for is tried again.
+        # New clients now wait, and connected ones are served. The job retries what it needs a file for.
         line = until(60, "a job that says so", lambda: (lambda told: told if "Too many open files" in told else "")(server.get("j").last_error))
         assert server.running()
         for one in sockets:
@@ -283,7 +283,7 @@ def answers(server):
 
 
 def clock(bin_dir, seed):
-    """The wall clock set back by an hour in the midst of a job, and forward again."""
+    """Tests a wall clock that is set back by an hour in the middle of a job, and forward again."""
     made = contract()
     want = undisturbed(bin_dir)[1]
     with folder_of("clock") as folder:

@@ -1,5 +1,5 @@
-"""Messages that nobody would send, made from the contract: each is answered with a code that says whose fault it was, and the
-daemon lives. Configuration files in the same way."""
+"""Tests messages that nobody would send, made from the contract. Each is answered with a code that says whose fault it was, and the daemon
+lives. Tests configuration files in the same way."""
 
 import concurrent.futures
 import random
@@ -11,9 +11,9 @@ import xxhash
 
 from tests.torture.world import Server, contract, folder_of, job_spec, write_set
 
-# Of which none says that the server did not understand itself.
+# Codes by which a server would admit a fault of its own, or that it does not know the method. Every method must avoid them.
 NEVER = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNIMPLEMENTED)
-# Ends the server: asked last.
+# This method ends the server, so it is called last.
 LEFT_OUT = ("Drain",)
 TEXTS = ("", "a", "jobs/j", "jobs/", "datasets/set", "datasets/../set", "jobs/j/graphCache", "\x00", "x" * 5000, "é\u202e", "uploads/a", "/", "..",
          "state = RUNNING AND", "labels.a:*", "tokens/x", "0" * 64, "-1", "%s%n")
@@ -66,7 +66,7 @@ class Writer:
                 setattr(message, field.name, self.value(field, depth))
 
     def dataset(self, make):
-        """Messages of an UploadDataset: files in pieces."""
+        """Returns the messages of an UploadDataset: files in pieces."""
         draw = self.draw
         files = [draw.randbytes(draw.choice((0, 1, 100, 5000))) for _ in range(draw.choice((1, 1, 2, 5)))]
         start = make()
@@ -83,7 +83,7 @@ class Writer:
         return sent
 
     def program(self, make):
-        """Messages of an UploadProgram: an archive in pieces; what they hold is no archive that a server takes."""
+        """Returns the messages of an UploadProgram: an archive in pieces, which no server accepts."""
         draw = self.draw
         data = draw.choice((b"", b"PK\x03\x04", b"PK\x05\x06" + bytes(18))) + draw.randbytes(draw.choice((0, 1, 100, 5000)))
         start = make()
@@ -95,7 +95,7 @@ class Writer:
         return sent
 
     def messages(self, make, method):
-        """Messages as a client sends them, but for one here and there that nobody would send."""
+        """Returns messages as a client sends them, except for a few that nobody would send."""
         draw = self.draw
         sent = {"UploadDataset": self.dataset, "UploadProgram": self.program}[method](make)
         for _ in range(draw.choice((0, 0, 1, 3))):
@@ -116,7 +116,7 @@ class Writer:
 
     def message(self, make, method):
         message = make()
-        # A job that could run, changed a little: what is wrong lies deep.
+        # A job that could run, changed a little, so that the fault lies deep.
         if hasattr(message, "spec") and self.draw.random() < 0.7:
             message.spec.CopyFrom(job_spec(epochs=1))
             self.fill(message.spec, 0.05)
@@ -128,7 +128,7 @@ class Writer:
 
 
 def methods(server):
-    """(name, stub's method, maker of its request, whether the client streams, whether the server does)."""
+    """Yields (name, the stub's method, maker of its request, whether the client streams, whether the server streams)."""
     made = contract()
     for module in made.modules:
         if not hasattr(module, "DESCRIPTOR"):
@@ -141,14 +141,14 @@ def methods(server):
 
 
 def drain(server, writer):
-    """Ends the server by a Drain that it takes, among some that nobody would send; its exit code."""
+    """Ends the server by a Drain that it accepts, among some that nobody would send. Returns its exit code."""
     made = contract()
     for _ in range(100):
         try:
             server.server.Drain(writer.message(made.DrainRequest, "Drain"), timeout=30)
             break
         except grpc.RpcError as error:
-            # ALREADY_EXISTS: of a request_id that another call used.
+            # ALREADY_EXISTS means that another call used the request_id.
             refused = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.ALREADY_EXISTS)
             assert error.code() in refused, f"Drain: {error.code().name}: {error.details()}"
     code = server.process.wait(timeout=60)
@@ -169,7 +169,8 @@ def requests(bin_dir, seed, count):
             name, call, make, client_streams, streams = all_methods[i % len(all_methods)]
             request = writer.messages(make, name) if client_streams else writer.message(make, name)
             try:
-                # What would go on for ever, or compute for long, has been taken in. Of 100,000 requests thousands watch what never ends.
+                # A call at its deadline was accepted: it would go on forever, or compute for long. Of 100,000 requests, thousands watch
+                # something that never ends.
                 answer = call(iter(request) if client_streams else request, timeout=0.2 if streams else 1)
                 if streams:
                     for _ in answer:
@@ -183,7 +184,7 @@ def requests(bin_dir, seed, count):
             codes[code.name] = codes.get(code.name, 0) + 1
             assert server.running(), f"{name} ended the server:\n{request}\n{server.log()[-1000:]}"
         server.server.GetServerInfo(contract().GetServerInfoRequest(), timeout=30)
-        # Among so many requests one deletes the dataset.
+        # One of so many requests may have deleted the dataset.
         server.import_dataset("after-all", write_set(server.import_root / "after-all"))
         spec = job_spec("after-all", epochs=1)
         server.jobs.CreateJob(contract().CreateJobRequest(job_id="after-all", spec=spec), timeout=30)
@@ -203,7 +204,7 @@ VALUES = ("0", "1", "-1", "2.5", "1024", "99999999999999999999", "1e400", "nan",
 
 
 def configuration(draw, flags):
-    """A file of loose pieces; or of options that there are, most of them with a value of another one."""
+    """Returns a file of random pieces, or one of existing options, most of them with the value of another option."""
     if draw.random() < 0.4:
         return "".join(draw.choice(PIECES) for _ in range(draw.randrange(1, 30)))
     sections = ("", "", "", "[section]\n", "# a comment\n")
@@ -211,7 +212,7 @@ def configuration(draw, flags):
 
 
 def configurations(bin_dir, seed, count):
-    """Files of --config: a line and exit code 2, or what they say is taken."""
+    """Tests files of --config: each is refused with a line and exit code 2, or its values are applied."""
     draw = random.Random(seed)
     program = bin_dir / "permafrostd"
     told = subprocess.run([program, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -222,13 +223,13 @@ def configurations(bin_dir, seed, count):
             number, text = number_and_text
             path = folder / f"{number}.toml"
             path.write_text(text)
-            # Whatever the file says, nothing is served: the state directory is a file.
+            # The daemon never serves, since the state directory is a file.
             done = subprocess.run([program, "--config", path, "--state-dir", path, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", timeout=60)
             lines = done.stderr.splitlines()
             assert done.returncode in (1, 2), f"{done.returncode}: {text!r}: {done.stderr}"
             assert lines and lines[-1].startswith("permafrostd: "), f"{text!r}: {done.stderr}"
-            # Of a file that is refused: where it is wrong, and nothing else. Of one that is taken: what it is warned of, first.
+            # A refused file gives one line, with the place of the fault. An accepted file may give warnings first.
             assert done.returncode == 1 or len(lines) == 1, f"{text!r}: {done.stderr}"
             path.unlink()
             return done.returncode == 2

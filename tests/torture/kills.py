@@ -1,4 +1,4 @@
-"""kill -9 at random times, and at each place where a crash would hurt most, while users make calls."""
+"""Tests kill -9 at random times, and at each place where a crash would hurt most, while users make calls."""
 
 import functools
 import random
@@ -12,7 +12,7 @@ from tests.torture.world import Server, contract, folder_of, job_spec, losses, s
 SEEDS = (1, 2, 3)
 USERS = ("first", "second")
 
-# Where the process dies: rules of faults.cc whose `{nth}` is drawn from 1 to the number beside them.
+# Maps each place of death to a rule of faults.cc, and the upper bound of its `{nth}`, which is drawn from 1.
 FAILPOINTS = {
     "a job's folder is made": ("mkdir:/jobs/j:{nth}:kill", 6),
     "a job's log is opened": ("open:/log:{nth}:kill", 12),
@@ -38,7 +38,7 @@ FAILPOINTS = {
 
 @functools.cache
 def undisturbed(bin_dir, epochs=4, seeds=SEEDS):
-    """Seed -> the losses of its job."""
+    """Returns the losses of an undisturbed job by seed."""
     want = {}
     with folder_of("undisturbed") as folder:
         server = Server(bin_dir, folder).start()
@@ -81,7 +81,7 @@ class Life:
 
 
 def random_kills(bin_dir, seed, count, seconds):
-    """`count` of them; a failure where fewer begin within `seconds`."""
+    """Tests `count` kills. Fails if fewer begin within `seconds`."""
     draw = random.Random(seed)
     oracle = Oracle(undisturbed(bin_dir))
     with folder_of("kills") as folder:
@@ -92,7 +92,7 @@ def random_kills(bin_dir, seed, count, seconds):
         while kills < count and time.monotonic() - began < seconds:
             kills += 1
             life = Life(server, oracle, draw)
-            # Some die while they start, some in the midst of a job.
+            # Some servers die while they start, others in the middle of a job.
             time.sleep(draw.choice([0, 0.05, 0.3, 1, 2]) * draw.random())
             server.process.kill()
             life.end()
@@ -114,12 +114,14 @@ def failpoints(bin_dir, seed, count, places):
             server = Server(bin_dir, folder).start()
             server.import_dataset("set", write_set(server.import_root / "set"))
             assert server.stop() == 0
-            # A try may draw a call that does not come: as often again as it must be met.
+            # A try may draw a call that does not occur, so there are up to three times as many tries as deaths
+            # needed.
             for _ in range(3 * count):
                 if met[name] == count:
                     break
                 tries += 1
-                # Few plans serve all jobs: once each has its name, none gets one any more.
+                # A few plans serve all jobs. Once each has its name, none would be written any more, so they are
+                # removed.
                 for plan in (server.state_dir / "plans").glob("*.plan"):
                     plan.unlink()
                 faults = rules.format(nth=1 + draw.randrange(most)).split(";")
@@ -137,7 +139,7 @@ def failpoints(bin_dir, seed, count, places):
             assert server.stop() == 0
     less = {name: times for name, times in met.items() if name in chosen and times < count}
     assert any(met.values()), "no process died at its place: the faults are not loaded"
-    # A few tries may all draw a call that does not come.
+    # With few tries, all may draw a call that does not occur.
     assert not less or count < 5, f"fewer than {count} processes died where {less}"
     return f"{places} places, {sum(met.values())} of {tries} processes died there; {calls} calls, {jobs_seen} jobs; none lost"
 

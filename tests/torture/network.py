@@ -1,6 +1,6 @@
-"""A network of hosts for one trial: each process has a namespace of its own, whose packets pass through this one.
+"""A network of hosts for one trial. Each process has its own namespace, whose packets pass through this process.
 
-Linux, root and /dev/net/tun are needed. A packet is late by `delay` seconds, waits its turn at `rate` bytes each second, and is lost if
+It needs Linux, root and /dev/net/tun. A packet is `delay` seconds late, waits its turn at `rate` bytes a second, and is lost if
 `passes(source, target, port)` returns False.
 """
 
@@ -33,7 +33,7 @@ IFF_UP = 1
 CLONE_NEWNET = 0x40000000
 MTU = 9000
 TCP = 6
-# Packets that wait for one host; more of them are lost, as in a real switch.
+# The most packets that wait for one host. Further ones are lost, as in a real switch.
 LONGEST_QUEUE = 4000
 
 
@@ -47,7 +47,7 @@ def address_request(name, address):
 
 
 def bring_up(name, address=None):
-    """Brings an interface of this namespace up. address: its own, in a network of 254; None: it has one."""
+    """Brings an interface of this namespace up. address: the address to give it, in a network of 254 hosts. None means that it has one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         if address is not None:
             fcntl.ioctl(control, SIOCSIFADDR, address_request(name, address))
@@ -66,7 +66,7 @@ def open_tunnel(address):
 
 
 def target_of(packet):
-    """The target's address and port of a packet; port 0: it is not TCP."""
+    """Returns the target's address and port of a packet. The port is 0 if the packet is not TCP."""
     is_tcp = packet[0] >> 4 == 4 and packet[9] == TCP
     header = (packet[0] & 15) * 4
     port = struct.unpack_from("!H", packet, header + 2)[0] if is_tcp else 0
@@ -80,8 +80,8 @@ class Network:
         self.passes = lambda source, target, port: True
         self._tunnels = {}  # by address
         self._late = []  # a heap of (time, number, address, packet)
-        self._waiting = collections.Counter()  # packets, by address
-        self._free_at = collections.defaultdict(float)  # when a host's link has sent what it was given
+        self._waiting = collections.Counter()  # number of packets, by address
+        self._free_at = collections.defaultdict(float)  # when a host's link will have sent all its packets
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._wake, self._woken = os.pipe()[::-1]
@@ -104,7 +104,7 @@ class Network:
             raise self._failed
 
     def launch(self, server, host):
-        """Starts a `world.Server` as host number `host`; its gRPC is then at `PREFIX`host, and here at its unix socket."""
+        """Starts a `world.Server` as host number `host`. Its gRPC is at `PREFIX`host in the network, and at its unix socket here."""
         address = f"{PREFIX}{host}"
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with here, there:

@@ -1,4 +1,4 @@
-"""What the server has acknowledged, and what it may therefore never forget."""
+"""Remembers what the server has acknowledged, and must therefore never forget."""
 
 import random
 import threading
@@ -9,7 +9,7 @@ import grpc
 
 from tests.torture.world import ENDED, contract, job_spec, losses, state_of
 
-# What a client may be told by a server that is just dying.
+# The codes that a client may get from a dying server.
 GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
@@ -18,7 +18,7 @@ class Broken(AssertionError):
 
 
 class Promises(typing.NamedTuple):
-    made: set  # jobs that are there
+    made: set  # jobs that must exist
     deleted: set
     cancelled: set
     ended: dict
@@ -26,46 +26,47 @@ class Promises(typing.NamedTuple):
 
 
 class Oracle:
-    """Threads: all methods are safe anywhere. What was asked for and not answered may have happened or not."""
+    """Compares what the server shows with what it acknowledged. A call without an answer may have taken effect or not. Threads: all methods
+    are thread-safe."""
 
     def __init__(self, want):
         self.lock = threading.Lock()
-        self.want = want  # seed -> the losses of a job that nothing disturbed
-        self.seeds = {}  # job -> seed; acknowledged
-        self.asked = {}  # job -> seed; asked for
-        self.ended = {}  # job -> (state, end time, result) as first seen
+        self.want = want  # losses of an undisturbed job, by seed
+        self.seeds = {}  # seed by job, for acknowledged jobs
+        self.asked = {}  # seed by job, for jobs whose creation was requested
+        self.ended = {}  # (state, end time, result) by job, as first seen
         self.cancelled = set()
         self.may_be_cancelled = set()
         self.deleted = set()
         self.may_be_deleted = set()
-        self.died = set()  # jobs that were given up for the deaths of the server, which a retry takes up again
-        self.labels = {}  # (job, key) -> value; None: a change of it was not answered
+        self.died = set()  # jobs that failed because the server died too often; a retry resumes them
+        self.labels = {}  # value by (job, key); None if a change of it was not answered
         self.calls = 0
 
     def promises(self):
-        """What holds of every answer to a call that begins now."""
+        """Returns what must hold for every answer to a call that begins now."""
         with self.lock:
             return Promises(set(self.seeds) - self.may_be_deleted, set(self.deleted), set(self.cancelled), dict(self.ended), dict(self.labels))
 
     def see(self, job, promises):
-        """A job as the server showed it after `promises` were given."""
+        """Checks a job that the server showed after `promises` were taken."""
         name = job.name.removeprefix("jobs/")
         state = state_of(job)
         if name in promises.deleted:
             raise Broken(f"job {name} was deleted and is {state}")
         if name in promises.ended and state != promises.ended[name][0]:
             raise Broken(f"job {name} ended as {promises.ended[name][0]} and is {state}")
-        # It may have taken its last step by then.
+        # The job may have taken its last step before the cancel.
         if name in promises.cancelled and state not in ("CANCELLED", "CANCELLING", "SUCCEEDED"):
             raise Broken(f"the cancel of job {name} was answered, and it is {state}")
         with self.lock:
             for (of, key), value in promises.labels.items():
-                # Whose label it is may be changing it.
+                # The user who owns the label may be changing it.
                 if of == name and value is not None and self.labels[of, key] == value and job.labels.get(key) != value:
                     raise Broken(f"job {name} has label {key}={job.labels.get(key)!r} where {value!r} was answered")
             if name not in self.asked:
                 raise Broken(f"job {name} was never asked for")
-            # Five deaths at one step: a job that kills every server must not do so for ever.
+            # A job fails after five deaths at one step, so that it cannot kill every server forever.
             if state == "FAILED" and "the server died" in job.error:
                 self.died.add(name)
                 return
@@ -81,7 +82,7 @@ class Oracle:
                 raise Broken(f"job {name} has other losses than one that nothing disturbed")
 
     def check_list(self, server):
-        """All jobs as the server lists them: none is lost."""
+        """Checks all jobs that the server lists. None may be lost."""
         promises = self.promises()
         jobs = server.list_jobs()
         for job in jobs:
@@ -97,11 +98,11 @@ class Oracle:
 
 
 class User(threading.Thread):
-    """Makes calls until the server is gone, and tells the oracle what was answered."""
+    """Makes calls until the server is gone, and reports the answers to the oracle."""
 
     def __init__(self, server, oracle, key, seed):
         super().__init__(daemon=True)
-        self.key = key  # of the labels that it sets
+        self.key = key  # the key of the labels that this user sets
         self.server, self.oracle, self.draw = server, oracle, random.Random(seed)
         self.broken = None
         self.picked = None
@@ -112,7 +113,7 @@ class User(threading.Thread):
                 try:
                     self.act()
                 except grpc.RpcError as error:
-                    # Another user may delete what this one has picked.
+                    # Another user may delete the job that this one has picked.
                     if error.code() != grpc.StatusCode.NOT_FOUND or self.picked not in self.oracle.may_be_deleted:
                         raise
                 with self.oracle.lock:
@@ -129,7 +130,7 @@ class User(threading.Thread):
 
     def create(self):
         made, oracle = contract(), self.oracle
-        # So many wait at most: the trial ends with running them all.
+        # Limits the waiting jobs, since the trial ends by running them all.
         if len(oracle.unended()) > 6:
             return self.look()
         name, seed = f"j{uuid.UUID(int=self.draw.getrandbits(128)).hex[:12]}", self.draw.choice(list(oracle.want))
@@ -155,7 +156,7 @@ class User(threading.Thread):
         try:
             self.server.jobs.CancelJob(contract().CancelJobRequest(name=f"jobs/{name}"), timeout=30)
         except grpc.RpcError as error:
-            # It succeeded a moment before.
+            # The job succeeded a moment before.
             if error.code() != grpc.StatusCode.FAILED_PRECONDITION:
                 raise
             return
@@ -193,7 +194,7 @@ class User(threading.Thread):
 
 
 def settle(server, oracle, limit=240):
-    """Every acknowledged job runs to its end; each has the bits of one that nothing disturbed."""
+    """Checks that every acknowledged job runs to its end, with the bits of an undisturbed job."""
     oracle.check_list(server)
     for name in oracle.died:
         server.jobs.RetryJob(contract().RetryJobRequest(name=f"jobs/{name}"), timeout=30)
@@ -205,7 +206,7 @@ def settle(server, oracle, limit=240):
             name = job.name.removeprefix("jobs/")
             seen = server.get(name)
             oracle.see(seen, oracle.promises())
-            # By its history: the log's last line is on disk before the state, and may stand there twice.
+            # Counts the ends in the job's history. The log's last line reaches the disk before the state does, and may occur twice.
             ends = sum(change.state == job.state for change in seen.state_changes)
             if ends != 1:
                 raise Broken(f"{job.name} succeeded {ends} times")

@@ -1,4 +1,4 @@
-"""Uploads damaged archives of programs: each is refused in a line, or its job ends, and the daemon lives."""
+"""Uploads damaged archives of programs. Each is refused in one line, or its job ends, and the daemon lives."""
 
 import io
 import json
@@ -17,7 +17,7 @@ NUMBERS = (0, 1, -1, 2, 3, 7, 100, 2**31, 2**62, -2**63, 0.5, 1e308)
 
 
 def exported(module, arguments, shapes):
-    """The file that torch.export writes for a module's two forms."""
+    """Returns the file that torch.export writes for a module's two forms."""
     import torch
     from torch.export.pt2_archive._package import package_pt2
 
@@ -29,7 +29,7 @@ def exported(module, arguments, shapes):
 
 
 def archives():
-    """Returns, by dataset, the archive of a module that can be trained on it."""
+    """Returns the archive of a trainable module for each dataset."""
     try:
         import torch
     except ImportError as error:
@@ -67,7 +67,7 @@ def archives():
 
 
 def write_graph(folder, nodes=60):
-    """One large graph of two classes in OGB's layout, `folder`."""
+    """Writes one large graph of two classes in OGB's layout into `folder`."""
     draw = random.Random(3)
     rows = {"raw/edge": [(a, draw.randrange(nodes)) for a in range(nodes) for _ in range(3)], "raw/num-node-list": [(nodes,)],
             "raw/num-edge-list": [(3 * nodes,)], "raw/node-label": [(a % 2,) for a in range(nodes)],
@@ -81,7 +81,7 @@ def write_graph(folder, nodes=60):
 
 
 class Mutator:
-    """Changes raw bytes of an archive, or values within a record, whose checksum is then made right."""
+    """Changes raw bytes of an archive, or values within a record, whose checksum it then corrects."""
 
     def __init__(self, data, seed):
         self.data, self.draw = data, random.Random(seed)
@@ -124,7 +124,7 @@ class Mutator:
         return self.packed(records)
 
     def change(self, value):
-        """Changes one value somewhere below."""
+        """Changes one value at a random place below."""
         places = []
 
         def walk(part):
@@ -205,7 +205,7 @@ def programs(bin_dir, seed, count):
                 assert server.running(), f"archive {i} ended the server: {server.log()[-1000:]}"
                 check_line(error)
             assert server.running(), f"archive {i} ended the server: {server.log()[-1000:]}"
-        # The server is as it was.
+        # The server still works as before.
         for dataset in data:
             train_whole(f"after-{dataset}", dataset)
         assert server.stop() == 0

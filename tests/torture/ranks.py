@@ -1,4 +1,4 @@
-"""One job on several daemons, whose processes are killed and whose network is slow, cut or half open."""
+"""Tests one job on several daemons whose processes are killed, and whose network is slow, cut or half open."""
 
 import contextlib
 import random
@@ -19,7 +19,7 @@ from tests.torture.world import (
 )
 
 PORT = 7433
-# Longest wait for the next step after a kill, in seconds, as the project promises.
+# The longest wait for the next step after a kill, in seconds, as the project promises.
 LONGEST_WAIT = 10
 
 
@@ -99,7 +99,7 @@ def kills(bin_dir, seed, count, bounded):
                     victim = draw.choice(servers)
                     victim.kill()
                     began = time.monotonic()
-                    # A step that was under way may still end. A leader that is killed tells where it is once it is back.
+                    # A step in progress may still end. A killed leader reports its progress once it is back.
                     if victim is not leader:
                         before = leader.get(job).progress.step + 1
                     victim.start()
@@ -113,7 +113,7 @@ def kills(bin_dir, seed, count, bounded):
 
 
 def links(bin_dir, seed, every):
-    """Slow, narrow and cut links, and a firewall. every: also a link that is cut both ways."""
+    """Tests slow, narrow and cut links, and a firewall. every: also tests a link that is cut in both directions."""
     del seed  # nothing is drawn
     with Network() as network, folder_of("links") as folder:
         peers = [f"{PREFIX}{host}:{PORT}" for host in (2, 3)]
@@ -165,9 +165,9 @@ def links(bin_dir, seed, every):
                 submit(leader, job, spec(epochs=30))
                 until(60, "a step", lambda job=job: leader.get(job).progress.step > 20)
                 network.passes = passes
-                # A cut within an evaluation is found by gRPC.
+                # gRPC finds a cut within an evaluation.
                 await_log(leader, job, "goes on from its newest checkpoint")
-                # A rank that waits for the one that is cut off may be named in its place.
+                # The log may name a rank that waits for the one that is cut off.
                 rank = re.escape(PREFIX) + "[23]"
                 told = re.search(rf"(rank [12] \({rank}\)|{rank}:{PORT}: )[^\n]*goes on from its newest", leader.log_of(job))
                 assert told, f"the rank is not named:\n{leader.log_of(job)[-3000:]}"

@@ -1,4 +1,4 @@
-"""Damage behind checksums that are right again, as of a wrong writer: the daemon lives, and says what is wrong or goes on from the
+"""Tests damage with corrected checksums, as from a faulty writer. The daemon lives, and reports the fault or goes on from the
 checkpoint before."""
 
 import json
@@ -14,11 +14,11 @@ from tests.torture.damage import two_checkpoints
 from tests.torture.kills import undisturbed
 from tests.torture.world import ENDED, LONG, contract, folder_of, job_spec, losses, state_of, until
 
-# In the place of a value of state.json. Text with FLOAT before it is written as a number, in its own digits.
+# Replacements for a value of state.json. A text that begins with FLOAT is written as a number with these digits.
 FLOAT = "\x01"
 VALUES = (None, -1, 0, 2**63 - 1, -2**63, 2**64 - 1, "", "x", [], {}, True, FLOAT + "1e308", FLOAT + "-0.5", 10**9, [[]], "../../x")
 HEADER_BYTES = b'0123456789[]{}",:-eF\x00 '
-# server/data/store/format.h
+# Constants of server/data/store/format.h.
 STORE_HEADER, STORE_CHECKSUM, STORE_ENTRY, SECTION_COUNT_AT = 72, 64, 64, 52
 WORDS = (0, 1, 2, 7, 63, 64, 4096, 2**31, 2**32 - 1)
 
@@ -32,7 +32,7 @@ def parse(text):
 
 
 def dump(value, **layout):
-    """As the daemon writes it: keys sorted, numbers in the digits that they were read in."""
+    """Formats JSON as the daemon does: keys sorted, numbers in the digits that were read."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, **layout)
     return re.sub(r'"\\u0001([^"]*)"', r"\1", text)
 
@@ -51,7 +51,7 @@ def leaves(value, path=()):
 
 
 def change_state(draw, folder):
-    """One value of state.json; what was done, and whether the run must still come to the same end."""
+    """Changes one value of state.json. Returns what was done, and whether the run must still come to the same end."""
     state = parse((folder / "state.json").read_text())
     path = draw.choice(list(leaves(state["checkpoint"])))
     at = state["checkpoint"]
@@ -68,7 +68,8 @@ def change_state(draw, folder):
 
 
 def change_tensors(draw, folder):
-    """The header of a file of tensors, whose sums in state.json hold; weights that were shifted may not come through."""
+    """Changes the header of a file of tensors. Its checksums in state.json then match again, but shifted weights may not be
+    accepted."""
     path = draw.choice(sorted(folder.glob("*.safetensors")))
     data = bytearray(path.read_bytes())
     length = struct.unpack("<Q", data[:8])[0]
@@ -89,14 +90,14 @@ def change_tensors(draw, folder):
 
 
 def store_sum(data):
-    """Of a dataset's file: over its header and its table of sections, as far as they are there."""
+    """Returns the checksum of a dataset's file over its header and its table of sections, as far as they exist."""
     sections = struct.unpack_from("<I", data, SECTION_COUNT_AT)[0]
     table = bytes(data[STORE_HEADER:STORE_HEADER + min(sections * STORE_ENTRY, len(data))])
     return xxhash.xxh3_64_intdigest(bytes(data[:STORE_CHECKSUM]) + table)
 
 
 def change_store(draw, path):
-    """A word of the header or the table of a dataset's file, but for what names the format."""
+    """Changes a word in the header or the table of a dataset's file, except those that name the format."""
     data = bytearray(path.read_bytes())
     assert store_sum(data) == struct.unpack_from("<Q", data, STORE_CHECKSUM)[0], "the seal of a whole file is another"
     sections = struct.unpack_from("<I", data, SECTION_COUNT_AT)[0]
@@ -111,7 +112,7 @@ def change_store(draw, path):
 
 
 def told(server, what):
-    """How the job ends, or what it waits for."""
+    """Returns how the job ends, or what it waits for."""
     def ended():
         assert server.running(), f"{what}: the daemon died: {server.log()[-1000:]}"
         seen = server.get("j")
@@ -121,7 +122,7 @@ def told(server, what):
 
 
 def outcome_of(server, what, want):
-    """Of a job whose checkpoint was changed; `want`: the losses that it must have if it ends, None: any."""
+    """Returns the outcome of a job whose checkpoint was changed. `want`: the losses that it must have if it ends; None means any."""
     made = contract()
     try:
         server.jobs.ResumeJob(made.ResumeJobRequest(name="jobs/j"), timeout=30)

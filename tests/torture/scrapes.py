@@ -1,4 +1,4 @@
-"""/metrics while a job trains: how long a reading takes, and what a reading each second costs the job."""
+"""Tests /metrics while a job trains: how long a reading takes, and what a reading each second costs the job."""
 
 import statistics
 import threading
@@ -8,15 +8,15 @@ import urllib.request
 from tests.torture.crowd import begin
 from tests.torture.world import contract, folder_of, job_spec, state_of, until
 
-MOST_MS = 50  # of 99 of 100 readings
-MOST_SLOWER = 0.01  # of the time of a step
+MOST_MS = 50  # the most for 99 of 100 readings
+MOST_SLOWER = 0.01  # relative to the time of a step
 INTERVAL = 0.02  # seconds between readings
-# Steps a second that no machine reaches with these graphs, so that the job still trains when the last round ends.
+# More steps a second than any machine reaches with these graphs, so that the job still trains when the last round ends.
 FASTEST = 50_000
 
 
 class Scraper:
-    """Reads /metrics about each INTERVAL, at once for the first time; seconds that each reading took."""
+    """Reads /metrics about every INTERVAL, starting at once. Records the seconds of each reading."""
 
     def __init__(self, server):
         self.url = server.metrics_url
@@ -44,13 +44,13 @@ class Scraper:
 
 
 def cpu_seconds(process):
-    """Processor time of a process, all its threads together."""
-    return time.clock_gettime(~process.pid << 3 | 2)  # as clock_getcpuclockid() of Linux makes it
+    """Returns the processor time of a process over all its threads."""
+    return time.clock_gettime(~process.pid << 3 | 2)  # the clock that Linux's clock_getcpuclockid() returns
 
 
 def span(server, job, seconds, read):
-    """Of `seconds` of a job that trains, with readings of /metrics or without: wall time and processor time of a step, the readings a
-    second, and how long each took."""
+    """Measures a job that trains for `seconds`, with or without readings of /metrics. Returns wall time and processor time of a step, the
+    readings a second, and the duration of each."""
     before, began, worked = server.get(job).progress.step, time.monotonic(), cpu_seconds(server.process)
     scraper = Scraper(server) if read else None
     time.sleep(seconds)
@@ -66,10 +66,11 @@ def span(server, job, seconds, read):
 
 
 def metrics(bin_dir, seed, rounds, seconds, graphs, held):
-    """`rounds` pairs of spans of `seconds` of one job, the one read about 50 times a second and the other not.
+    """Compares `rounds` pairs of spans of `seconds` of one job: in one span /metrics is read about 50 times a second, in the other not.
 
-    What a step takes longer in the first, divided by the readings a second, is what one reading each second costs: of so small a part
-    the noise of a busy machine is divided too. Neighbours in time meet much the same load, and the median leaves out pairs that did not.
+    The extra time of a step in the first span, divided by the readings a second, is the cost of one reading each second. The division also
+    reduces the noise of a busy machine. The two spans of a pair follow each other, so they meet much the same load, and the median leaves
+    out pairs that did not.
     held: whether the limits are asserted.
     """
     made = contract()
@@ -99,5 +100,5 @@ def metrics(bin_dir, seed, rounds, seconds, graphs, held):
 
 
 def percentile(took, part=0.99):
-    """In milliseconds."""
+    """Returns the percentile of the readings in milliseconds."""
     return 1000 * sorted(took)[min(len(took) - 1, int(part * len(took)))]

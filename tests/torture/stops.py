@@ -1,5 +1,5 @@
-"""SIGTERM at random times: the daemon says at once that it serves no more, ends in time with code 0, and its job goes on as if nothing
-had been."""
+"""Tests SIGTERM at random times. The daemon reports at once that it no longer serves, and ends in time with code 0. Its job goes
+on as if undisturbed."""
 
 import random
 import signal
@@ -10,26 +10,27 @@ import grpc
 from tests.torture.kills import undisturbed
 from tests.torture.world import Server, contract, folder_of, job_spec, losses, state_of, write_set
 
-# Kubernetes kills after 30.
+# In seconds. Kubernetes kills after 30.
 LIMIT = 25
 # Seconds after SIGTERM within which Health/Check must no longer say SERVING.
 MOST_SERVING = 0.1
-# So that most stops come in the midst of a job.
+# Enough epochs that most stops come in the middle of a job.
 EPOCHS = 60
 
 
-# Messages of grpc.health.v1: a status of 1, and of 2.
+# Messages of grpc.health.v1 with status 1 and status 2.
 SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
 
 
 def serves_until(server, began):
-    """Asks Health/Check without a pause until it no longer says SERVING: seconds since `began`, and whether it said NOT_SERVING."""
+    """Calls Health/Check without a pause until it no longer says SERVING. Returns the seconds since `began`, and whether it said
+    NOT_SERVING."""
     check = server.channel.unary_unary("/grpc.health.v1.Health/Check")
     while time.monotonic() - began < LIMIT:
         try:
             answer = check(b"", timeout=LIMIT)
         except grpc.RpcError as error:
-            # Asked once more when the last connection was closed already.
+            # The call came after the last connection was closed.
             assert error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED), f"{error.code().name}: {error.details()}"
             return time.monotonic() - began, False
         if answer != SERVING:
@@ -69,7 +70,7 @@ def stops(bin_dir, seed, count):
             assert state_of(ended) == "SUCCEEDED" and losses(ended) == want[chosen], f"{name}: {ended.error}"
             finished += 1
         assert server.stop() == 0
-    # A few stops may all close the connection first, and one of them may meet a machine that is busy.
+    # In a few stops, the connection may always close first, and one of them may meet a busy machine.
     assert told or count < 20, "Health/Check never said NOT_SERVING"
     assert longest_serving < MOST_SERVING or count < 20, f"Health/Check said SERVING {longest_serving * 1e3:.0f} ms after SIGTERM"
     return (f"{stopped} stops, the longest {longest:.2f} s, all with code 0; Health/Check no longer said SERVING {longest_serving * 1e3:.0f} ms after "

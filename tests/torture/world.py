@@ -1,4 +1,4 @@
-"""What every trial stands on: the contract's stubs, the real daemon under faults, and a small dataset."""
+"""Provides what every trial needs: the contract's stubs, the real daemon under faults, and a small dataset."""
 
 import contextlib
 import functools
@@ -20,27 +20,27 @@ from grpc_tools import protoc
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
-# Epochs of a job that something must befall before its end, however long a trial waits for its turn.
+# Epochs of a job that must not end before something happens to it, however long a trial waits for its turn.
 LONG = 300
 
 
 class NotRun(Exception):
-    """This machine does not let the trial run; why."""
+    """The trial cannot run on this machine; the message says why."""
 
 
 class Contract:
-    """The modules of proto/, made anew: what is in `permafrost.v1`, by name."""
+    """The modules generated from proto/. Gives what is in `permafrost.v1`, by name."""
 
     def __init__(self):
         folder = tempfile.mkdtemp(prefix="permafrost-stubs-")
-        # Holds google/api and google/rpc, of the package googleapis-common-protos.
+        # The folder of google/api and google/rpc, from the package googleapis-common-protos.
         common = pathlib.Path(google.api.field_behavior_pb2.__file__).parents[2]
         protos = sorted(str(path) for path in (ROOT / "proto").rglob("*.proto"))
         own = pathlib.Path(importlib.import_module("grpc_tools").__file__).parent / "_proto"
         if protoc.main(["protoc", f"-I{ROOT / 'proto'}", f"-I{common}", f"-I{own}", f"--python_out={folder}", f"--grpc_python_out={folder}",
                         *protos]) != 0:
             raise RuntimeError("protoc failed")
-        # Regular packages: the client's own of the same name would else hide them.
+        # Makes regular packages, since the client's packages of the same names would hide namespace packages.
         for package in ("permafrost", "permafrost/v1"):
             (pathlib.Path(folder) / package / "__init__.py").touch()
         sys.path.insert(0, folder)
@@ -63,7 +63,7 @@ def contract():
 
 
 class Server:
-    """permafrostd on one state directory, started and killed as often as a trial wants."""
+    """permafrostd on one state directory, which a trial may start and kill repeatedly."""
 
     def __init__(self, bin_dir, folder, *flags):
         self.bin_dir = pathlib.Path(bin_dir).resolve()
@@ -77,7 +77,7 @@ class Server:
         self.channel = None
 
     def launch(self, faults=(), prepare=None):
-        """Starts it, with the rules of faults.cc; `await_ready` next."""
+        """Starts the daemon with the rules of faults.cc. Call `await_ready` next."""
         environment = dict(os.environ)
         if faults:
             environment.update(LD_PRELOAD=str(self.bin_dir / "libtorture_faults.so"), PERMAFROST_FAULTS=";".join(faults),
@@ -91,7 +91,8 @@ class Server:
                 stdout=subprocess.PIPE, stderr=log, text=True, env=environment, preexec_fn=prepare)
 
     def await_ready(self, target=None):
-        """False if it ended before it was ready. target: where its gRPC is called, if not at the address that it tells."""
+        """Waits until the daemon is ready. Returns False if it ended before. target: the address of its gRPC, if it is not the one that it
+        reports."""
         ready = re.search(r"grpc (\S+), metrics (\S+), ", self.process.stdout.readline())
         if ready is None:
             self.process.wait()
@@ -130,7 +131,7 @@ class Server:
         self.close()
 
     def stop(self, limit=60):
-        """SIGTERM; the exit code."""
+        """Sends SIGTERM, and returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(timeout=limit)
         self.close()
@@ -145,7 +146,7 @@ class Server:
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
 
-    # Calls, with a deadline: nothing of a trial waits for ever.
+    # Calls have deadlines, so that no trial waits forever.
 
     def import_dataset(self, name, source, limit=60):
         made = contract()
@@ -192,7 +193,7 @@ def state_of(job):
 
 
 def until(limit, what, ask):
-    """What `ask` answers once that is true; a RuntimeError after `limit` seconds."""
+    """Calls `ask` until its result is true, and returns it. Errors: RuntimeError after `limit` seconds."""
     end = time.monotonic() + limit
     while True:
         answer = ask()
@@ -204,10 +205,10 @@ def until(limit, what, ask):
 
 
 def write_set(folder, graphs=64, seed=0, nodes=10, spread=5, links=(1, 1)):
-    """Small graphs of two classes as a TUDataset, `folder`/SET_*.txt.
+    """Writes small graphs of two classes as a TUDataset, `folder`/SET_*.txt.
 
     nodes, spread: a graph has `nodes` nodes or up to `spread` - 1 more.
-    links: the fewest and the most links that each node of one graph draws; more of them give more distinct shapes.
+    links: the fewest and the most links that each node of one graph draws. A wider range gives more distinct shapes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(seed)
@@ -215,7 +216,7 @@ def write_set(folder, graphs=64, seed=0, nodes=10, spread=5, links=(1, 1)):
     first = 1
     for graph in range(graphs):
         size = nodes + draw.randrange(spread)
-        # Nothing is drawn where there is no choice: what else the seed draws does not depend on `links` then.
+        # Draws nothing if there is no choice, so that the other draws of the seed do not depend on `links`.
         each = draw.randint(*links) if links[0] < links[1] else links[0]
         labels.append(graph % 2)
         for node in range(size):
@@ -234,7 +235,7 @@ def write_set(folder, graphs=64, seed=0, nodes=10, spread=5, links=(1, 1)):
 
 
 def job_spec(dataset="set", epochs=4, seed=1, every_steps=5, **fields):
-    """A job that trains `dataset` in a second or two."""
+    """Returns a job that trains `dataset` in a second or two."""
     made = contract()
     spec = made.JobSpec(dataset=f"datasets/{dataset}", epochs=epochs, batch_size=8, seed=seed, loss=made.JobSpec.LOSS_CROSS_ENTROPY, **fields)
     spec.model.architecture = made.ModelSpec.ARCHITECTURE_GIN
@@ -250,7 +251,7 @@ def losses(job):
 
 @contextlib.contextmanager
 def folder_of(name):
-    """A folder that goes when the trial went well, and stays for a look when it did not."""
+    """Yields a folder that is removed if the trial succeeds, and kept for inspection if it fails."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"permafrost-{name}-"))
     try:
         yield folder

@@ -155,8 +155,7 @@ class Job:
         return [job_values.epoch(epoch) for epoch in self.refresh().proto.epochs]
 
     def cancel(self) -> Job:
-        """Asks the job to stop at its next step, after a checkpoint. Errors: FailedPrecondition if the job has ended.
-        """
+        """Asks the job to stop at its next step, after a checkpoint. Errors: FailedPrecondition if it has ended."""
         return self._change(self._connection.jobs.CancelJob, job_pb2.CancelJobRequest(name=self.proto.name))
 
     def pause(self) -> Job:

@@ -17,6 +17,7 @@ from torch_geometric.utils import to_dense_batch
 from permafrost.exporting.ints import Calls
 
 # Functions whose result holds exactly the values of their first argument.
+# fmt: off
 _SAME_VALUES = frozenset((
     "view", "view_as", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as", "clone", "contiguous",
     "long", "detach", "t", "transpose", "permute",

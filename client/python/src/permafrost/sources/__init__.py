@@ -1,2 +1,1 @@
-"""Writes Python's data as files of formats that the server reads. Each kind has a module, imported when it is needed.
-"""
+"""Writes Python's data as files in formats that the server reads. Each kind has a module, imported on first use."""
