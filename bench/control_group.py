@@ -1,4 +1,4 @@
-"""A memory control group, of version 2 or 1. Linux only; root makes it."""
+"""Makes a memory control group of version 2 or 1. Linux only; needs root."""
 
 import os
 import pathlib

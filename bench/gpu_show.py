@@ -4,7 +4,7 @@ from bench.gpu_rounds import SIDES
 
 MB = 1e6
 FACTS = ("name", "driver_version", "torch", "torch_geometric", "triton", "python")
-# The figures of the memory part, in this order: key, title and unit.
+# Maps each figure of the memory part to its title and unit, in the order of the output.
 MEMORY = {"entries": ("executables", 1), "captures": ("captures", 1), "device_allocated": ("allocated MB", MB), "device_reserved": ("reserved MB", MB), "rss": ("resident MB", MB)}
 
 

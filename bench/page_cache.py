@@ -1,4 +1,4 @@
-"""The page cache and the disk below it. Linux only."""
+"""Controls the page cache, and measures the disk below it. Linux only."""
 
 import concurrent.futures
 import os

@@ -35,8 +35,8 @@ class Negatives:
 
 
 def read_links(folder):
-    """Returns for each split its links [2, L], and for validation and test their negatives [2, L * K], with those of one link next to each
-    other."""
+    """Returns the links [2, L] of each split. For validation and test, also returns their negatives [2, L * K], with the K negatives of a
+    link next to each other."""
     found = {}
     for name in ("train", "valid", "test"):
         links = np.load(folder / f"{name}.npy").T

@@ -86,7 +86,7 @@ def positive(text):
 
 
 def step_of(job, examples):
-    """Returns the mean seconds of a step, the mean seconds that a rank computes of it, and those of the last evaluation."""
+    """Returns the mean seconds of a step, the mean part of them that a rank computes, and the seconds of the last evaluation."""
     exchange = job["progress"].get("exchange")
     step = float(job["result"]["meanStepMilliseconds"]) / 1e3
     ranks = exchange["ranks"] if exchange else []

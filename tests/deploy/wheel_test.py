@@ -111,7 +111,7 @@ class Wheel(unittest.TestCase):
                     places.setdefault(pathlib.Path(place).resolve().parent, set()).add(name)
             self.assertIn(self.programs / "lib" / "permafrost", places, listed)
             others = set().union(*(names for place, names in places.items() if place != self.programs / "lib" / "permafrost"))
-            # libtorch.so is absent, since that of a CUDA build would load its CUDA half.
+            # libtorch.so must be absent, because a CUDA build's libtorch.so would load the CUDA half.
             self.assertLessEqual({"libtorch_cpu.so", "libc10.so", "libgomp.so.1"} if program == "permafrostd" else set(), others)
             self.assertFalse([name for name in others if not re.match(r"lib(torch_cpu|c10|gomp|cupti|cudart)\.so", name)], listed)
 

@@ -114,7 +114,7 @@ def run(daemon, work, dataset, name, flags, predicts=1):
 
 
 def gradient_difference(module, gradients):
-    """Returns the largest difference from the module's gradients of the loss, over the largest gradient. Call it after backward."""
+    """Returns the largest difference between `gradients` and the module's own, over the largest of the module's. Call it after backward."""
     largest = max(parameter.grad.abs().max().item() for parameter in module.parameters())
     return max((gradients[name] - parameter.grad).abs().max().item() for name, parameter in module.named_parameters()) / largest
 

@@ -161,8 +161,8 @@ class GPS(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Uses a GRU whose state belongs to a node, an LSTM over the layers, and a third one that reads a graph's nodes
-    repeatedly."""
+    """Uses a GRU whose state belongs to a node, an LSTM over the layers, and Set2Set, whose LSTM reads a graph's
+    nodes repeatedly."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The client: where a program begins."""
+"""The client, with which every program begins."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ def level_of(spec: Mapping[str, Any]) -> str:
 
 
 def build(spec: Mapping[str, Any]) -> torch.nn.Module:
-    """Returns the module of a description with newly drawn weights; `module.spec` is the description. Errors:
-    ValueError for a description that no module here equals."""
+    """Returns the module of a description, with newly drawn weights; `module.spec` is the description. Errors:
+    ValueError if no module here equals the described model."""
     level, name = level_of(spec), spec["architecture"]
     make = MODULES.get((level, name))
     if make is None:
