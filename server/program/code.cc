@@ -35,7 +35,7 @@ Operand OperandOf(Operand::Kind kind, std::vector<ValueIndex> values) {
   return operand;
 }
 
-// Returns the argument as a number, which is a bool, an int or a double; nullopt if it is none.
+// Returns the number that an argument is: a bool, an int or a double. Returns nullopt for every other argument.
 std::optional<IValue> NumberOf(const Argument& argument) {
   if (const auto* flag = std::get_if<bool>(&argument)) return IValue(*flag);
   if (const auto* number = std::get_if<int64_t>(&argument)) return IValue(*number);
@@ -221,7 +221,7 @@ absl::StatusOr<Operand> BindPlain(const Argument& argument) {
   return absl::InvalidArgumentError("an argument is neither a value nor a number");
 }
 
-constexpr size_t kNoGradArguments = 2, kAutocastArguments = 5;  // that precede the values of a region
+constexpr size_t kNoGradArguments = 2, kAutocastArguments = 5;  // arguments before the values of a region
 
 // Batch and instance norm write to their running statistics, although their schemas do not say so.
 constexpr struct {

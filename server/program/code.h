@@ -36,8 +36,8 @@ Guard FindGuard(const std::string& name);
 // Returns the bytes of the largest output for these arguments, before it is allocated. The result is a double, since
 // it may exceed 64 bits.
 using Estimate = double (*)(const c10::FunctionSchema& schema, const torch::jit::Stack& stack);
-// Returns the estimate of an operator. Null for views, for operators whose output is no larger than their largest
-// argument, and for einsum, tensordot, pooling and convolution.
+// Returns the estimate of an operator. Returns null for views, for operators whose output is no larger than their
+// largest argument, and for einsum, tensordot, pooling and convolution.
 Estimate FindEstimate(const std::string& name);
 
 // An argument of an operator, and how it becomes an IValue.

@@ -207,7 +207,7 @@ void ReadOutputs(const Json& signature, const DecodedGraph& graph, const Declare
 }
 
 // torch.export sets the minimum of every dynamic size to 2, since it specializes 0 and 1. The same operators run at 0
-// and 1, so 2 is read as 0. A larger minimum is the module's own and holds.
+// and 1, so a minimum of 2 is read as 0. A larger minimum is the module's own and holds.
 constexpr int64_t kLeastExported = 2;
 
 void ReadRanges(const Json& json, Program& program) {

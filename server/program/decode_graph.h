@@ -1,7 +1,7 @@
-// Decodes the graph of an exported program's JSON, and its types, sizes and symbols. Also reads members of a JSON file
-// that anyone may have written: a member of another type than asked for throws BadJsonField, which CatchJsonErrors
-// (base/json_fields.h) turns into a Status. Numbers are never rounded or wrapped. For anything inconsistent in a
-// graph, BadJsonField names the node.
+// Decodes the graph of an exported program's JSON, and its types, sizes and symbols. Also reads members of a JSON
+// file that anyone may have written. If a member has another type than the caller asks for, BadJsonField is thrown.
+// CatchJsonErrors (base/json_fields.h) turns it into a Status. Numbers are never rounded or wrapped. For anything
+// inconsistent in a graph, BadJsonField names the node.
 // Threads: pure functions.
 #pragma once
 

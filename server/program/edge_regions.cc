@@ -49,7 +49,8 @@ class Drafter {
     draft_.target = target;
   }
 
-  // Makes the draft. `takes_over` also includes nodes before the region whose results the region alone reads.
+  // Makes the draft. If `takes_over` is true, the draft also includes nodes before the region whose results the
+  // region alone reads.
   std::optional<RegionDraft> Run(bool takes_over) {
     const auto at_depth = [&](size_t node) { return roles_.Depth(ResultOf(graph_.nodes[node])) == depth_; };
     Include(first_);
@@ -285,9 +286,9 @@ class Drafter {
   std::map<ValueIndex, int32_t> steps_;
 };
 
-// Returns the region of a reduction: all reductions of its depth, the nodes of that depth that lead to them, and those
-// that follow from them. `roles` must have been given for the reduction's target. Returns nullopt if the reduction has
-// no role, or if the region is too large or has a mask that crosses its border.
+// Returns the region of a reduction: all reductions of its depth, and the nodes of that depth that lead to them or
+// follow from them. `roles` must have been given for the reduction's target. Returns nullopt if the reduction has no
+// role, or if the region is too large or has a mask that crosses its border.
 std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& roles, size_t reduction) {
   if (roles.Role(reduction).kind != RegionRole::Kind::kReduce) return std::nullopt;
   const ReductionTarget& target = *roles.TargetOf(ResultOf(graph.nodes[reduction]));
@@ -347,7 +348,7 @@ class Finder {
   const Graph& graph() const { return program_.graph; }
   const std::optional<TensorType>& TypeOf(ValueIndex value) const { return graph().values[value].type; }
 
-  // Makes fills take their type from a parameter, so that they do not depend on computed values. Makes reductions
+  // Makes each fill take its type from a parameter, so that fills do not depend on computed values. Makes reductions
   // return memory of their own.
   void Normalize() {
     const SharedMemory memory(graph());
@@ -502,7 +503,7 @@ class Finder {
         *std::ranges::find_if(draft.nodes, [&](size_t node) { return roles_->Role(node).kind == Kind::kReduce; });
     return FirstSizeOf(graph().nodes[roles_->Producer(roles_->Role(first).reduce.zeros)]);
   }
-  // Returns the first size that a fill is given; None if it has none.
+  // Returns the first of the sizes that a fill is given; None if it is given no sizes.
   static Argument FirstSizeOf(const Node& fill) {
     const Argument* size = FillOperatorOf(fill)->size;
     const auto* sizes = size == nullptr ? nullptr : std::get_if<Ints>(size);

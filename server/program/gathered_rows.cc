@@ -13,7 +13,7 @@
 namespace permafrost::program {
 namespace {
 
-// The most terms of a sum of gathers. For longer sums, reading the sum is faster than gathering its terms again.
+// The most terms of a sum of gathers. If a sum is longer, reading the sum is faster than gathering its terms again.
 constexpr size_t kMaxTerms = 4, kMaxColumns = 64;
 
 // Operators that may add or remove dimensions of size 1 and otherwise return their argument. FollowShape checks by the

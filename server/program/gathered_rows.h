@@ -15,7 +15,8 @@
 
 namespace permafrost::program {
 
-// The most rows of a small table. A few products with so few rows cost nothing compared with those of a batch.
+// The most rows of a small table. Products with so few rows cost almost nothing compared with products over the rows
+// of a batch.
 inline constexpr int64_t kSmallTable = 1024;
 
 // A gather: row i of its result is row index[i] of a table of two dimensions.
@@ -23,7 +24,7 @@ struct Gather {
   enum class By { kEmbedding, kIndexSelect, kIndex };
   ValueIndex table = kNoValue, index = kNoValue;
   By by = By::kIndexSelect;
-  bool small = false;  // else the table has a row for each node, and the index a place for each edge
+  bool small = false;  // else: a table row for each node, an index entry for each edge
   auto operator<=>(const Gather&) const = default;
 };
 struct GatherTerm {
@@ -39,8 +40,8 @@ struct Columns {
 // The columns of a tensor from left to right. The tensor's dimensions between the first and the last have size 1.
 using Rows = std::vector<Columns>;
 
-// Returns the number of columns of a tensor of rows. Returns nullopt if `type` may not be one: it must be of floats,
-// with a known number of columns.
+// Returns the number of columns of a tensor of rows. Returns nullopt unless `type` is a tensor of floats with a known
+// number of columns.
 std::optional<int64_t> WidthOfRows(const TensorType& type);
 
 // Facts about the values of a graph, learned node by node. Values whose memory an operator may write to have no facts.

@@ -80,7 +80,8 @@ void CheckWindows(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// Refuses negative padding in modes other than constant, which leave memory uninitialised there.
+// Refuses negative padding, except in mode "constant". The kernels of the other modes leave memory uninitialised
+// there.
 void CheckPadding(const FunctionSchema& schema, const Stack& stack) {
   const IValue* mode = ArgumentNamed(schema, stack, "mode");
   if (mode == nullptr || mode->toStringRef() == "constant") return;
@@ -196,8 +197,8 @@ double Named(const FunctionSchema& schema, const Stack& stack, const char* name,
 }
 bool IsTensor(const IValue& value) { return value.isTensor() && value.toTensor().defined(); }
 
-// Returns the bytes of an output element: those of the type that is asked for, or the largest of the arguments'
-// elements.
+// Returns the bytes of an output element. They are those of the dtype that the arguments ask for, or else those of
+// the largest element of any argument.
 double ElementBytes(const FunctionSchema& schema, const Stack& stack) {
   if (const IValue* type = ArgumentNamed(schema, stack, "dtype"); type != nullptr && type->isInt()) {
     return static_cast<double>(c10::elementSize(static_cast<at::ScalarType>(type->toInt())));
@@ -321,7 +322,8 @@ double Broadcast(const Stack& stack, size_t first, int64_t without) {
 double OfElements(const FunctionSchema& schema, const Stack& stack) {
   return Broadcast(stack, 0, 0) * ElementBytes(schema, stack);
 }
-// Product of [..., n, k] with [..., k, m], or with [..., m, k] for operators that combine rows with rows.
+// Returns the bytes of the product of [..., n, k] with [..., k, m]. For operators that combine rows with rows, the
+// second factor is [..., m, k].
 double OfProduct(const FunctionSchema& schema, const Stack& stack) {
   const std::string& second = schema.arguments()[1].name();
   const size_t first = second == "mat1" || second == "batch1" ? 1 : 0;  // the addend comes first
@@ -336,7 +338,7 @@ double OfProduct(const FunctionSchema& schema, const Stack& stack) {
   }
   return Broadcast({a, b}, 0, 2) * static_cast<double>(a.size(-2)) * columns * ElementBytes(schema, stack);
 }
-// One row of the table for each element of the index.
+// Returns the bytes of one row of the table for each element of the index.
 double OfRows(const FunctionSchema& schema, const Stack& stack) {
   const at::Tensor& table = stack[0].toTensor();
   const IValue* named = ArgumentNamed(schema, stack, schema.name().ends_with("embedding") ? "indices" : "index");

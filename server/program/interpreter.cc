@@ -177,7 +177,7 @@ class AutocastRegion {
         was_cached_(at::autocast::is_autocast_cache_enabled()) {
     at::autocast::set_autocast_enabled(device, enabled);
     at::autocast::set_autocast_dtype(device, type);
-    // The cache is off, since a cached copy of a weight would hide from a capture where the weight is read.
+    // The cache is off. With a cached copy of a weight, a capture would not see where the step reads the weight.
     at::autocast::set_autocast_cache_enabled(false);
     at::autocast::increment_nesting();
   }

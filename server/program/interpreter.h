@@ -32,13 +32,13 @@ struct InterpreterOptions {
   // May replace a batch norm in the same way. Returns false to leave the stack alone and let libtorch's norm run.
   // `place` counts the program's batch norms, from 0. If empty, libtorch's norm always runs.
   std::function<bool(int64_t place, torch::jit::Stack& stack)> norm;
-  // Receives the source line of each node before the node runs, and "" after a run that did not throw. It may be
-  // empty.
+  // Receives the source line of each node before the node runs, and "" after a run that did not throw. The function
+  // may be empty.
   std::function<void(std::string_view line)> on_line;
   // The most bytes that one tensor may have; a view counts as if it were copied. An operator is refused before it
   // takes the memory if the shapes and numbers of its arguments determine its output's size (code.h). einsum,
-  // tensordot, pooling and convolution are refused after it. The bytes of all tensors together have no bound. The
-  // default is more than machines have, and small enough that no product of sizes exceeds 64 bits.
+  // tensordot, pooling and convolution are refused only after they took it. The bytes of all tensors together have no
+  // bound. The default is more than machines have, and small enough that no product of sizes exceeds 64 bits.
   int64_t max_tensor_bytes = int64_t{1} << 50;
 };
 
@@ -58,10 +58,10 @@ class Interpreter {
 
   // Errors: InvalidArgument that names the input whose kind, type or sizes are not the program's.
   absl::Status CheckInputs(const std::vector<c10::IValue>& inputs) const;
-  // Runs the program. `inputs` are the values of program().inputs, and the result those of program().outputs, each in
-  // order. Throws c10::Error, with the node and its line in the text, if an operator refuses its arguments, and for
-  // inputs that CheckInputs refuses. Gradients are recorded if the caller records them. Values are freed after their
-  // last use.
+  // Runs the program. `inputs` are the values of program().inputs, in their order. Returns the values of
+  // program().outputs, in their order. Throws c10::Error, with the node and its line in the text, if an operator
+  // refuses its arguments, and for inputs that CheckInputs refuses. Gradients are recorded if the caller records
+  // them. Values are freed after their last use.
   std::vector<c10::IValue> Run(const std::vector<c10::IValue>& inputs);
 
  private:

@@ -1,5 +1,5 @@
-// The border with libtorch: converts a program's types to libtorch's, and turns libtorch's exceptions into a Status of
-// one line. No other file of this room does the latter.
+// The border with libtorch: converts a program's types to libtorch's, and turns libtorch's exceptions into a Status
+// of one line. No other file of server/program turns exceptions of libtorch into a Status.
 // Threads: pure functions.
 #pragma once
 

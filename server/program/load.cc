@@ -75,14 +75,15 @@ class Archive {
   bool Has(const std::string& record) const;
   // Returns the text of a record of at most Limits::json_bytes.
   absl::StatusOr<std::string> ReadText(const std::string& record) const;
-  // Returns the bytes of a record. They are at most those of the archive, since torch.export compresses nothing.
+  // Returns the bytes of a record. A record has at most as many bytes as the archive, since torch.export compresses
+  // nothing.
   absl::StatusOr<int64_t> SizeOf(const std::string& record) const;
   // Writes the whole record to `into`, which has room for `bytes`, the result of SizeOf.
   absl::Status Read(const std::string& record, void* into, int64_t bytes) const;
 
  private:
   Archive(const Limits& limits, uint64_t bytes) : limits_(limits), bytes_(bytes) {}
-  // Makes the reader. The error is in this project's words.
+  // Makes the reader. Errors have messages of this project, not those of libtorch.
   template <class MakeReader>
   absl::Status Begin(const MakeReader& make);
   absl::Status Check();
@@ -99,7 +100,7 @@ absl::Status Archive::Begin(const MakeReader& make) {
     reader_ = make();
     return absl::OkStatus();
   });
-  // libtorch's own message speaks of checkpoints and of its zip library.
+  // Replaces libtorch's own message, which speaks of checkpoints and of its zip library.
   if (!absl::IsInvalidArgument(begun)) return begun;
   return absl::InvalidArgumentError(
       "archive: is no whole zip file; accepted: a .pt2 file of permafrost.export or torch.export");
@@ -420,7 +421,7 @@ absl::StatusOr<LoadedProgram> Load(const Archive& archive, const Limits& limits)
   return loaded;
 }
 
-// Calls CatchTorch with a function that returns a program.
+// Opens an archive by open() and loads its program, both within CatchTorch.
 template <class Open>
 absl::StatusOr<LoadedProgram> Guarded(const Open& open, const Limits& limits) {
   LoadedProgram loaded;

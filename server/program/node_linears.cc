@@ -31,7 +31,7 @@ struct TableProduct {
 };
 
 // Work is counted in multiplications per output and per pair of edges. A gather and its sum only move numbers in
-// memory. That takes as long as this many multiplications.
+// memory, which takes as long as this many multiplications.
 constexpr int64_t kWorkOfGather = 6;
 // A pair of edges counts as one node: molecules have about half as many atoms as directed bonds.
 constexpr int64_t kEdgesOfPair = 2, kNodesOfPair = 1;
@@ -82,7 +82,7 @@ std::optional<std::vector<TableProduct>> FewerProducts(const Rows& rows, int64_t
     if (!part.sum.empty()) before += kEdgesOfPair * part.width;
   }
   for (Gathered& gathered : GathersOf(rows)) {
-    if (!FirstOf(gathered.factors)) return std::nullopt;  // they cancel, as in x - x
+    if (!FirstOf(gathered.factors)) return std::nullopt;  // the gathers cancel, as in x - x
     after += kWorkOfGather;
     double ratio = 1;
     const auto product = std::ranges::find_if(products, [&](const TableProduct& other) {
@@ -189,8 +189,8 @@ class LinearRewriter {
   }
 
   // Applies a value-by-value operator on rows of a small table to the table instead. Returns false if the node is not
-  // such an operator. A gather replaces the node if this rewriting made the table, nothing else uses the rows, and the
-  // result has two dimensions. Otherwise the node stays beside the new one.
+  // such an operator. A gather replaces the node if this rewriting made the table, nothing else uses the rows, and
+  // the result has two dimensions. Otherwise the node stays, beside the node on the table.
   bool RewriteOnTable(const Node& node, const std::string& op) {
     const ValueIndex self = ValueOf(node, "self"), result = ResultOf(node);
     if (std::ranges::find(kValueByValue, op) == std::end(kValueByValue) || ValuesOf(node).size() != 1) return false;
@@ -309,7 +309,7 @@ class LinearRewriter {
     return out_.Add(node, factor == -1 ? "sub.Tensor" : "add.Tensor", std::move(inputs), type);
   }
 
-  // `type` is the result's type. It lacks the dimensions of size 1 that the input may have.
+  // `type` is the result's type, but without the dimensions of size 1 that the input may have.
   ValueIndex AddLinear(const Node& node, ValueIndex input, ValueIndex weight, ValueIndex bias, const TensorType& type) {
     TensorType whole = type;
     whole.sizes = facts_.TypeOf(input)->sizes;
@@ -340,7 +340,7 @@ class LinearRewriter {
     return kNoValue;
   }
 
-  // Makes `value`, which the last node returns, the result of `node`, with that many dimensions.
+  // Makes `value`, the result of the last node, the result of `node`. Adds dimensions of size 1 up to `dimensions`.
   void Define(const Node& node, ValueIndex value, size_t dimensions, ValueIndex result) {
     for (size_t i = 2; i < dimensions; ++i) {
       TensorType type = *facts_.TypeOf(value);

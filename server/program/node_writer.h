@@ -25,7 +25,7 @@ class NodeWriter {
     values_.push_back({absl::StrCat(node.name, "_made_", values_.size()), ValueKind::kTensor, std::move(type)});
     return static_cast<ValueIndex>(values_.size()) - 1;
   }
-  // Adds a call of aten.OP that stands for `node`. Returns its result.
+  // Adds a call of operator `op` of aten, which replaces `node`. Returns its result.
   ValueIndex Add(const Node& node, std::string_view op, std::vector<NamedArgument> inputs, ValueIndex result) {
     return AddTarget(node, absl::StrCat("torch.ops.aten.", AbslView(op)), std::move(inputs), result);
   }
@@ -40,7 +40,7 @@ class NodeWriter {
                      .source = node.source});
     return result;
   }
-  // Adds a call that stands for `node` and returns a list, with one result of each type.
+  // Adds a call that replaces `node` and returns a list, with one result of each type.
   std::vector<ValueIndex> AddList(const Node& node, std::string target, std::vector<NamedArgument> inputs,
                                   const std::vector<TensorType>& types) {
     std::vector<ValueIndex> results;
@@ -64,8 +64,8 @@ class NodeWriter {
   std::vector<Graph::Value>& values_;
 };
 
-// Removes nodes of `rewritten` whose outputs are unused, if they were used in `original` or were added by the
-// rewriting. Only operators of a fixed list are removed: those whose only effect is to compute their result.
+// Removes nodes of `rewritten` whose outputs are unused, if the outputs were used in `original` or if the rewriting
+// added the node. Only operators of a fixed list are removed: those whose only effect is to compute their result.
 void RemoveOrphans(const Program& original, Program& rewritten);
 // Returns the program with `nodes` in place of its own, without orphans. The program must already have the values of
 // `nodes`.

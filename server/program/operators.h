@@ -35,7 +35,7 @@ std::optional<OperatorName> ParseOperator(std::string_view target);
 // name one.
 bool IsOwnOperator(std::string_view target);
 
-// Returns nullopt if a program's file may not use the operator.
+// Returns the kind of an operator; nullopt if a program's file may not use the operator.
 std::optional<OperatorKind> FindOperator(std::string_view target);
 
 // Returns true if the node draws random numbers. Dropout in a form for evaluation does not.
@@ -95,7 +95,8 @@ inline bool IsNumber(const Node& node, std::string_view name, int64_t absent, in
   return NumberOf(node, name, absent) == wanted;
 }
 
-// Returns whether the gradient of an aten::embedding is the sum of the rows at each index.
+// Returns true if an aten::embedding has a plain gradient: each row of the table gets the sum of the gradients at its
+// index.
 inline bool IsPlainEmbedding(const Node& node) {
   const auto is_off = [&](std::string_view name) { return FlagOf(node, name, false) == false; };
   return IsNumber(node, "padding_idx", -1, -1) && is_off("scale_grad_by_freq") && is_off("sparse");

@@ -77,7 +77,7 @@ const RegionRoles::Meaning& RegionRoles::MeaningOf(ValueIndex result) const {
   return static_cast<size_t>(result) < meaning_.size() ? meaning_[result] : none;
 }
 
-// Returns whether an operator may write to the value. Nothing writes to values that were added later.
+// Returns whether an operator may write to the value. Nothing writes to values that were added after construction.
 bool RegionRoles::IsWritten(ValueIndex value) const {
   return static_cast<size_t>(value) < known_values_ && memory_.IsWritten(value);
 }
@@ -188,8 +188,8 @@ void RegionRoles::GiveRoles(const ReductionTarget& target, const std::set<ValueI
 
 int64_t RegionRoles::DepthOf(const Node& node, const RegionRole& role) const {
   int64_t most = 0;
-  // Raises the depth to at least that of `value`. If `value` is of another region (an odd depth, and `within` is
-  // false), the depth must be larger.
+  // Raises the depth to at least that of `value`. It must be larger if `value` is of another region, that is, if its
+  // depth is odd and `within` is false.
   const auto after = [&](ValueIndex value, bool within) {
     if (value != kNoValue) most = std::max(most, depth_[value] + (within || depth_[value] % 2 == 0 ? 0 : 1));
   };

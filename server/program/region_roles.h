@@ -1,5 +1,5 @@
-// Gives each node its role for one reduction target, the first half of finding regions (edge_regions.cc). A node's
-// role depends on what it does to rows. row_operators.cc finds that, in terms of the steps of a region
+// Gives each node its role for one reduction target. This is the first half of finding regions (edge_regions.cc). A
+// node's role depends on what the node does to rows. row_operators.cc expresses that in the steps of a region
 // (nn/kernels/edge_region.h).
 // Threads: plain values and pure functions.
 #pragma once
@@ -16,8 +16,8 @@
 
 namespace permafrost::program {
 
-// A node that works on each row by itself. Within a row, it works value by value, or sums adjacent values, or does
-// nothing: then the result is the operand, perhaps in another shape.
+// A node that works on each row by itself. Within a row, it works value by value, or sums adjacent values, or only
+// changes the shape.
 struct RowOperator {
   static constexpr int32_t kPrevious = -2;
   // The steps, in order, without levels and widths. `a`, `b` and `c` are indices in `operands`, or kPrevious for the
@@ -25,7 +25,7 @@ struct RowOperator {
   std::vector<nn::RegionStep> steps;
   std::vector<std::variant<ValueIndex, double>> operands;
 };
-// Returns nullopt if the node is not such an operator, or takes arguments that regions do not support.
+// Returns nullopt if the node does not work on each row by itself, or takes arguments that regions do not support.
 std::optional<RowOperator> RowOperatorOf(const Node& node, const Graph& graph);
 
 // A node that gathers rows of a table by an index of one dimension.

@@ -31,10 +31,10 @@ std::optional<Program> WithoutSelfLoops(const Program& program);
 // embeddings into permafrost::row_embedding.
 
 // Rewrites matmul, mm and addmm with a matrix of known sizes, recurrent cells, and recurrent layers without dropout
-// over sequences of a known length. addmm must have beta and alpha 1, and a bias as wide as the result. A layer
-// operator may become at most 64 cells (layers * directions * steps), and all of a program at most 256; operators
-// beyond that stay. Tensors must have one known type, float32 or float64. The rewritten program computes the same up
-// to rounding. Returns nullopt if nothing was rewritten.
+// over sequences of a known length. addmm must have beta and alpha 1, and a bias as wide as the result. One layer
+// operator may become at most 64 cells (layers * directions * steps), and all layer operators of a program at most
+// 256 cells. Layer operators beyond these limits stay. Tensors must have one known type, float32 or float64. The
+// rewritten program computes the same up to rounding. Returns nullopt if nothing was rewritten.
 std::optional<Program> WithLinearForms(const Program& program);
 
 struct RowLayersOptions {
@@ -47,9 +47,9 @@ struct RowLayers {
 };
 
 // Returns nullopt if nothing was rewritten. Results equal the program's up to rounding. A linear map stays unless x,
-// weight and bias share one known type, float32 or float64. A norm stays in evaluation, without weight, bias or running
-// statistics, or if x is not [N, D]. An embedding stays if it has a padding index, sparse gradients, or gradients scaled
-// by frequency.
+// weight and bias share one known type, float32 or float64. A norm stays if it is in evaluation, lacks weight, bias
+// or running statistics, or has an x that is not [N, D]. An embedding stays if it has a padding index, sparse
+// gradients, or gradients scaled by frequency.
 std::optional<RowLayers> WithRowLayers(const Program& program, const RowLayersOptions& options);
 
 // Returns true if a permafrost::row_linear of the program has float32 weights.
@@ -64,9 +64,10 @@ bool HasFloat32Linears(const Program& program);
 // - A linear map of rows that an index gathers becomes a gather of the mapped table. Sums, products with numbers and
 //   changes of shape may lie between the gather and the map. Concatenated columns are mapped one by one. Columns that
 //   no index gathers are multiplied where they are.
-// - A table qualifies if it has at most kSmallTable rows, or a row for each node while the index has one for each edge.
-//   It is mapped only if that is less work (FewerProducts).
-// - Value-by-value operators on gathered rows of a small table run on the table, so that a map after them can follow.
+// - A table qualifies if it has at most kSmallTable rows, or a row for each node while the index has one for each
+//   edge. A table is mapped only if that is less work (FewerProducts).
+// - Value-by-value operators on gathered rows of a small table run on the table, so that a linear map after them can
+//   run on the table too.
 // Values that an operator writes to in place are left alone.
 std::optional<Program> WithNodeLinears(const Program& program);
 
@@ -76,7 +77,8 @@ std::optional<Program> WithNodeLinears(const Program& program);
 // product. WithNodeLinears must have run: it turns matrices computed from an embedding into gathered rows.
 std::optional<Program> WithCategoryProducts(const Program& program);
 
-// The most categories: with more, the products of all nodes take longer than the matrices of the edges.
+// The most categories that are rewritten. With more, the products of all nodes take longer than the matrices of the
+// edges.
 inline constexpr int64_t kMaxCategories = 16;
 
 // WithEdgeRegions finds two kinds of regions in a program's graph, whatever module it comes from, and makes each one

@@ -19,7 +19,7 @@ namespace permafrost::program {
 namespace {
 
 // A recurrent layer operator becomes at most kMostCells cells, and all operators of a program together at most
-// kMostCellsOfAll. Operators beyond that stay.
+// kMostCellsOfAll. Operators beyond these limits stay.
 constexpr int64_t kMostCells = 64, kMostCellsOfAll = 256;
 
 bool IsNumberOne(const Node& node, std::string_view name) {
@@ -123,7 +123,8 @@ class LinearFormsWriter {
              cell.state.dtype == of_rows->dtype;
     });
   }
-  // Maps rows by a weight of the cell, that of its input or that of its state. Returns [..., gates * h].
+  // Maps rows by one of the cell's weights: the weight of its input or the weight of its state. Returns [..., gates *
+  // h].
   ValueIndex Map(const Cell& cell, ValueIndex rows, ValueIndex weight, ValueIndex bias) {
     TensorType type = *TypeOf(rows);
     type.sizes.back() = Size{.number = GatesOf(cell.kind) * cell.state.sizes[1].number, .expression = {}};
@@ -176,8 +177,8 @@ class LinearFormsWriter {
            std::ranges::none_of(node.outputs, [](const Output& output) { return output.is_list; });
   }
 
-  // Takes cells from the program's budget; false if too few are left. The budget is needed because a file may describe
-  // more cells than memory has room for.
+  // Takes cells from the program's budget. Returns false if too few are left. The budget is needed because a file may
+  // describe more cells than memory has room for.
   bool TakeFromBudget(int64_t cells) {
     if (cells > cells_left_) return false;
     cells_left_ -= cells;
@@ -459,7 +460,8 @@ class RowLayersWriter {
 
   const RowLayersOptions options_;
   RowLayers made_;
-  // The nodes that read each value; the place after the last stands for a use outside the graph.
+  // By value: the indices of the nodes that read it. The index after the last node stands for a use outside the
+  // graph.
   std::vector<std::vector<size_t>> users_;
 };
 

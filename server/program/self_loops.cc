@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kEnd = INT64_MAX;
 
-// What is known of a value.
+// The facts that are known of a value.
 struct Fact {
   enum class Kind {
     kEdges,     // [2, edges]
@@ -222,7 +222,7 @@ class Rewriter {
     // The node's result is a copy. If nothing writes to the memory, a view is as good.
     const bool copies = IsWritten(self) || IsWritten(result);
     if (range->all() && !copies) {
-      // An alias keeps the order in which gradients are added. Those from the masked rows come first, as with the
+      // An alias keeps the order in which gradients are added. Gradients from the masked rows come first, as with the
       // mask.
       if (!facts_.contains(self)) {
         Add(node, "torch.ops.aten.alias.default", {{"self", Ref{self}}}, result);
@@ -276,7 +276,7 @@ class Rewriter {
     return static_cast<ValueIndex>(values.size()) - 1;
   }
 
-  // Adds a node that stands for `node`.
+  // Adds a node that replaces `node`.
   void Add(const Node& node, const std::string& target, std::vector<NamedArgument> inputs, ValueIndex result) {
     Node& added = nodes_.emplace_back();
     added.name = program_.graph.values[result].name;
