@@ -68,8 +68,8 @@ class Capturer {
   virtual void GiveBackMemory() {}
 };
 
-// Memory of the host that the device's kernels read directly: the same [rows, width] float32, as a tensor of the host
-// and as a tensor of the device.
+// Pinned memory of the host, which the device's kernels read directly. Both tensors, [rows, width] float32, are views
+// of it: `host` is on the host, `device` on the device.
 struct PinnedRows {
   at::Tensor host, device;
 };
@@ -85,8 +85,8 @@ class Backend {
   // Checks whether this libtorch can capture steps. The daemon calls it once, at start. Errors: Internal.
   virtual absl::Status CheckCapture() const = 0;
   // Returns true if an executable is a recording of operators, which is replayed bit for bit and may serve every
-  // shape. Otherwise an executable has one shape. It is then a graph of the device or the program itself, and
-  // executables bound what a backend that compiles by shape keeps.
+  // shape. Otherwise an executable has one shape. It is then a graph of the device or the program itself. If the
+  // backend compiles by shape, the executables bound what it keeps.
   virtual bool records() const = 0;
   // Returns true if an executable is a graph of the device, which holds the memory of its step and a copy of its
   // inputs.
@@ -110,8 +110,8 @@ class Backend {
   // Brings the state that Observe returns up to date. Call it after each step, outside of Within. Returns true if the
   // driver holds so much memory that the caller must empty the caches now. Errors: same as Enter.
   virtual absl::StatusOr<bool> EndStep() const { return false; }
-  // Waits for the device, then frees its reserve of memory and everything that it has compiled. Call it between two
-  // steps. Errors: same as Enter.
+  // Waits for the device. Then frees the device's reserve of memory and everything that the device has compiled. Call
+  // it between two steps. Errors: same as Enter.
   virtual absl::Status EmptyCaches(EmptyReason /*reason*/) const { return absl::OkStatus(); }
   // Call it with true when all planned shapes are compiled, and with false when that no longer holds. A device that
   // can refuse other shapes does so in between.
@@ -163,12 +163,12 @@ inline absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind, con
   return OpenBackend(DeviceChoice(kind), options);
 }
 
-// Sets how many threads the operators use that the calling thread runs. This matters on every device, since all have
-// work on the host. 0 stands for AvailableCores(). Returns the number of threads set.
+// Sets the number of threads for the operators that the calling thread runs. This matters on every device, since all
+// have work on the host. 0 stands for AvailableCores(). Returns the number of threads set.
 int UseThreads(int threads, TorchThreads torch_threads = TorchThreads::kAll);
 
-// The peak memory of a capture as a multiple of the step's own. The arena that serves replays has gaps between its
-// allocations.
+// The peak memory of a capture as a multiple of the step's own peak. The arena that serves replays has gaps between
+// its allocations.
 inline constexpr double kCapturePeakFactor = 1.1;
 
 // Returns an upper bound of the peak tensor storage, in bytes, of a capture on the CPU. `step_bytes` is the peak of the
@@ -179,14 +179,15 @@ constexpr int64_t CapturePeakBytes(int64_t step_bytes, int64_t state_bytes) {
   return static_cast<int64_t>(kCapturePeakFactor * static_cast<double>(step_bytes)) + state_bytes;
 }
 
-// Returns an upper bound of the bytes that a step takes on its device while it is captured as a graph. They are the
-// bytes that the graph holds as long as it lives, and those of the run beside it that proves it. The arguments are
-// those of CapturePeakBytes. The graphs of a job share their memory, so only the largest counts.
+// Returns an upper bound of the bytes that a step takes on its device while it is captured as a graph. The bound
+// covers the bytes that the graph holds as long as it lives, and the bytes of the run that proves the graph. The
+// arguments are those of CapturePeakBytes. The graphs of a job share their memory, so only the largest counts.
 constexpr int64_t GraphPeakBytes(int64_t step_bytes, int64_t state_bytes) { return 2 * step_bytes + state_bytes; }
 
 // Returns an upper bound of the bytes that one recorded step holds for its operators, shapes and numbers, without its
-// arena. `layers` is the number of layers of the model. `fused` is true for the CPU's fused operators, of which a step
-// has fewer. GINE of 4 layers with Adam takes 26 kB with them, and up to 113 kB without.
+// arena. `layers` is the number of layers of the model. `fused` is true for the CPU's fused operators; a step has
+// fewer of them than of PyTorch's. A step of GINE with 4 layers and Adam takes 26 kB with fused operators, and up to
+// 113 kB without.
 constexpr int64_t ExecutableBytes(int64_t layers, bool fused) { return (2 + layers) * (fused ? 8'192 : 24'576); }
 
 }  // namespace permafrost::device

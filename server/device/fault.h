@@ -17,9 +17,9 @@
 namespace permafrost::device {
 
 // Returns true if an error makes the device unusable until the process ends. `code` is the accelerator's own error
-// code (cudaError_t), if the error has one. `text` is the error's message. The name of an error of CUDA, cuBLAS, cuDNN
-// or Metal may stand anywhere in it. Sources: CUDA runtime API, "cudaError", whose sticky errors say that the process
-// must be terminated; Metal, MTLCommandBufferError.
+// code (cudaError_t), if the error has one. `text` is the error's message. The text may contain the name of an error
+// of CUDA, cuBLAS, cuDNN or Metal anywhere. Sources: CUDA runtime API, "cudaError", whose sticky errors say that the
+// process must be terminated; Metal, MTLCommandBufferError.
 bool IsFatalToDevice(std::optional<int32_t> code, std::string_view text);
 bool IsFatalToDevice(const c10::Error& error);
 

@@ -40,7 +40,7 @@ class InputLayout {
 };
 
 // Copies a batch to new memory on `device` and waits for the copy. On the CPU it returns the batch itself. Use it for
-// what happens once; steps go through Staging.
+// copies that are made once; the batches of steps go through Staging.
 graphcache::StepInputs CopyToDevice(const graphcache::StepInputs& batch, c10::Device device);
 
 struct StagingOptions {

@@ -1,6 +1,6 @@
-// A step as a device captures it: a function of tensors, and the tensors that it changes. For code that runs a step
-// twice and compares, it also has copies of the state before the step and fingerprints of the state after it.
-// Threads: the device thread.
+// A step as a device captures it: a function of tensors, and the tensors that it changes. This file also has copies
+// of the state before a step, and fingerprints of the state after it. They serve code that runs a step twice and
+// compares the results. Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -68,7 +68,7 @@ struct StepProgram {
 inline constexpr size_t kDynamicProbes = 4;
 using ProbeInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>(size_t probe)>;
 
-// Makes and returns the inputs of one batch. They are valid as long as the probes' inputs.
+// Makes and returns the inputs of one batch. The inputs are valid as long as the probes' inputs (ProbeInputs).
 using BatchInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>()>;
 
 // Calls `on_phase`, which is the program's own, with `phase`. Call it from StepProgram::run. While the step is
@@ -79,8 +79,8 @@ void MarkPhase(int phase, const std::function<void(int phase)>& on_phase);
 // Call it from StepProgram::run. Only a capture keeps the line, for profiles.
 void NoteLine(std::string_view line);
 
-// While one lives, MarkPhase does nothing on its thread, except where a tape records. It is for runs of a model that
-// are not steps.
+// While a SilentPhases lives, MarkPhase does nothing on its thread, except where a tape records. It serves runs of a
+// model that are not steps.
 class SilentPhases {
  public:
   SilentPhases();

@@ -143,8 +143,8 @@ std::string ResultText(size_t index, const Bits& replay, const Bits& step) {
                       Describe(replay.type, replay.sizes), " in the replay");
 }
 
-// Returns the first operator of the replay that differs from the step's or has another result; nullopt if there is
-// none.
+// Returns the first operator of the replay that is another operator than the step's, or has another result. Returns
+// nullopt if there is none.
 std::optional<graphcache::Difference> FirstOperator(const Trace& replay, const Trace& step) {
   for (const auto& [place, ours] : replay) {
     const auto theirs = step.find(place);

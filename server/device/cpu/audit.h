@@ -22,8 +22,8 @@ namespace permafrost::device {
 // Replays `executable` on `inputs`, puts the state back, and runs `program`, the program of `executable`, eagerly. If
 // the two differ in a bit of state or outputs, both run once more, operator by operator, to find the first operator
 // with another result. The final state and the outputs returned are those of the eager run. After an exception of the
-// program, which passes through, the state is as before. The operators' times are those of the first replay. Its
-// matrix products are timed alone after it.
+// program, which passes through, the state is as before. The operators' times are those of the first replay. After
+// it, the step's matrix products are timed alone.
 // Memory: CapturePeakBytes (device/backend.h). The arena's memory is given back between replay and eager run.
 absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, const StepProgram& program,
                                                    const graphcache::StepInputs& inputs, Arena& arena);
@@ -32,9 +32,9 @@ absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, co
 class StepProducts {
  public:
   // Adds the products of one call of an operator with `arguments`. An operator that is a product counts as itself. An
-  // operator that takes a layer's weights (matrices named weight, w1 or w2) counts as one product for each, over the
-  // rows of its first tensor. Its backward counts as two for each, since the weight and the input have gradients.
-  // Other products of a layer are not known.
+  // operator that takes a layer's weights (matrices named weight, w1 or w2) counts as one product per matrix, over
+  // the rows of its first tensor. The operator's backward counts as two products per matrix, since the weight and the
+  // input have gradients. Other products of a layer are not counted.
   void Add(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   // Runs all products on tensors of the same sizes and returns the seconds they take. Each size runs a few times.
   double SecondsAlone() const;

@@ -71,7 +71,7 @@ class CpuExecutable::Builder {
  private:
   bool IsFixed(size_t slot) const { return hoisted_[slot].defined(); }
 
-  // Makes views of tensors that never move now, without autograd metadata.
+  // Makes the views of tensors that never move. They are made once, now, and without autograd metadata.
   void Hoist() {
     const auto& slots = tape_.slots();
     hoisted_.resize(slots.size());
@@ -278,7 +278,8 @@ std::vector<at::Tensor> CpuExecutable::Run(const graphcache::StepInputs& inputs,
     StoragePlan::BeginPart(static_cast<uint32_t>(i));
     Invoke(calls_[i]);
   }
-  // Only the caller holds the outputs that the step made: the next replay overwrites them.
+  // Drops the executable's own references to the outputs that the step made, since the next replay overwrites these
+  // outputs.
   std::vector<at::Tensor> outputs;
   outputs.reserve(output_slots_.size());
   for (const uint32_t slot : output_slots_) outputs.push_back(values_[slot]);

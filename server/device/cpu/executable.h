@@ -1,8 +1,8 @@
 // A captured step on the CPU: the operators of a tape, called again in order below autograd. Views of state are made
 // once, and operators whose results nobody reads are dropped. Storage comes from a plan over the arena that all
-// executables of a job share, so that a replay allocates no storage. A dynamic executable serves every shape. Before a
-// replay it sets the integers that follow from its inputs' sizes, and its plan is that of the largest shape. It
-// borrows program and arena.
+// executables of a job share, so that a replay allocates no storage. A dynamic executable serves every shape. Before
+// a replay it sets the integers that follow from its inputs' sizes, and its plan is that of the largest shape. Every
+// executable borrows program and arena.
 // Threads: the device thread.
 #pragma once
 
@@ -37,7 +37,7 @@ class CpuExecutable final : public graphcache::Executable {
   // sizes at least as large as any that this executable serves.
   void TakePlan(const StoragePlan& plan);
   const StoragePlan& plan() const { return plan_; }
-  // Makes room for the plan in the arena. Nothing may live there.
+  // Makes room for the plan in the arena, in which no storage may be alive.
   void Prepare() { arena_.Reserve(plan_.size()); }
   // Replays without calling on_phase. Returns the step's outputs, valid until the next replay over the same arena. A
   // dynamic executable throws c10::Error if the inputs differ in kind from those that it was captured with.

@@ -211,7 +211,7 @@ class StorageAllocator final : public c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 
-// While one lives, its session serves this thread's allocations.
+// While a Within lives, its session serves this thread's allocations.
 class Within {
  public:
   explicit Within(PlanSession& session) {
@@ -281,8 +281,8 @@ char* PlanSession::LowestGap(size_t bytes) const {
 
 bool PlanSession::OnArenaFree(const void* block) {
   if (arena_ == nullptr) return false;
-  // If two blocks have one address, the older one is removed first. The younger one's place is then held too long, but
-  // never too short.
+  // If two blocks have one address, the older block is removed first. The place of the younger block is then held too
+  // long, but never too short.
   const auto it = std::ranges::find(alive_, block, &Alive::begin);
   if (it == alive_.end()) return false;
   alive_.erase(it);

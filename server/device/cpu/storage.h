@@ -57,9 +57,9 @@ class StoragePlan {
   static StoragePlan Learn(const std::function<void()>& body);
 
   // Runs `body` and serves its allocations from the arena, which must have size() bytes. Each allocation gets its
-  // planned place while the allocations match the learned ones. From the first that differs on, all come from the
-  // heap, since later places may hold storage that is still alive. Returns how many came from the heap: 0 for the body
-  // that was learned.
+  // planned place while the allocations match the learned ones. From the first allocation that differs, all come from
+  // the heap, since later places may hold storage that is still alive. Returns how many allocations came from the
+  // heap: 0 for the body that was learned.
   int64_t Serve(Arena& arena, const std::function<void()>& body) const;
 
   // Same as Serve, for a body whose allocations differ in size or order from the learned ones. So a plan that is
@@ -69,8 +69,8 @@ class StoragePlan {
   // Returns how many came from the heap.
   int64_t ServeAnySize(Arena& arena, const std::function<void()>& body) const;
 
-  // Tells, within a body, that part `part` of it begins here. An allocation is served only if it was learned in the
-  // same part. So an extra allocation of an equal size in another part is noticed.
+  // Called within a body, this tells that part `part` of the body begins here. An allocation is served only if it was
+  // learned in the same part. So an extra allocation of an equal size in another part is noticed.
   static void BeginPart(uint32_t part);
 
   // The bytes of arena that the plan needs.

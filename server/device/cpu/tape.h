@@ -41,9 +41,9 @@ struct TapeBreak {
 // Returns FailedPrecondition with graphcache::kGraphBreakReason.
 absl::Status BreakStatus(const TapeBreak& broken);
 
-// Is called in place of each operator while a step runs. `place` is the operator's index among those that a recording
-// of the step has. `stack` holds its arguments. It must call `perform` once, which takes the arguments off the stack
-// and leaves the results there.
+// Is called in place of each operator while a step runs. `place` is the operator's index in a recording of the step.
+// `stack` holds its arguments. It must call `perform` once, which takes the arguments off the stack and leaves the
+// results there.
 using CallWatcher = std::function<void(size_t place, const c10::OperatorHandle& op, torch::jit::Stack& stack,
                                        absl::FunctionRef<void()> perform)>;
 
@@ -71,8 +71,8 @@ class Tape {
   };
   struct Op {
     c10::OperatorHandle handle;
-    // The arguments of the call without tensors. An undefined tensor stands for each tensor; in a list of optional
-    // tensors, none does.
+    // The arguments of the call without its tensors. In place of each tensor there is an undefined tensor, or nullopt
+    // in a list of optional tensors.
     std::vector<c10::IValue> args;
     std::vector<Use> uses;
     // The slots of each return value: one, or several if the value is a list.
@@ -98,14 +98,14 @@ class Tape {
   // outputs of `body`. Exceptions pass through.
   std::vector<at::Tensor> Record(const std::vector<at::Tensor>& inputs, const Body& body);
   // Runs `body`, a step on `inputs`, on this thread and compares it with the recording, operator by operator as it
-  // runs. Returns the outputs of `body`. Exceptions pass through. The inputs are different batches of equal shapes. A
-  // difference in anything else (a host value, a constant, the order of operators) is a break. With `on_integer`, the
+  // runs. Returns the outputs of `body`. Exceptions pass through. The inputs are different batches of equal shapes.
+  // Every other difference (in a host value, a constant, the order of operators) is a break. With `on_integer`, the
   // inputs may have other shapes, and each integer argument that differs is passed to it.
   std::vector<at::Tensor> Compare(const std::vector<at::Tensor>& inputs, const Body& body,
                                   const OnInteger& on_integer = nullptr);
 
-  // Runs `body`, a step, on this thread and calls `watch` in place of each of its operators. The places it passes are
-  // those that a recording would have. Returns the outputs of `body`. Exceptions pass through.
+  // Runs `body`, a step, on this thread and calls `watch` in place of each of its operators. It passes to `watch` the
+  // places that the operators would have in a recording. Returns the outputs of `body`. Exceptions pass through.
   static std::vector<at::Tensor> Watch(const CallWatcher& watch, const Body& body);
 
   // Receives each operator with its arguments before it is called. Returns true to receive also the operators that

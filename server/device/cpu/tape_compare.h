@@ -43,7 +43,8 @@ std::optional<TapeBreak> FindDifference(size_t place, const OpOfTape& one, const
 using graphcache::FindSum;
 using graphcache::SizeSum;
 
-// With this many shapes, the forms a size, a size plus a constant, two sizes, and a multiple of one can be told apart.
+// The number of shapes from which four forms of an integer can be told apart: a size, a size plus a constant, a sum
+// of two sizes, and a multiple of a size.
 inline constexpr size_t kLearnedShapes = 3;
 
 // Finds how the integers among the operators' arguments follow from the sizes of a step's inputs. In recordings of one

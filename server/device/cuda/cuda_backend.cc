@@ -82,7 +82,7 @@ class CudaBackend final : public Backend {
   absl::Status Within(const std::function<absl::Status()>& step) const override {
     PF_RETURN_IF_ERROR(owner_.Claim("a step"));
     const absl::Status ran = InOne(step);
-    // When a job has ended and freed its memory, no later step would publish that.
+    // The outermost Within publishes too. If it ended a job, memory was freed, and no later step would publish that.
     if (depth_ == 0) UnlessFatal([this] { Publish(); });
     return ran;
   }

@@ -1,8 +1,8 @@
 // The libraries of a CUDA device, which the program loads at run time and does not link. They are NVIDIA's driver,
 // which tells which cards this machine has, and libtorch's CUDA half, in a module of this project. The driver comes
 // first, since the CUDA half is large, and prints long warnings where there is no card. A program that links the CUDA
-// half does not start on a machine without it. On a machine with it, its 190 KB of static thread-local storage keep
-// threads of small stacks from starting (the HTTP server's have 100 KB).
+// half does not start on a machine that lacks this half. Where it is present, its 190 KB of static thread-local
+// storage keep threads with small stacks from starting (threads of the HTTP server have 100 KB).
 // Threads: safe anywhere.
 #pragma once
 

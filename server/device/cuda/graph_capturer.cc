@@ -114,7 +114,7 @@ using Tensors = std::vector<at::Tensor>;
 // allocate.
 constexpr int kWarmUps = 2;
 
-// While one lives, the current stream is `side`, since the default stream cannot be captured.
+// While an OnSideStream lives, the current stream is `side`, since the default stream cannot be captured.
 class OnSideStream {
  public:
   explicit OnSideStream(c10::Stream side)
@@ -139,7 +139,7 @@ class OnSideStream {
   const c10::StreamGuard scope_;
 };
 
-// Returns `batch` with the resident tensors of `of`, since a graph reads those that it was captured with.
+// Returns `batch` with the resident tensors of `of`. A graph reads the resident tensors that it was captured with.
 graphcache::StepInputs WithResident(graphcache::StepInputs batch, const graphcache::StepInputs& of) {
   for (const size_t place : of.resident) batch.tensors[place] = of.tensors[place];
   return batch;

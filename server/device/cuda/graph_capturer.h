@@ -77,7 +77,7 @@ HostValues ValuesOf(const StepProgram& program, const std::vector<at::Tensor>& o
 
 // Returns the name of the first tensor, such as "weight" or "output 0", whose value in `replay` cannot come from the
 // step; nullopt if there is none. All four HostValues have tensors in the same places. `start` is from before the
-// step, and its outputs are not read. `run` and `again` are from after it.
+// step, and its outputs are not read. `run` and `again` are from after the two runs of the step.
 std::optional<std::string> FindDifference(const std::vector<StateTensor>& state, const HostValues& start,
                                           const HostValues& run, const HostValues& again, const HostValues& replay);
 
@@ -86,9 +86,9 @@ class GraphCapturer final : public Capturer {
   explicit GraphCapturer(GraphDevice device)
       : device_(std::move(device)), pool_(device_.new_pool), staging_(device_.device, device_.staging) {}
 
-  // First records the step, which finds the operators that cannot be captured. Then the step warms up on a stream of
-  // its own, is captured there, and is proven on `second` to rounding (FindDifference). Between warm-up and capture
-  // the allocator's free blocks go back to the driver, because a capture can take memory only from there, and may not
+  // First records the step, to find operators that cannot be captured. Then the step warms up on a stream of its own,
+  // is captured there, and is proven on `second` to rounding (FindDifference). Between warm-up and capture the
+  // allocator's free blocks go back to the driver, because a capture can take memory only from there, and may not
   // free any. All graphs of a capturer share one pool of memory. So replays run one after the other, and each
   // invalidates the outputs of the one before. Errors: same as Capturer; a refusal by the device itself is a graph
   // break without an operator. Errors of the device that the step did not cause pass through (fault.h: IsOutOfMemory,

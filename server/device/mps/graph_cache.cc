@@ -22,7 +22,7 @@ constexpr uint64_t kMostEntries = 10'000'000;
 // has no virtual functions.
 constexpr std::array<std::string_view, 1> kReadVersions{"2.13.0"};
 constexpr char kInstanceSymbol[] = "_ZN2at6native3mps13MPSGraphCache15_instance_cacheE";
-// The number of rows of the products that try the count. No step has such a shape.
+// The number of rows of the products that test the count. No step has such a shape.
 constexpr int64_t kProbeRows = 1009;
 
 }  // namespace

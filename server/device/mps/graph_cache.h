@@ -13,8 +13,8 @@
 namespace permafrost::device {
 
 // Returns the number of graphs in libtorch's cache. `instance` is the address of MPSGraphCache::_instance_cache. If
-// that holds null, no graph was made yet, and the result is 0. Reads the layout of std::unordered_map in libc++ and in
-// libstdc++ on 64 bits: two words of buckets, the first node, then the count.
+// that variable holds null, no graph was made yet, and the result is 0. Reads the layout of std::unordered_map in
+// libc++ and in libstdc++ on 64 bits: two words of buckets, the first node, then the count.
 uint64_t ReadGraphEntries(const void* instance);
 
 // The functions that a GraphEntries uses. Tests replace each.
@@ -35,7 +35,7 @@ GraphEntriesProbe ProbeOfMps();
 // std::unordered_map. The count is trusted only for versions whose header was read, and only if a trial confirms it.
 class GraphEntries {
  public:
-  // Tries the count: a product of a new shape must add 1, the same product again must add nothing, and emptying must
+  // Tests the count: a product of a new shape must add 1, the same product again must add nothing, and emptying must
   // leave 0. The caches are empty afterwards. Exceptions of the probe pass through.
   explicit GraphEntries(const GraphEntriesProbe& probe);
 
@@ -79,7 +79,7 @@ struct GraphCacheCalls {
       hooks.unfreezeGraphCache();
     }
   }
-  // Drops the graphs, and only them, if there is a call for it. Returns whether there is.
+  // Drops the graphs, and only them, if libtorch has a call for that. Returns whether it has.
   static bool Clear(const Hooks& hooks) {
     if constexpr (requires { hooks.clear_graph_cache(); }) {
       hooks.clear_graph_cache();

@@ -276,7 +276,7 @@ class ShapedProgram final : public graphcache::Executable {
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override {
     return std::make_shared<const graphcache::StepOutputs>(program_.run(staging_.Upload(inputs)));
   }
-  // The object alone: the bytes that the backend keeps for this shape are not known here.
+  // Counts this object alone, since the bytes that the backend keeps for this shape are not known here.
   int64_t bytes() const override { return static_cast<int64_t>(sizeof(*this)); }
 
  private:

@@ -36,8 +36,8 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 // pure function.
 absl::StatusOr<MpsEnvironment> ReadMpsEnvironment(const Environment& environment);
 
-// A pool for the Objective-C objects that Metal makes. They are released when the pool around them ends. A thread
-// without a pool keeps them all. A no-op on systems other than Apple's.
+// A pool for the Objective-C objects that Metal makes. The objects are released when the pool around them ends. A
+// thread without a pool keeps all its objects. On systems other than Apple's, a pool does nothing.
 // Threads: made and destroyed on one thread, innermost first.
 class AutoreleasePool {
  public:

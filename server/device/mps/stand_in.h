@@ -13,8 +13,8 @@
 
 namespace permafrost::device {
 
-// While one lives, its thread may run steps on device mps. Backward must run on that thread, since autograd has no
-// threads for the stand-in (SingleThreadedBackward in train/loop/step_engine.cc).
+// While an MpsStandIn lives, its thread may run steps on device mps. Backward must run on that thread, since autograd
+// has no threads for the stand-in (SingleThreadedBackward in train/loop/step_engine.cc).
 // Threads: any; each thread needs its own.
 class MpsStandIn {
  public:
@@ -32,8 +32,8 @@ class MpsStandIn {
 };
 
 // Runs `body`, a step on device mps, and returns its calls in order. The device is real or the stand-in's. Only
-// operators with a kernel on MPS count; operators that a composite one calls count in its place. Exceptions of the
-// body pass through.
+// operators with a kernel on MPS count. In place of a composite operator, the operators that it calls count.
+// Exceptions of the body pass through.
 // Threads: the device's thread if MPS is real.
 std::vector<graphcache::OpCall> RecordMpsCalls(const std::function<void()>& body);
 

@@ -34,8 +34,8 @@ size_t getCUDABlasLtWorkspaceSize();
 namespace permafrost::device {
 namespace {
 
-// libtorch's graph, with clean-up after a failed capture. Without the clean-up, libtorch's graph leaves the allocator
-// recording to its pool, by a filter that refers to the graph, and its use count of the pool is never released.
+// libtorch's graph, with clean-up after a failed capture. Without the clean-up, the allocator goes on recording to
+// the graph's pool, by a filter that refers to the graph. The graph also never gives up its use of the pool.
 class CapturedGraph final : public at::cuda::CUDAGraph {
  public:
   void Begin(c10::MempoolId_t pool) {
