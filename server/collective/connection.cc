@@ -23,10 +23,10 @@
 namespace permafrost::collective {
 namespace {
 
-// About how much later the slower of two ranks with equal work usually is.
+// The polling time. It is about the delay that is usual between two ranks with equal work.
 constexpr absl::Duration kPolling = absl::Milliseconds(2);
-// A rank that is asked to stop continues while the others keep it waiting for less than this, because it is best to
-// finish a step.
+// If a rank is asked to stop, it still goes on while other ranks keep it waiting for less than this, because it is
+// best to finish a step.
 constexpr absl::Duration kPatience = absl::Seconds(1);
 constexpr int64_t kMostSleep = 200;  // milliseconds
 constexpr int kBacklog = 64;

@@ -67,7 +67,7 @@ struct Connection {
   Socket socket;
   std::string host;  // numeric address of the other side
 };
-// Also returns DeadlineExceeded.
+// Both also return DeadlineExceeded.
 absl::StatusOr<Connection> Accept(const Socket& listening, const Deadline& deadline);
 absl::StatusOr<Connection> Connect(const std::string& host, int port, const Deadline& deadline);
 
@@ -79,7 +79,7 @@ struct Transfer {
   std::span<char> in;
 };
 
-// How long an exchange may take.
+// The time that an exchange may take.
 struct Patience {
   absl::Duration idle;                              // without any byte sent or received
   absl::Duration total = absl::InfiniteDuration();  // for the whole exchange
@@ -90,8 +90,8 @@ struct Patience {
 // exchange is found at once.
 // It polls for a moment before it sleeps: another rank is rarely later than that, and a sleeping core takes longer to
 // wake than a message to arrive.
-// Errors: Unavailable if the exchange takes longer than `patience` allows; Unavailable with rank and host of a rank
-// that is gone, sends something else or has not answered; Cancelled if keep_going returns false.
+// Errors: Unavailable if the exchange takes longer than `patience` allows; Unavailable, with rank and host, if
+// another rank is gone, sends something else or has not answered; Cancelled if keep_going returns false.
 absl::Status Exchange(std::span<Transfer> transfers, uint64_t number, const Patience& patience);
 
 }  // namespace permafrost::collective

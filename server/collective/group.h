@@ -52,8 +52,8 @@ class Group {
   // Returns the traffic since the group was made.
   virtual Traffic traffic() const = 0;
 
-  // Returns the values of all ranks in the order of ranks; those of rank r begin at r * x.size(). It allocates no
-  // tensor, so an operator of a replayed step allocates the same as it did during capture.
+  // Returns the values of all ranks in the order of ranks: the values of rank r begin at r * x.size(). It allocates
+  // no tensor, so an operator of a replayed step allocates the same as it did during capture.
   std::vector<double> AllGather(std::span<const double> x);
   // Returns the rows of all ranks in the order of ranks. `rows` is [n, ...], where n may differ between ranks.
   at::Tensor AllGatherRows(const at::Tensor& rows);
@@ -130,12 +130,12 @@ at::Tensor OwnGradient(const at::Tensor& gradient);
 
 // Returns whether a Scope with a group lives on this thread, so that steps use the shared operators.
 bool IsShared();
-// Returns the group with which operators exchange values now. nullptr: they exchange nothing.
+// Returns the group with which operators exchange values now; nullptr if they exchange nothing.
 Group* Current();
 
 // permafrost::all_reduce_sum: returns the sum of x over all ranks, or a copy of x if Current() is null. The gradient
 // of x is the sum of the ranks' gradients, since each rank has a part of the loss. Either all ranks or no rank must
-// compute it; otherwise those that do wait in vain.
+// compute this gradient. Otherwise the ranks that compute it wait in vain.
 at::Tensor AllReduceSum(const at::Tensor& x);
 // Returns the sums of tensors of one type over all ranks, computed in one exchange. If `on_wire` is given, the
 // tensors are rounded to it before they are sent, and the sums are rounded to it after the addition.

@@ -23,9 +23,9 @@ namespace {
 // Up to this size a whole tensor goes to every rank: one exchange of it takes less time than two exchanges of a part.
 constexpr size_t kWhole = 64 << 10;
 constexpr absl::string_view kLeadersHost = "-";
-// How long a connecting rank may take to say who it is.
+// The time in which a connecting rank must say who it is.
 constexpr absl::Duration kHelloTime = absl::Milliseconds(500);
-// How long ranks other than the leader may take to connect to each other, once all have reached the leader.
+// The time in which the ranks other than the leader must connect to each other, once all have reached the leader.
 constexpr absl::Duration kOthersTime = absl::Seconds(20);
 
 template <class T>

@@ -36,8 +36,8 @@ struct TcpOptions {
   int64_t rank = 0;
   int64_t size = 2;  // set for the leader, which tells the other ranks
   std::string token;
-  // `connect_timeout` is how long a rank may take to reach its leader; after that, ranks have 20 s to connect to each
-  // other. `step_timeout` is how long a rank waits for another one within a step.
+  // A rank may take `connect_timeout` to reach its leader. After that, ranks have 20 s to connect to each other.
+  // Within a step, a rank waits `step_timeout` for another rank.
   absl::Duration connect_timeout = absl::Seconds(30), step_timeout = absl::Seconds(30);
   // How long a rank waits for another one in Meet.
   absl::Duration meet_timeout = absl::Minutes(10);
@@ -50,11 +50,11 @@ struct TcpOptions {
 };
 
 // Waits until all ranks are connected to this one, and returns the group as rank 0. Errors: Unavailable. If a rank is
-// missing, the first such rank is under "rank" in the metadata of its reason.
+// missing, the error's reason has the number of the first missing rank under "rank" in its metadata.
 absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, TcpOptions options);
-// Connects a rank other than 0, whose leader serves a rendezvous at this host and port. Other ranks may still fail to
-// connect to each other after this returns; the first exchange shows that. Errors: Unavailable naming the rank that
-// was not reached.
+// Connects this rank, which is not 0, to the group whose leader serves a rendezvous at this host and port. After this
+// returns, other ranks may still fail to connect to each other; the first exchange shows that. Errors: Unavailable
+// naming the rank that was not reached.
 absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port, TcpOptions options);
 
 }  // namespace permafrost::collective
