@@ -70,7 +70,7 @@ bool ReturnsArguments(const Node& node) {
 
 namespace {
 
-// Operators that return memory of their own, whatever they take.
+// Operators whose result never shares memory with an argument.
 constexpr std::string_view kFresh[] = {"aten::abs",
                                        "aten::add",
                                        "aten::addmm",

@@ -17,7 +17,7 @@ class Aliases {
  public:
   explicit Aliases(const Graph& graph) : graph_(graph), sources_of_(graph.values.size(), kNone) {}
 
-  // Notes that the node's outputs may be any of `sources`, or views of them.
+  // Notes that each output of the node may be one of `sources`, or a view of one.
   void Follow(const Node& node, std::vector<ValueIndex> sources);
   void Write(ValueIndex value) { written_.push_back(value); }
   // Returns the graph's inputs whose memory the written values share. Visits each value and each list of sources once,

@@ -191,8 +191,8 @@ std::optional<Operand> BindAs(const Argument& argument, const c10::Argument& wan
   return BindDeviceOrText(argument, type->kind(), device);
 }
 
-// Binds an argument to `wanted`, an argument of an operator's schema. Errors: InvalidArgument that names `wanted` and
-// its type.
+// Binds an argument to `wanted`, an argument of an operator's schema. Errors: InvalidArgument that has the name and
+// the type of `wanted`.
 absl::StatusOr<Operand> BindArgument(const Argument& argument, const c10::Argument& wanted, const Graph& graph,
                                      c10::Device device) {
   // The type that the schema declares. wanted.type() is the type on the stack.

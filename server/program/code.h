@@ -40,7 +40,7 @@ using Estimate = double (*)(const c10::FunctionSchema& schema, const torch::jit:
 // largest argument, and for einsum, tensordot, pooling and convolution.
 Estimate FindEstimate(const std::string& name);
 
-// An argument of an operator, and how it becomes an IValue.
+// An argument of an operator, and the way in which it becomes an IValue.
 struct Operand {
   enum class Kind {
     kConstant,         // `constant`
@@ -68,7 +68,7 @@ struct Instruction {
   int64_t norm = -1;  // index among the program's batch norms; -1: is no batch norm
   std::unique_ptr<const Code> region;
   at::ScalarType autocast_type = at::kBFloat16;
-  bool enabled = false;  // whether gradients or autocast are on, for a region
+  bool enabled = false;  // for a region: true if gradients or autocast are on
   std::vector<Operand> operands;
   std::vector<ValueIndex> dead;  // values that no later instruction uses
 };
@@ -86,8 +86,8 @@ struct Bound {
 // Binds the program's graph. The result borrows the program. Errors: InvalidArgument that names the node.
 absl::StatusOr<Bound> Bind(const Program& program, c10::Device device);
 
-// Returns a number as the tensor that Python passes for it: without dimensions, and of a type that yields to the types
-// of other tensors.
+// Returns a number as the tensor that Python passes for it. The tensor has no dimensions, and in type promotion its
+// type yields to the types of other tensors.
 at::Tensor WrappedNumber(const c10::IValue& number);
 
 }  // namespace permafrost::program

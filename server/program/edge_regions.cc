@@ -27,7 +27,7 @@ using nn::RegionLevel;
 using nn::RegionOp;
 using nn::RegionStep;
 
-// A region as it is built from the nodes of a program.
+// A region that is being built from the nodes of a program.
 struct RegionDraft {
   ReductionTarget target;
   std::set<size_t> nodes;     // the nodes that the region replaces
@@ -236,8 +236,8 @@ class Drafter {
     return Add({.op = RegionOp::kScale, .a = step, .width = width, .x = 1, .level = level});
   }
 
-  // Returns true if the node has no effect and its results are no longer needed. A norm may write to its running
-  // statistics, and an index may stand for other indices that equal it, so these stay.
+  // Returns true if the node has no effect and its results are no longer needed. A norm stays, since it may write to
+  // its running statistics. An index stays, since it may represent other indices that equal it.
   bool IsOrphaned(const Node& node, const std::set<ValueIndex>& wanted) const {
     const std::string name = OperatorOf(node);
     if (roles_.IsIndex(ResultOf(node)) || name == "aten::batch_norm" || name == "aten::instance_norm") return false;
@@ -433,7 +433,7 @@ class Finder {
     return ReductionTarget{.index = kNoValue, .edges = {.number = -1}, .targets = type->sizes[0], .dtype = type->dtype};
   }
 
-  // Skips this reduction and all others of its depth, since they would be in its region.
+  // Skips this reduction and all other reductions of its depth, since these would be in its region.
   void SkipDepthOf(size_t reduction) {
     const ValueIndex result = ResultOf(graph().nodes[reduction]);
     skipped_.insert(result);

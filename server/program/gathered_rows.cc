@@ -74,8 +74,8 @@ void RowFacts::Learn(ValueIndex value, Rows rows) {
   if (gathered && rows.size() <= kMaxColumns && !IsWritten(value)) rows_.insert_or_assign(value, std::move(rows));
 }
 
-// Returns true for sizes such as "E" and "N + E", and for sizes that depend on values, such as the number of edges
-// that a mask keeps.
+// Returns true for sizes such as "E" and "N + E". Also returns true for sizes that depend on values, such as the
+// number of edges that a mask keeps.
 bool RowFacts::IsOfEdges(const Size& size) const {
   const std::string& text = size.expression;
   const auto is_of_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };

@@ -60,7 +60,7 @@ class RowFacts {
 
   // Returns the value's columns; nullopt if the value may not be a tensor of rows.
   std::optional<Rows> RowsOf(ValueIndex value) const;
-  // Returns the tensors whose rows the value stacks, in order; empty if they are not known.
+  // Returns the tensors whose rows the value stacks, in order; empty if these tensors are not known.
   std::vector<ValueIndex> PartsOf(ValueIndex value) const;
 
  private:

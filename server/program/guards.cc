@@ -39,9 +39,9 @@ bool IsMinusOne(const IValue& divisor) {
   return tensor.scalar_type() == at::kLong && *tensor.const_data_ptr<int64_t>() == -1;
 }
 
-// Refuses truncating integer division by -1 or by a tensor: dividing the smallest integer by -1 traps the processor. A
-// tensor is refused without reading it, so the check does the same during a capture. Division that rounds down does
-// not trap.
+// Refuses truncating integer division by -1 or by a tensor: dividing the smallest integer by -1 traps the processor.
+// A tensor is refused without reading its values, so that the check has the same result during a capture. Division
+// that rounds down does not trap.
 void CheckDivision(const FunctionSchema& schema, const Stack& stack) {
   const IValue* mode = ArgumentNamed(schema, stack, "rounding_mode");
   if (mode == nullptr || !mode->isString() || mode->toStringRef() != "trunc") return;
@@ -384,7 +384,7 @@ double OfRegion(const FunctionSchema& schema, const Stack& stack) {
                                        ArgumentNamed(schema, stack, "numbers")->toDoubleVector());
   const auto inputs = stack[0].toTensorVector();
   if (!region.ok() || inputs.empty()) return 0;
-  // A row region has no offsets. It has as many targets as its first target input has rows.
+  // A row region has no offsets. The region has as many targets as its first target input has rows.
   double targets = 0, edges = 0, most = 0;
   if (const IValue* offsets = ArgumentNamed(schema, stack, "offsets"); offsets != nullptr) {
     targets = static_cast<double>(offsets->toTensor().numel());

@@ -37,8 +37,8 @@ struct InterpreterOptions {
   std::function<void(std::string_view line)> on_line;
   // The most bytes that one tensor may have; a view counts as if it were copied. An operator is refused before it
   // takes the memory if the shapes and numbers of its arguments determine its output's size (code.h). einsum,
-  // tensordot, pooling and convolution are refused only after they took it. The bytes of all tensors together have no
-  // bound. The default is more than machines have, and small enough that no product of sizes exceeds 64 bits.
+  // tensordot, pooling and convolution are refused only after they took the memory. The bytes of all tensors together
+  // have no bound. The default is more than machines have, and small enough that no product of sizes exceeds 64 bits.
   int64_t max_tensor_bytes = int64_t{1} << 50;
 };
 

@@ -1,4 +1,4 @@
-// For rewritings of a program: writes the nodes that replace some of its nodes, and removes nodes that are no longer
+// Helps rewritings of a program: writes the nodes that replace other nodes, and removes nodes that are no longer
 // used.
 // Threads: one thread at a time per NodeWriter; the rest are pure functions.
 #pragma once

@@ -1,5 +1,5 @@
-// The operators that a program may use; all others are refused. Tells which of them draw random numbers, and reads the
-// arguments and the result of a node.
+// The operators that a program may use; all others are refused. Tells which operators draw random numbers, and reads
+// the arguments and the result of a node.
 // Threads: pure functions.
 #pragma once
 

@@ -126,7 +126,7 @@ struct State {
   std::string name;  // the module's name for it, such as "convs.0.nn.0.weight"
   ValueIndex value = kNoValue;
   TensorType type;
-  bool persistent = true;  // whether the module's state_dict has it
+  bool persistent = true;  // true if the module's state_dict has it
 };
 
 // An output that becomes the new value of a buffer, in exports without in-place operators.

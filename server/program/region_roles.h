@@ -118,14 +118,14 @@ class RegionRoles {
   const RegionRole& Role(size_t node) const { return roles_[node]; }
   size_t num_nodes() const { return roles_.size(); }
   // The nodes of one region share an odd depth. Nodes between two regions have an even depth that lies between the
-  // depths of the two. So a region never depends on its own outputs.
+  // depths of the two. These depths ensure that a region never depends on its own outputs.
   int64_t Depth(ValueIndex value) const { return depth_[value]; }
 
   bool IsIndex(ValueIndex value) const;  // one dimension, int64
   std::optional<RowShape> ShapeOf(ValueIndex value, const ReductionTarget& target) const;
 
  private:
-  // What a node does, for any target.
+  // The meaning of a node, which does not depend on a target.
   struct Meaning {
     std::optional<ReductionTarget> target;  // if it is a reduction
     std::optional<ReduceOperator> reduce;
@@ -152,7 +152,7 @@ class RegionRoles {
   const std::vector<Input>& inputs_;
   const SharedMemory memory_;
   const size_t known_values_;     // the number of values at construction; nothing writes to later ones
-  std::vector<Meaning> meaning_;  // by value: what the node does that makes it
+  std::vector<Meaning> meaning_;  // by value: the meaning of the node that makes it
   std::vector<size_t> producer_;
   std::vector<ValueIndex> equal_;
   std::vector<RegionRole> roles_;  // by node

@@ -1,6 +1,6 @@
-// The rewritings of a program. Each returns another program that computes the same, up to rounding, with less work or
-// with steps that a device can capture. Each has a source of its own (self_loops.cc, row_layers.cc, node_linears.cc,
-// edge_regions.cc).
+// The rewritings of a program. Each returns another program whose results are equal up to rounding. The new program
+// takes less work, or has steps that a device can capture. Each has a source of its own (self_loops.cc,
+// row_layers.cc, node_linears.cc, edge_regions.cc).
 // Threads: pure functions.
 #pragma once
 
@@ -15,8 +15,8 @@
 namespace permafrost::program {
 
 // WithoutSelfLoops is for graphs without self-loops: edges that begin and end at one node. PyG's layers that add
-// self-loops first remove existing ones by a mask. How many rows a mask keeps depends on values, so such a step cannot
-// be captured. Without self-loops the number follows from sizes.
+// self-loops first remove existing ones by a mask. The number of rows that a mask keeps depends on values, so a step
+// with the mask cannot be captured. Without self-loops that number follows from sizes.
 
 // Returns a program that gives bit-equal results for every `edge_index` without self-loops, except for the sign of
 // zeros in gradients. The same tensors get gradients. Returns nullopt if nothing needs rewriting. If a mask separates
@@ -38,7 +38,7 @@ std::optional<Program> WithoutSelfLoops(const Program& program);
 std::optional<Program> WithLinearForms(const Program& program);
 
 struct RowLayersOptions {
-  bool norms = true;  // whether batch norms in training are rewritten too
+  bool norms = true;  // true: also rewrites batch norms in training
 };
 
 struct RowLayers {
@@ -72,9 +72,10 @@ bool HasFloat32Linears(const Program& program);
 std::optional<Program> WithNodeLinears(const Program& program);
 
 // Returns a program that gives equal results up to rounding, with gradients for the same tensors. Returns nullopt if
-// nothing needs rewriting. It rewrites the product of a row at an edge's end with a matrix that is gathered from at
-// most kMaxCategories matrices. The new program multiplies all nodes by all matrices, and each edge gathers its own
-// product. WithNodeLinears must have run: it turns matrices computed from an embedding into gathered rows.
+// nothing needs rewriting. The rewriting concerns the product of a row, gathered at an edge's end, with a matrix that
+// is gathered from at most kMaxCategories matrices. The new program multiplies all nodes by all matrices, and each
+// edge gathers its own product. WithNodeLinears must have run: it turns matrices computed from an embedding into
+// gathered rows.
 std::optional<Program> WithCategoryProducts(const Program& program);
 
 // The most categories that are rewritten. With more, the products of all nodes take longer than the matrices of the
@@ -82,9 +83,9 @@ std::optional<Program> WithCategoryProducts(const Program& program);
 inline constexpr int64_t kMaxCategories = 16;
 
 // WithEdgeRegions finds two kinds of regions in a program's graph, whatever module it comes from, and makes each one
-// operator (nn/ops/edge_region.h). Message passing becomes permafrost::edge_region: it gathers by the ends of edges,
-// computes on each edge, and reduces by target, without a tensor of edges in between. Connected operators that compute
-// each row by itself become permafrost::row_region.
+// operator (nn/ops/edge_region.h). Message passing becomes permafrost::edge_region. This operator gathers by the ends
+// of edges, computes on each edge, and reduces by target, without a tensor of edges in between. Connected operators
+// that compute each row by itself become permafrost::row_region.
 
 struct FoundRegion {
   nn::EdgeRegion region;

@@ -22,7 +22,7 @@ struct Fact {
   enum class Kind {
     kEdges,     // [2, edges]
     kEnds,      // [edges], a row of kEdges
-    kMask,      // [edges], bool: selects self-loops, or all other edges
+    kMask,      // [edges], bool: selects the self-loops, or selects all other edges
     kNumbers,   // [n] or [1, n]
     kAllLoops,  // [2, n], whose rows are equal
   };
@@ -32,7 +32,7 @@ struct Fact {
   ValueIndex origin = kNoValue, others = kNoValue;
   bool loops = false;
   int64_t row = 0;        // for kEnds: which row of the edges
-  bool of_loops = false;  // for kMask: it selects self-loops; otherwise all other edges
+  bool of_loops = false;  // for kMask. true: selects self-loops; false: all other edges
 };
 
 // Returns true if the node's `dim` is dimension `wanted` of a tensor of two dimensions.
