@@ -26,7 +26,7 @@ absl::Status FindCpu(int /*index*/) { return absl::OkStatus(); }
 absl::Status FindMps(int /*index*/) {
   return HasMps() ? absl::OkStatus() : absl::FailedPreconditionError("this machine or this libtorch has no MPS");
 }
-// kAuto takes the first of these that is present.
+// kAuto takes the first of these devices that is present.
 constexpr std::array<Row, 3> kBackends{
     {{DeviceKind::kMps, FindMps, [](int, const BackendOptions& options) { return MakeMpsBackend(options); }},
      {DeviceKind::kCuda, FindCuda,

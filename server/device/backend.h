@@ -56,8 +56,8 @@ class Capturer {
   virtual std::vector<at::Tensor> RunEager(const StepProgram& program, const graphcache::StepInputs& inputs) {
     return program.run(inputs);
   }
-  // Runs `program` once on `inputs`, so that a device that compiles by shape compiles it now and not at the first
-  // replay. State and generators are as before when this returns. Exceptions of the program pass through.
+  // Runs `program` once on `inputs`, so that a device that compiles by shape compiles the step now and not at the
+  // first replay. State and generators are as before when this returns. Exceptions of the program pass through.
   virtual absl::Status WarmUp(const StepProgram& /*program*/, const graphcache::StepInputs& /*inputs*/) {
     return absl::OkStatus();
   }
@@ -86,7 +86,7 @@ class Backend {
   virtual absl::Status CheckCapture() const = 0;
   // Returns true if an executable is a recording of operators, which is replayed bit for bit and may serve every
   // shape. Otherwise an executable has one shape. It is then a graph of the device or the program itself. If the
-  // backend compiles by shape, the executables bound what it keeps.
+  // backend compiles by shape, the shapes of the executables bound what it keeps.
   virtual bool records() const = 0;
   // Returns true if an executable is a graph of the device, which holds the memory of its step and a copy of its
   // inputs.
@@ -113,8 +113,8 @@ class Backend {
   // Waits for the device. Then frees the device's reserve of memory and everything that the device has compiled. Call
   // it between two steps. Errors: same as Enter.
   virtual absl::Status EmptyCaches(EmptyReason /*reason*/) const { return absl::OkStatus(); }
-  // Call it with true when all planned shapes are compiled, and with false when that no longer holds. A device that
-  // can refuse other shapes does so in between.
+  // Call it with true when all planned shapes are compiled, and with false when that no longer holds. Between these
+  // two calls, a device that can refuse other shapes does so.
   virtual void SetGraphsFrozen(bool /*frozen*/) const {}
 
   // Allocates PinnedRows with arbitrary content. Returns nullopt if the device supports no pinned memory or the host
@@ -163,18 +163,18 @@ inline absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind, con
   return OpenBackend(DeviceChoice(kind), options);
 }
 
-// Sets the number of threads for the operators that the calling thread runs. This matters on every device, since all
-// have work on the host. 0 stands for AvailableCores(). Returns the number of threads set.
+// Sets the number of threads for the operators that the calling thread runs. This matters on every device, since
+// steps on each device also have work on the host. 0 stands for AvailableCores(). Returns the number of threads set.
 int UseThreads(int threads, TorchThreads torch_threads = TorchThreads::kAll);
 
 // The peak memory of a capture as a multiple of the step's own peak. The arena that serves replays has gaps between
 // its allocations.
 inline constexpr double kCapturePeakFactor = 1.1;
 
-// Returns an upper bound of the peak tensor storage, in bytes, of a capture on the CPU. `step_bytes` is the peak of the
-// step when it runs eagerly. `state_bytes` is the size of the tensors that outlive a step: weights, buffers and the
-// optimizer's moments. A capture copies these tensors in order to put them back. It does not copy a tensor that is all
-// zeros, so the warm-up of a new job copies no moments.
+// Returns an upper bound of the peak tensor storage, in bytes, of a capture on the CPU. `step_bytes` is the peak of
+// the step when it runs eagerly. `state_bytes` is the size of the tensors that outlive a step: weights, buffers and
+// the optimizer's moments. A capture copies these tensors in order to put them back. A tensor that is all zeros is
+// not copied, so the warm-up of a new job copies no moments.
 constexpr int64_t CapturePeakBytes(int64_t step_bytes, int64_t state_bytes) {
   return static_cast<int64_t>(kCapturePeakFactor * static_cast<double>(step_bytes)) + state_bytes;
 }
@@ -185,9 +185,9 @@ constexpr int64_t CapturePeakBytes(int64_t step_bytes, int64_t state_bytes) {
 constexpr int64_t GraphPeakBytes(int64_t step_bytes, int64_t state_bytes) { return 2 * step_bytes + state_bytes; }
 
 // Returns an upper bound of the bytes that one recorded step holds for its operators, shapes and numbers, without its
-// arena. `layers` is the number of layers of the model. `fused` is true for the CPU's fused operators; a step has
-// fewer of them than of PyTorch's. A step of GINE with 4 layers and Adam takes 26 kB with fused operators, and up to
-// 113 kB without.
+// arena. `layers` is the number of layers of the model. `fused` is true for the CPU's fused operators; a step then
+// consists of fewer operators. A step of GINE with 4 layers and Adam takes 26 kB with fused operators, and up to 113
+// kB without.
 constexpr int64_t ExecutableBytes(int64_t layers, bool fused) { return (2 + layers) * (fused ? 8'192 : 24'576); }
 
 }  // namespace permafrost::device

@@ -13,8 +13,8 @@
 namespace permafrost::device {
 namespace {
 
-// Values of cudaError_t after which "any further CUDA work will return the same error". No other accelerator that
-// libtorch reports by codes has codes this large.
+// Values of cudaError_t after which "any further CUDA work will return the same error". libtorch also reports errors
+// of other accelerators by codes, but none of their codes are this large.
 constexpr std::array<int32_t, 15> kFatalCodes = {
     214,  // cudaErrorECCUncorrectable
     220,  // cudaErrorNvlinkUncorrectable
@@ -33,7 +33,7 @@ constexpr std::array<int32_t, 15> kFatalCodes = {
     999,  // cudaErrorUnknown
 };
 
-// The first of these texts are what cudaGetErrorString gives for the codes above. The others come from Metal's command
+// The first of these texts are those of cudaGetErrorString for the codes above. The others come from Metal's command
 // buffers and CUDA's libraries.
 constexpr std::array<absl::string_view, 22> kFatalTexts = {
     "an illegal memory access was encountered",

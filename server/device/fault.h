@@ -1,5 +1,5 @@
-// Exceptions of the math library: which of them mean that a device is unusable until the process ends, and the one
-// place where they become a Status.
+// Handles exceptions of the math library. It tells which of them mean that a device is unusable until the process
+// ends. It is also the one place where they become a Status.
 // Threads: everything here is pure.
 #pragma once
 
@@ -23,15 +23,14 @@ namespace permafrost::device {
 bool IsFatalToDevice(std::optional<int32_t> code, std::string_view text);
 bool IsFatalToDevice(const c10::Error& error);
 
-// Returns true if an error says that the device has no room. It may come from libtorch's allocator, from a library, or
-// from the driver, which takes memory for graphs and streams past the allocator. Such an error says nothing of the
-// step that met it.
+// Returns true if an error says that the device has no room. The error may come from libtorch's allocator, from a
+// library, or from the driver. The driver takes memory for graphs and streams without the allocator. An error of this
+// kind does not mean that the step that met it is at fault.
 bool IsOutOfMemory(std::string_view text);
 bool IsOutOfMemory(const c10::Error& error);
 
-// Calls `work` and ignores an error that is fatal to the device, since everything that follows on the device fails by
-// itself. Any other error passes through. Use it in destructors that use the device: there any other error ends the
-// process.
+// Calls `work` and ignores an error that is fatal to the device, since all later work on the device fails anyway. Any
+// other error passes through. Use it in destructors that use the device: there any other error ends the process.
 template <class Work>
 void UnlessFatal(const Work& work) {
   try {

@@ -53,11 +53,12 @@ struct StagingOptions {
 
 class Staging {
  public:
-  // The most copies that are on their way at once: one for the next step, and two for the steps after it, since the
-  // host runs ahead.
+  // The most copies that are on their way at once. One is for the next step. Two are for the steps after it, since
+  // the host runs ahead of the device.
   static constexpr size_t kSlots = 3;
   // Batches up to this size are copied straight into a graph's inputs, in the order of the steps. The bound is an
-  // estimate that no GPU has confirmed: at 25 GB/s such a copy takes 10 us, about as long as launching a second copy.
+  // estimate that no GPU has confirmed. At 25 GB/s a copy of this size takes 10 us, about as long as launching a
+  // second copy.
   static constexpr int64_t kStraightBytes = 256 << 10;
 
   explicit Staging(c10::Device device, const StagingOptions& options = {});
@@ -69,8 +70,8 @@ class Staging {
   // until the next call of Upload or UploadInto, for work on the stream that is current in this call. The caller may
   // change the batch once this returns.
   const graphcache::StepInputs& Upload(const graphcache::StepInputs& batch);
-  // Copies the batch into `inputs`, a tensor of bytes on the device that steps read, in order with the steps enqueued
-  // before and after this call. `layout` is the batch's layout.
+  // Copies the batch into `inputs`, a tensor of bytes on the device from which steps read. The copy runs after all
+  // steps enqueued before this call, and before all steps enqueued after it. `layout` is the batch's layout.
   void UploadInto(const graphcache::StepInputs& batch, const InputLayout& layout, const at::Tensor& inputs);
 
  private:

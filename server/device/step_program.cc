@@ -57,7 +57,7 @@ void SavedState::Rewind() {
   for (size_t i = 0; i < state_.size(); ++i) {
     at::Tensor value = state_[i].value;
     // A capture puts back many small tensors several times, and a dispatched copy of each would take longer than
-    // copying its bytes. This process cannot copy the bytes of other devices itself.
+    // copying its bytes. Only the CPU's bytes can be copied in this way.
     if (!start_[i].defined() && IsPlain(value)) {
       std::memset(value.mutable_data_ptr(), 0, value.nbytes());
     } else if (!start_[i].defined()) {

@@ -20,13 +20,13 @@
 namespace permafrost::graphcache {
 
 // The tensors of one batch, in an order fixed for the job. Undefined tensors are allowed, always at the same places.
-// Tensors lie on the host or already on the device. A capturer copies those on the host to the device
+// Tensors lie on the host or already on the device. A capturer copies the tensors on the host to the device
 // (device/staging.h).
 class StepInputs {
  public:
   std::vector<at::Tensor> tensors;
-  // Places in `tensors` of the tensors that lie on the device once for every batch of the job, such as the edges of a
-  // whole graph.
+  // The places of resident tensors in `tensors`. A resident tensor lies on the device once for all batches of the
+  // job, such as the edges of a whole graph.
   std::vector<size_t> resident;
 };
 
@@ -44,8 +44,8 @@ namespace permafrost::device {
 struct StateTensor {
   std::string name;
   at::Tensor value;
-  // Tensors of one group change by amounts of similar size, such as parameters, first moments or running statistics. A
-  // proof to rounding (cuda/graph_capturer.h) takes the largest change in a group for its scale.
+  // Tensors of one group change by amounts of similar size, such as parameters, first moments or running statistics.
+  // The scale of a proof to rounding (cuda/graph_capturer.h) is the largest change in a group.
   std::string group;
 };
 
@@ -72,7 +72,7 @@ using ProbeInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>(
 using BatchInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>()>;
 
 // Calls `on_phase`, which is the program's own, with `phase`. Call it from StepProgram::run. While the step is
-// captured, it calls nothing: the capture notes the place, and each replay calls the program's on_phase there.
+// captured, MarkPhase calls nothing: the capture notes the place, and each replay calls the program's on_phase there.
 void MarkPhase(int phase, const std::function<void(int phase)>& on_phase);
 
 // Assigns the operators that follow, and their gradients, to a line of the user's module. "" assigns them to no line.
@@ -88,7 +88,7 @@ class SilentPhases {
   ~SilentPhases();
 
  private:
-  const bool outer_;  // whether the thread was silent before
+  const bool outer_;  // true if the thread was silent before
 };
 
 // A copy of the state and of libtorch's default generator. The destructor puts both back unless Keep was called.

@@ -1,4 +1,4 @@
-// The version of libtorch: the one whose headers this program was built with, and the one that is loaded.
+// Two versions of libtorch: the version whose headers this program was built with, and the version that is loaded.
 // Threads: safe anywhere.
 #pragma once
 

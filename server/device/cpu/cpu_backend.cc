@@ -191,8 +191,8 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRungOnCpu(const S
     recorded.plan.ServeAnySize(arena, compare);
   }
   if (tape.broken()) return BreakStatus(*tape.broken());
-  // The replay must write everything that it leaves. Overwriting the arena makes sure that it does not find there what
-  // the step wrote.
+  // The replay must write everything that it leaves. The arena is overwritten, so that the replay does not find in it
+  // the values that the step wrote.
   if (!larger) std::memset(arena.data(), 0xFF, std::min(arena.bytes(), recorded.plan.size()));
 
   auto executable = std::make_unique<CpuExecutable>(tape, program, arena, recorded.sizes);
@@ -211,7 +211,7 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRungOnCpu(const S
   }
   if (!broken) broken = replay(/*learn=*/false);
   if (!broken && !larger && executable->unplanned_allocations() > 0) {
-    // The plan of the larger executable has no gaps that fit, so this one gets a plan of its own.
+    // The gaps in the larger executable's plan do not fit, so this executable gets a plan of its own.
     broken = replay(/*learn=*/true);
     if (!broken) broken = replay(/*learn=*/false);
   }

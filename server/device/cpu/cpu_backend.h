@@ -1,5 +1,5 @@
-// The CPU as a device. A step is recorded, compared with a second step, and proven by replay before anyone relies on
-// it. Replays are served from a plan of their storage.
+// The CPU as a device. A step is recorded, compared with a second step, and proven by replay. Only then is its
+// executable used. Replays are served from a plan of their storage.
 // Threads: the device thread.
 #pragma once
 
@@ -20,9 +20,9 @@ std::unique_ptr<Backend> MakeCpuBackend();
 
 // Captures `program` for the shape of `first` and `second`, which are different batches of equal shapes. Both steps
 // run from the present state: the first is recorded, and the second compared with it. The step cannot be captured if
-// the two differ in anything but their inputs, or if a replay of either does not leave bit-equal state and outputs.
-// The state and libtorch's default generator are as before when this returns, also after an error or an exception.
-// Exceptions of the program pass through. The executable borrows program and arena.
+// the two runs differ in anything but their inputs. Nor can it be captured if a replay of either run does not leave
+// bit-equal state and outputs. The state and libtorch's default generator are as before when this returns, also after
+// an error or an exception. Exceptions of the program pass through. The executable borrows program and arena.
 // Memory: CapturePeakBytes (device/backend.h). The arena's memory is given back meanwhile, so outputs that executables
 // of `arena` returned before are no longer valid.
 // Errors: FailedPrecondition with graphcache::kGraphBreakReason.
@@ -41,8 +41,8 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureOnCpu(const StepP
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(const StepProgram& program,
                                                                             const ProbeInputs& probes, Arena& arena);
 
-// The number of probes on which a ladder's step is recorded. Each rung then checks what these probes taught, as the
-// last probe does in a dynamic capture.
+// The number of probes on which a ladder's step is recorded. Each rung then tests what was learned from these probes,
+// as the last probe does in a dynamic capture.
 inline constexpr size_t kLadderProbes = kDynamicProbes - 1;
 
 // A step that is recorded once, so that executables of single shapes can be made from it. Borrows the program.
@@ -55,9 +55,10 @@ struct RecordedStep {
   std::vector<int64_t> planned;
 };
 
-// Records `program` on the first kLadderProbes probes. They are those of CaptureDynamicOnCpu but may be small, since
-// no storage is laid out for them. State and generator are as before when this returns. Errors: FailedPrecondition
-// with graphcache::kGraphBreakReason. Errors of `probes` and exceptions of the program pass through.
+// Records `program` on the first kLadderProbes probes. The probes are those of CaptureDynamicOnCpu. Unlike there,
+// they may be small, since no storage is laid out for them. State and generator are as before when this returns.
+// Errors: FailedPrecondition with graphcache::kGraphBreakReason. Errors of `probes` and exceptions of the program
+// pass through.
 absl::StatusOr<RecordedStep> RecordOnCpu(const StepProgram& program, const ProbeInputs& probes);
 
 // Makes an executable of a recorded step for the shape of `inputs`, in which every size is at least 2. The step runs

@@ -88,7 +88,7 @@ class CpuExecutable::Builder {
           !std::ranges::all_of(op.uses, fixed))
         continue;
       const size_t made = op.returns[0][0];
-      if (IsFixed(made)) {  // the same view again, or a view of the whole tensor
+      if (IsFixed(made)) {  // a view that was made before, or a view of the whole tensor
         keep_[i] = false;
         continue;
       }
@@ -102,7 +102,7 @@ class CpuExecutable::Builder {
     }
   }
 
-  // Keeps the operators that write, and those whose results are read later.
+  // Drops all operators except those that write and those whose results are read later.
   void Drop() {
     std::vector<bool> needed(tape_.slots().size(), false);
     for (const size_t slot : tape_.outputs()) needed[slot] = true;

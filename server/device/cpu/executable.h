@@ -55,8 +55,9 @@ class CpuExecutable final : public graphcache::Executable {
   const std::vector<Origin>& origins() const { return origins_; }
   const std::vector<std::string>& lines() const { return lines_; }
 
-  // The number of storage allocations of the last replay that came from the heap. It is 0 unless the temporaries of an
-  // operator depend on values, or a dynamic executable's inputs are larger than those that the plan was learned with.
+  // The number of storage allocations of the last replay that came from the heap. It is above 0 only if an operator's
+  // temporaries depend on values, or if a dynamic executable's inputs are larger than the inputs with which the plan
+  // was learned.
   int64_t unplanned_allocations() const { return unplanned_; }
   size_t num_calls() const { return calls_.size(); }
 
@@ -64,7 +65,7 @@ class CpuExecutable final : public graphcache::Executable {
   // An argument that is filled in at each replay: one tensor or a list of tensors.
   struct Fill {
     uint32_t arg = 0;
-    bool list = false, optional = false;  // whether it is a list, and of optional tensors
+    bool list = false, optional = false;  // true: a list of tensors; true: that list is Tensor?[]
     std::vector<int32_t> slots;           // one slot, or one for each element; -1: no tensor
   };
   struct Call {
@@ -95,7 +96,7 @@ class CpuExecutable final : public graphcache::Executable {
   std::vector<Call> calls_;
   std::vector<at::Tensor> values_;                     // by slot; a replay keeps state, numbers and hoisted views
   std::vector<std::pair<uint32_t, uint32_t>> inputs_;  // (slot, place among the inputs)
-  std::vector<uint32_t> output_slots_, made_outputs_;  // the step's outputs, and those of them that are not state
+  std::vector<uint32_t> output_slots_, made_outputs_;  // slots of all outputs; of outputs that are not state
   std::vector<Tape::Mark> marks_;
   std::vector<Origin> origins_;
   std::vector<std::string> lines_;

@@ -24,7 +24,7 @@
 namespace permafrost::device {
 namespace {
 
-constexpr size_t kAlignment = 64;  // the same as libtorch's: a cache line, and the widest vector
+constexpr size_t kAlignment = 64;  // as in libtorch: a cache line, and the widest vector
 
 size_t UsableSize(void* block) {
 #ifdef __APPLE__
@@ -154,7 +154,7 @@ class PlanSession {
     int64_t begin = 0, end = std::numeric_limits<int64_t>::max();
   };
   // Storage in the arena. `end` is nullptr for storage that an earlier session served. Such storage no longer holds
-  // its place, but it is yet to be freed, and its address may be that of storage that lives now.
+  // its place, but it is yet to be freed, and storage that lives now may have the same address.
   struct Alive {
     const char *begin = nullptr, *end = nullptr;
   };

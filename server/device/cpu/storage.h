@@ -1,7 +1,7 @@
-// Storage of CPU tensors. All of it is counted. While a captured step is replayed, its storage comes from a plan
-// instead of the heap. A step on equal shapes allocates equal sizes in equal order, so one replay is enough to learn
-// the size and lifetime of every allocation. Later replays are served from fixed offsets of one block, the arena,
-// which all executables of a job share.
+// Storage of CPU tensors. All of this storage is counted. While a captured step is replayed, its storage comes from a
+// plan instead of the heap. A step on equal shapes allocates equal sizes in equal order, so one replay is enough to
+// learn the size and lifetime of every allocation. Later replays are served from fixed offsets of one block, the
+// arena, which all executables of a job share.
 // Threads: counters are safe anywhere. A StoragePlan and an Arena belong to the device thread. Allocations of other
 // threads during a replay come from the heap.
 #pragma once
@@ -23,8 +23,8 @@ StorageUse ReadStorageUse();
 // Sets the peak to the storage that is live now.
 void RestartStoragePeak();
 
-// One block of memory, 64-byte aligned, that serves a job's plans. Its size is that of the largest plan. The memory is
-// taken at its first use and kept until Release.
+// One block of memory, 64-byte aligned, that serves a job's plans. Its size is that of the largest plan. The memory
+// is allocated at first use and kept until Release.
 class Arena {
  public:
   Arena() = default;
@@ -63,10 +63,10 @@ class StoragePlan {
   int64_t Serve(Arena& arena, const std::function<void()>& body) const;
 
   // Same as Serve, for a body whose allocations differ in size or order from the learned ones. So a plan that is
-  // learned at the largest shape of a step serves smaller shapes. The counterpart of an allocation is the learned one
-  // with the same part and the same order in it. An allocation gets its counterpart's place if it fits there and
-  // nothing alive lies there. Otherwise it gets the lowest gap that holds it, or the heap if there is no such gap.
-  // Returns how many came from the heap.
+  // learned at the largest shape of a step serves smaller shapes. The counterpart of the n-th allocation in a part
+  // (BeginPart) is the n-th learned allocation of that part. An allocation gets its counterpart's place if it fits
+  // there and nothing alive lies there. Otherwise it gets the lowest gap that holds it, or the heap if there is no
+  // such gap. Returns how many came from the heap.
   int64_t ServeAnySize(Arena& arena, const std::function<void()>& body) const;
 
   // Called within a body, this tells that part `part` of the body begins here. An allocation is served only if it was

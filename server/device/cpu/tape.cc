@@ -62,7 +62,7 @@ c10::IValue WithoutTensors(const c10::IValue& value) {
 using TensorId = std::tuple<uint32_t, int64_t, c10::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
 
 // Numbers storages in the order in which they are first seen. A weak reference to each keeps its address from being
-// reused. It does not keep the bytes: they are freed when the step frees them.
+// reused. The bytes are not kept: they are freed when the step frees them.
 class StorageNumbers {
  public:
   uint32_t Of(const at::Tensor& tensor) {
@@ -208,7 +208,7 @@ void Tape::Pass::AddUse(Op& op, size_t arg, std::optional<size_t> element, const
   const auto [it, is_new] = slot_of_.try_emplace(IdOf(tensor), slots_.size());
   if (is_new) {
     // The tensor is neither declared nor made in this step. That is expected of scalars that a kernel takes as
-    // tensors. Any other such tensor would become a constant by accident.
+    // tensors. Any other tensor that is neither declared nor made would become a constant by accident.
     slots_.push_back(SlotOf(tensor, SlotKind::kNumber));
     if (!tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
       Break(op.name(), absl::StrCat("reads, as ", ArgumentName(op, arg), ", a tensor ",
@@ -309,7 +309,7 @@ class Tape::Recording final : public Pass {
   void OnOutputs(std::vector<size_t> outputs) override { tape_.outputs_ = std::move(outputs); }
 
   uint32_t LineOfNode(uint64_t number) const {
-    // The node of a parameter has a number above all others.
+    // The node that accumulates a parameter's gradient has a number above all others.
     if (number >= at::sequence_number::peek()) return 0;
     const auto later = std::ranges::upper_bound(begun_, number, {}, &Begun::first);
     return later == begun_.begin() ? 0 : std::prev(later)->line;

@@ -24,15 +24,15 @@
 
 namespace permafrost::device {
 
-// The dispatch key at which operators are recorded: below autograd, and used by no backend here. 2.13 reserves it for
-// a C++ FakeTensor mode, which is off in this process.
+// The dispatch key at which operators are recorded. It is below autograd, and no backend uses it here. libtorch 2.13
+// reserves it for a C++ FakeTensor mode, which is off in this process.
 inline constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
 
 struct IntegerPlace;
 // Receives an integer argument that differs between two steps: its place, and its value in each step.
 using OnInteger = std::function<void(const IntegerPlace& place, int64_t one, int64_t next)>;
 
-// Why a step cannot be captured.
+// The reason why a step cannot be captured.
 struct TapeBreak {
   std::string op;   // the schema's name; empty if no single operator is to blame
   std::string why;  // one line
@@ -42,8 +42,8 @@ struct TapeBreak {
 absl::Status BreakStatus(const TapeBreak& broken);
 
 // Is called in place of each operator while a step runs. `place` is the operator's index in a recording of the step.
-// `stack` holds its arguments. It must call `perform` once, which takes the arguments off the stack and leaves the
-// results there.
+// `stack` holds its arguments. The watcher must call `perform` once, which takes the arguments off the stack and
+// leaves the results there.
 using CallWatcher = std::function<void(size_t place, const c10::OperatorHandle& op, torch::jit::Stack& stack,
                                        absl::FunctionRef<void()> perform)>;
 
@@ -67,7 +67,7 @@ class Tape {
     size_t arg = 0;
     std::optional<size_t> element;
     size_t slot = 0;
-    bool written = false;  // whether the schema says that the operator writes it
+    bool written = false;  // true if the schema says that the operator writes it
   };
   struct Op {
     c10::OperatorHandle handle;

@@ -83,7 +83,7 @@ class Comparer {
     Break(absl::StrCat(ArgumentName(x_.op, arg), " is ", Text(x), " in one step and ", Text(y), " in the next",
                        AbslView(Where()), ": a host value that changes"));
   }
-  // If the arguments differ in integers alone, passes these to on_integer_ and returns true.
+  // If the arguments differ only in integers, passes these integers to on_integer_ and returns true.
   bool TakeIntegers(size_t arg, const c10::IValue& x, const c10::IValue& y) const {
     if (x.isInt() && y.isInt()) {
       on_integer_({place_, arg, std::nullopt}, x.toInt(), y.toInt());

@@ -1,5 +1,5 @@
-// Compares recordings of one step: what two recordings must have in common, and how the integers that differ follow
-// from the sizes of the step's inputs.
+// Compares recordings of one step. It checks that they agree in all that must not change from batch to batch. It also
+// finds how the integers that differ follow from the sizes of the step's inputs.
 // Threads: pure functions and values; the device thread.
 #pragma once
 
@@ -35,8 +35,8 @@ struct OpOfTape {
 };
 
 // Returns why operator `place` differs between one step and the next; nullopt if it does not. Without `on_integer`,
-// the steps have equal shapes, and everything but the tensors' values is compared. With it, sizes may differ, and each
-// integer argument that differs is passed to `on_integer`: its place, and its value in each step.
+// the steps have equal shapes, and everything but the tensors' values is compared. With `on_integer`, sizes may
+// differ. It receives each integer argument that differs: the argument's place, and its value in each step.
 std::optional<TapeBreak> FindDifference(size_t place, const OpOfTape& one, const OpOfTape& next,
                                         const OnInteger& on_integer = nullptr);
 
@@ -59,17 +59,17 @@ class StepSizes {
   };
 
   // Takes at least kLearnedShapes recordings of one step, at shapes that differ in every size that can differ. The
-  // first kLearnedShapes are compared; the others check the result. If there are no others, Compare must check it.
-  // Returns nullopt if every integer that differs was explained; otherwise the reason, with the operator and the
-  // integer.
+  // first kLearnedShapes recordings are compared, and all further recordings check the result. If there are no
+  // further recordings, Compare must check it. Returns nullopt if it could explain every integer that differs.
+  // Otherwise returns the reason, with the operator and the integer.
   static std::optional<TapeBreak> Find(std::span<const std::unique_ptr<Tape>> tapes, StepSizes& out);
 
   // Reads the sizes of a batch. Errors: InvalidArgument if the inputs differ in kind from those of the recordings.
   absl::Status Read(const graphcache::StepInputs& inputs, std::vector<int64_t>& sizes) const;
-  // Runs `body`, a step on `inputs` of any shape, and compares it with `tape`, operator by operator while it runs. The
-  // sizes must have been found with `tape`. Its integers must be those that follow from `inputs`; otherwise the tape
-  // is broken afterwards. Returns the step's outputs. If `inputs` differ in kind from those of the recordings, `body`
-  // does not run, nothing is returned, and the tape is broken. Exceptions pass through.
+  // Runs `body`, a step on `inputs` of any shape, and compares it with `tape`, operator by operator while it runs.
+  // The sizes must have been found with `tape`. The step's integers must be those that follow from `inputs`;
+  // otherwise the tape is broken afterwards. Returns the step's outputs. If `inputs` differ in kind from those of the
+  // recordings, `body` does not run, nothing is returned, and the tape is broken. Exceptions pass through.
   std::vector<at::Tensor> Compare(Tape& tape, const graphcache::StepInputs& inputs, const Tape::Body& body) const;
   // The arguments, in the order of their places.
   const std::vector<Argument>& arguments() const { return arguments_; }

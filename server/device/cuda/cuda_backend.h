@@ -10,8 +10,8 @@
 
 namespace permafrost::device {
 
-// Checks that card `index` can be used. Errors: FailedPrecondition with the first thing that is missing: the driver,
-// the card, the module, a library that it needs, or a driver that is new enough.
+// Checks that card `index` can be used. Errors: FailedPrecondition that names the first thing that is missing. It may
+// be the driver, the card, the module, a library of the module, or a driver that is new enough.
 absl::Status FindCuda(int index);
 // Call it only if FindCuda(index) is Ok.
 std::unique_ptr<Backend> MakeCudaBackend(int index);

@@ -1,9 +1,9 @@
-// The libraries of a CUDA device, which the program loads at run time and does not link. They are NVIDIA's driver,
-// which tells which cards this machine has, and libtorch's CUDA half, in a module of this project. The driver comes
-// first, since the CUDA half is large, and prints long warnings where there is no card. A program that links the CUDA
-// half does not start on a machine that lacks this half. Where it is present, its 190 KB of static thread-local
-// storage keep threads with small stacks from starting (threads of the HTTP server have 100 KB).
-// Threads: safe anywhere.
+// The libraries of a CUDA device, which the program loads at run time and does not link. One is NVIDIA's driver,
+// which tells which cards this machine has. The other is libtorch's CUDA half, which is linked to a module of this
+// project. The driver comes first, since the CUDA half is large, and prints long warnings where there is no card. A
+// program that links the CUDA half does not start on a machine that lacks this half. If the CUDA half is linked, its
+// 190 KB of static thread-local storage keep threads with small stacks from starting. Threads of the HTTP server have
+// 100 KB. Threads: safe anywhere.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -65,8 +65,8 @@ struct CudaModule {
   const char* version;
   DeviceGraph* (*make_graph)();  // the caller owns it
   c10::MempoolId_t (*new_pool)();
-  // Returns the bytes that cuBLAS and cuBLASLt take together for each stream that they run on. They follow from
-  // CUBLAS_WORKSPACE_CONFIG, or from libtorch's default for the current card.
+  // Returns the bytes that cuBLAS and cuBLASLt take together for each stream that they run on. The number follows
+  // from CUBLAS_WORKSPACE_CONFIG, or from libtorch's default for the current card.
   size_t (*workspace_bytes)();
   // Allocates host memory that kernels can read, and stores its addresses for the host and for the device. Returns
   // false if there is no room. free_pinned(host) frees the memory and waits for the device.

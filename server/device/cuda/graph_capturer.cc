@@ -31,7 +31,7 @@ at::Tensor OnHost(const at::Tensor& t) {
 bool IsCompared(const at::Tensor& t) { return t.defined() && t.is_floating_point() && t.numel() > 0; }
 
 // Returns the largest |a - b|. Equal elements and pairs of NaN count as no difference. A difference that is infinite
-// or NaN counts as 0, since it would allow the other elements any distance.
+// or NaN counts as 0, since as a maximum it would allow every other element any distance.
 double Apart(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor x = a.to(at::kDouble), y = b.to(at::kDouble);
   const at::Tensor same = x.eq(y).logical_or(x.isnan().logical_and(y.isnan()));
@@ -171,7 +171,7 @@ class GraphInputs {
   const at::Tensor buffer_;  // bytes
   graphcache::StepInputs inputs_;
   std::vector<size_t> own_;        // places of inputs that are on the device and not resident
-  std::vector<at::Tensor> given_;  // by place: the tensor from which such an input was last copied
+  std::vector<at::Tensor> given_;  // by place: the tensor from which the input was last copied
 };
 
 GraphInputs::GraphInputs(const graphcache::StepInputs& batch, c10::Device device)
@@ -283,7 +283,7 @@ class GraphExecutable final : public graphcache::Executable {
   const std::unique_ptr<DeviceGraph> graph_;
 };
 
-// Puts the state back, then sets it to one from which a proof is possible.
+// Puts the state back, then sets it to a state from which a proof is possible.
 void BeginProof(const StepProgram& program, SavedState& saved) {
   saved.Rewind();
   if (program.steady_state) program.steady_state();

@@ -1,7 +1,7 @@
-// Executables that are graphs of the device: a whole step is captured while it runs on a stream of its own, and
-// replayed by one call. A batch is copied into the one buffer that the graph reads its inputs from. Tensors that lie
-// on the device for every batch of a job are read where they are. The capturer uses the device through a GraphDevice,
-// so it compiles and is tested without CUDA.
+// Executables that are graphs of the device. A whole step is captured while it runs on a stream of its own, and one
+// call replays it. Each batch is copied into one buffer, from which the graph reads its inputs. Tensors that lie on
+// the device for every batch of a job are read where they are. The capturer uses the device through a GraphDevice, so
+// it compiles and is tested without CUDA.
 // Threads: the device thread.
 #pragma once
 
@@ -55,17 +55,17 @@ struct GraphDevice {
 };
 
 // The proof of a captured step on a device where sums differ by rounding from run to run, since atomic operations add
-// in any order. The step runs twice from one state, which measures how far rounding moves each tensor. Then it is
-// replayed.
+// in any order. The step runs twice from one state, which measures how far rounding moves each tensor. Then the graph
+// is replayed from this state.
 //
 // A replay passes if every element of every tensor of the state differs from that of the first run by at most
 //   kProofRelative * the largest change that the step made to the tensor
 //   + kProofNoise * the largest difference between the two runs
 //   + kProofFloor * the largest change in the tensor's group
 //   + two roundings of the tensor's type.
-// An output has no value before the step, so its largest absolute value takes the place of both changes. The proof
-// finds an omitted operator, a stale input or a stale host number if it moves a tensor by more than a thousandth of
-// what a step does. Integers and other types must have equal values.
+// An output has no value before the step. For an output, its largest absolute value therefore replaces both of the
+// largest changes. The proof finds an omitted operator, a stale input or a stale host number if that fault moves a
+// tensor by more than a thousandth of the step's own change. Integers and other types must have equal values.
 // Threads: the device thread; waits for the device.
 inline constexpr double kProofRelative = 1e-3, kProofNoise = 8, kProofFloor = 1e-5;
 
@@ -88,11 +88,11 @@ class GraphCapturer final : public Capturer {
 
   // First records the step, to find operators that cannot be captured. Then the step warms up on a stream of its own,
   // is captured there, and is proven on `second` to rounding (FindDifference). Between warm-up and capture the
-  // allocator's free blocks go back to the driver, because a capture can take memory only from there, and may not
-  // free any. All graphs of a capturer share one pool of memory. So replays run one after the other, and each
-  // invalidates the outputs of the one before. Errors: same as Capturer; a refusal by the device itself is a graph
-  // break without an operator. Errors of the device that the step did not cause pass through (fault.h: IsOutOfMemory,
-  // IsFatalToDevice).
+  // allocator's free blocks go back to the driver. A capture can take memory only from the driver, and may not free
+  // any. All graphs of a capturer share one pool of memory. So replays run one after the other, and each replay
+  // invalidates the outputs of the replay before it. Errors: same as Capturer; a refusal by the device itself is a
+  // graph break without an operator. Errors of the device that the step did not cause pass through (fault.h:
+  // IsOutOfMemory, IsFatalToDevice).
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
                                                                   const graphcache::StepInputs& first,
                                                                   const graphcache::StepInputs& second) override;

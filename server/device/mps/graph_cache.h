@@ -1,5 +1,5 @@
-// libtorch's cache of compiled MPS graphs: counts its entries, freezes and clears it if libtorch has calls for that,
-// and decides when the driver's memory requires emptying it.
+// Handles libtorch's cache of compiled MPS graphs: counts its entries, and freezes and clears it if libtorch has
+// calls for that. Also decides when the driver's memory is so large that the cache must be emptied.
 // Threads: the device thread.
 #pragma once
 
@@ -50,9 +50,9 @@ class GraphEntries {
   std::string reason_;
 };
 
-// Calls that freeze and clear libtorch's cache of compiled MPS graphs, in case its hooks have them one day: 2.13 and
-// 2.15 have none (pytorch#182648 never landed). The compiler finds them by either of their likely names. `Hooks` is
-// at::MPSHooksInterface.
+// Calls that freeze and clear libtorch's cache of compiled MPS graphs, if libtorch's hooks have them. The hooks of
+// 2.13 and 2.15 have none (pytorch#182648 never landed). The compiler finds them by either of their likely names.
+// `Hooks` is at::MPSHooksInterface.
 template <class Hooks>
 struct GraphCacheCalls {
   static constexpr bool kFreezes = requires(const Hooks& h) { h.freeze_graph_cache(); }
@@ -98,8 +98,8 @@ class DriverThreshold {
 
   int64_t limit() const { return limit_; }
   // Returns true if the caches must be emptied now. Call it between two steps. The first call after emptying returns
-  // false and notes the driver's bytes. After that, emptying is due only once the bytes have grown by a quarter:
-  // memory that emptying did not bring down is no reason to empty again.
+  // false and notes the driver's bytes. After that, emptying is due only once the bytes have grown by a quarter. If
+  // emptying did not bring the memory down, the same bytes are no reason to empty again.
   bool Due(int64_t driver_bytes) {
     if (refilling_) {
       refilling_ = false;

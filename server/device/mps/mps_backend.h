@@ -1,6 +1,7 @@
 // Apple's GPU, through libtorch's MPS backend. The backend compiles by shape and never evicts. Executables bound the
-// shapes that reach it, and EmptyCaches drops everything that it compiled. All calls go through
-// at::detail::getMPSHooks(), so this compiles on machines without such a GPU, and is tested there with other hooks.
+// shapes that reach the backend, and EmptyCaches drops everything that it compiled. All calls go through
+// at::detail::getMPSHooks(). So this code compiles on machines without such a GPU, and is tested there with other
+// hooks.
 #pragma once
 
 #include <functional>
@@ -21,8 +22,9 @@ bool HasMps();
 // Call it only if HasMps(). Errors: FailedPrecondition for an environment that libtorch would refuse later.
 absl::StatusOr<std::unique_ptr<Backend>> MakeMpsBackend(const BackendOptions& options);
 
-// The environment variables that libtorch's MPS backend reads. They are checked before libtorch reads them. It reads
-// most when it is loaded or at its first allocation, and would report a bad one in the middle of a job.
+// The environment variables that libtorch's MPS backend reads. They are checked before libtorch reads them. libtorch
+// reads most of them when it is loaded or at its first allocation, and would report a bad value in the middle of a
+// job.
 struct MpsEnvironment {
   std::vector<DeviceSetting> settings;  // the variables that are set, and the watermarks in effect
   std::vector<std::string> warnings;    // one line each

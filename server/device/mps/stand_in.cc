@@ -110,13 +110,14 @@ const c10::Device kHostDevice{c10::kCPU};
 // True while this thread is within an MpsStandIn.
 thread_local bool within = false;
 
-// Hooks that say that MPS is present within an MpsStandIn: autograd asks for the accelerator's stream.
+// Hooks by which MPS is present within an MpsStandIn. Autograd needs them, since it asks for the accelerator's
+// stream.
 struct StandInHooks final : at::MPSHooksInterface {
   bool isBuilt() const override { return within; }
   bool hasMPS() const override { return within; }
   bool hasPrimaryContext(c10::DeviceIndex /*device*/) const override { return within; }
 };
-// Registered as a fallback, so that other hooks, such as a test's, win.
+// The hooks are registered as a fallback, so that other hooks, such as a test's, take precedence.
 const bool kHooksRegistered = [] {
   at::MPSHooksRegistry()->Register(
       "MPSHooks", [](const auto&... /*libtorch 2.11 passes one*/) { return std::make_unique<StandInHooks>(); },
@@ -156,7 +157,8 @@ class HostCall {
 
   c10::IValue ToHost(const c10::IValue& value);
   c10::IValue ToMps(const c10::IValue& value);
-  // Copies changes of sizes and storage that the call made to its host arguments to the MPS arguments.
+  // The call may change the sizes and the storage of its host arguments. This makes the same changes to the MPS
+  // arguments.
   void TellArguments();
 
  private:

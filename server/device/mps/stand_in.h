@@ -3,7 +3,8 @@
 // (mps_operators.h), and each runs the CPU's kernel on the same bytes. So a step calls the operators that it would
 // call on a Mac. An operator that MPS lacks, or float64, is refused with its name. The stand-in says nothing of MPS's
 // own arithmetic. No job runs on it: at::hasMPS() is true only within an MpsStandIn, and `--device auto` never takes
-// it. It is absent on macOS, where MPS is real. RecordMpsCalls lists the calls of a step, on the stand-in or on a Mac.
+// it. The stand-in is absent on macOS, where MPS is real. RecordMpsCalls lists the calls of a step, on the stand-in
+// or on a Mac.
 #pragma once
 
 #include <functional>
@@ -28,7 +29,7 @@ class MpsStandIn {
   static bool present();
 
  private:
-  const bool outer_;  // whether the thread was within another MpsStandIn
+  const bool outer_;  // true if the thread was within another MpsStandIn
 };
 
 // Runs `body`, a step on device mps, and returns its calls in order. The device is real or the stand-in's. Only

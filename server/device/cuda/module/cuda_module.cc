@@ -106,7 +106,7 @@ bool AllocatePinned(size_t bytes, void** host, void** device) {
 
 void FreePinned(void* host) { static_cast<void>(cudaFreeHost(host)); }
 
-// libtorch's CUDA half finds NVRTC through this library, which knows where NVRTC lies and needs NVIDIA's driver.
+// The library through which libtorch's CUDA half finds NVRTC. It knows where NVRTC lies, and needs NVIDIA's driver.
 constexpr char kNvrtcOfTorch[] = "libcaffe2_nvrtc.so";
 
 // The functions of NVRTC that are used. They are not linked, since a daemon without NVRTC still trains.
@@ -126,7 +126,8 @@ std::string LoaderError() {
   return error == nullptr ? "no reason given" : error;
 }
 
-// NVRTC opens its library of builtins by name. It finds the file only if this loads it first, from NVRTC's folder.
+// NVRTC opens its library of builtins by name. NVRTC finds the file only if it is loaded already. This function loads
+// it from NVRTC's folder.
 void LoadBuiltins(const void* of_nvrtc) {
   Dl_info found{};
   if (dladdr(of_nvrtc, &found) == 0 || found.dli_fname == nullptr) return;
