@@ -23,10 +23,10 @@
 namespace permafrost::collective {
 namespace {
 
-// The polling time. It is about the delay that is usual between two ranks with equal work.
+// The polling time. Two ranks with equal work usually differ by about this time.
 constexpr absl::Duration kPolling = absl::Milliseconds(2);
-// If a rank is asked to stop, it still goes on while other ranks keep it waiting for less than this, because it is
-// best to finish a step.
+// A rank that is asked to stop gives up only after it has waited this long for other ranks, because it is best to
+// finish a step.
 constexpr absl::Duration kPatience = absl::Seconds(1);
 constexpr int64_t kMostSleep = 200;  // milliseconds
 constexpr int kBacklog = 64;
@@ -52,7 +52,7 @@ std::string HostOf(const sockaddr_storage& address, socklen_t size) {
   std::array<char, NI_MAXHOST> name{};
   const int error = getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, name.data(), name.size(), nullptr, 0,
                                 NI_NUMERICHOST);
-  // A socket of both families shows an IPv4 address as an IPv6 address.
+  // A socket for both IPv4 and IPv6 shows an IPv4 address as an IPv6 address.
   return error == 0 ? std::string(absl::StripPrefix(name.data(), "::ffff:")) : "";
 }
 
@@ -68,7 +68,7 @@ absl::StatusOr<Connection> Prepare(Socket socket) {
   return Connection{.socket = std::move(socket), .host = HostOf(address, size)};
 }
 
-// Opens a socket that listens on all addresses, of both families if the machine has IPv6.
+// Opens a socket that listens on all addresses. With AF_INET6 these are both IPv6 and IPv4 addresses.
 absl::StatusOr<Socket> Bind(int family) {
   Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.open()) return Failed("no socket");
@@ -102,7 +102,7 @@ absl::StatusOr<int> PortOf(const Socket& listening) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (getsockname(listening.fd(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return Failed("no port");
-  // The port is at the same offset in both kinds of address.
+  // The port is at the same offset in IPv4 and IPv6 addresses.
   return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
@@ -156,7 +156,7 @@ struct Header {
   bool operator==(const Header&) const = default;
 };
 
-// One direction of a transfer: a header and the message, and how many bytes of both have passed.
+// One direction of a transfer: a header, the message, and the number of their bytes that have passed.
 struct Stream {
   char* data[2];
   size_t sizes[2];

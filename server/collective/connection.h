@@ -1,4 +1,5 @@
-// TCP between the ranks of a group: listening, connecting, and transfers in both directions at once.
+// TCP connections between the ranks of a group. A rank listens, connects, and transfers messages in both directions
+// at once.
 // Threads: each object belongs to one thread at a time.
 #pragma once
 
@@ -28,7 +29,8 @@ class Deadline {
     if (keep_going_ && !keep_going_()) return absl::ZeroDuration();
     return std::max(time_ - since_.Elapsed(), absl::ZeroDuration());
   }
-  // Returns a deadline at most `from_now` away and no later than this one, with the same `keep_going`.
+  // Returns a deadline that is at most `from_now` away and no later than this deadline. It has this deadline's
+  // `keep_going`.
   Deadline Within(absl::Duration from_now) const { return Deadline(std::min(left(), from_now), keep_going_); }
 
  private:
@@ -65,7 +67,7 @@ absl::StatusOr<int> PortOf(const Socket& listening);
 // A connection that sends without delay (TCP_NODELAY) and never blocks.
 struct Connection {
   Socket socket;
-  std::string host;  // numeric address of the other side
+  std::string host;  // numeric address of the peer
 };
 // Both also return DeadlineExceeded.
 absl::StatusOr<Connection> Accept(const Socket& listening, const Deadline& deadline);
@@ -74,7 +76,7 @@ absl::StatusOr<Connection> Connect(const std::string& host, int port, const Dead
 // A message to send to one rank, and a message to receive from it.
 struct Transfer {
   const Connection* connection = nullptr;
-  int64_t rank = -1;  // of the other side, for error messages; negative: unknown
+  int64_t rank = -1;  // of the peer, for error messages; negative: unknown
   std::span<const char> out;
   std::span<char> in;
 };
@@ -88,8 +90,8 @@ struct Patience {
 
 // Completes every transfer. A header with `number` and the length precedes each message, so that a rank at another
 // exchange is found at once.
-// It polls for a moment before it sleeps: another rank is rarely later than that, and a sleeping core takes longer to
-// wake than a message to arrive.
+// It polls for a moment before it sleeps, since another rank is rarely later than that. A sleeping core takes longer
+// to wake than a message takes to arrive.
 // Errors: Unavailable if the exchange takes longer than `patience` allows; Unavailable, with rank and host, if
 // another rank is gone, sends something else or has not answered; Cancelled if keep_going returns false.
 absl::Status Exchange(std::span<Transfer> transfers, uint64_t number, const Patience& patience);

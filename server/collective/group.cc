@@ -153,7 +153,7 @@ std::vector<double> Group::AllGather(std::span<const double> x) {
 at::Tensor Group::AllGatherRows(const at::Tensor& rows) {
   at::Tensor counts = at::empty({size()}, at::kLong);
   AllGather(at::full({1}, rows.size(0), at::kLong), counts);
-  // No dataset has more graphs than this.
+  // No dataset has more graphs than this, so a larger number is an error.
   constexpr int64_t kMostRows = int64_t{1} << 32;
   const int64_t most = counts.max().item<int64_t>();
   TORCH_CHECK(counts.min().item<int64_t>() >= 0 && most <= kMostRows, "a rank sends ", most, " rows");

@@ -17,9 +17,9 @@
 
 namespace permafrost::collective {
 
-// Every rank calls the same methods in the same order, with tensors of equal types and, except in AllGatherRows,
-// equal sizes. Tensors are dense and on the CPU. A method throws std::exception once another rank is gone or keeps
-// this one waiting for too long. Every later call then throws, and failure() returns the reason.
+// All ranks must call the same methods in the same order. Their tensors must have equal types and, except in
+// AllGatherRows, equal sizes. Tensors are dense and on the CPU. A method throws std::exception once another rank is
+// gone or keeps this one waiting for too long. Every later call then throws, and failure() returns the reason.
 class Group {
  public:
   virtual ~Group() = default;
@@ -30,16 +30,16 @@ class Group {
   int64_t size() const { return size_; }
   bool leads() const { return rank_ == 0; }
 
-  // A barrier: returns once every rank has called it. A rank may reach it minutes after the others, for example if
-  // each captures a step in its own time.
+  // A barrier: returns once every rank has called it. A rank may reach the barrier minutes after the other ranks, for
+  // example if each rank captures a step in its own time.
   virtual void Meet() = 0;
   // Sets x to its sum over all ranks. All ranks get the same bits, and the order of addition depends only on the
   // group's size. bfloat16 is added in float32.
   virtual void AllReduceSum(at::Tensor& x) = 0;
   // Sets `all`, which has size() * x.numel() values, to the x of every rank, in the order of ranks.
   virtual void AllGather(const at::Tensor& x, at::Tensor& all) = 0;
-  // Gives every rank all rows of x, [n, ...]. Each rank r has computed rows firsts[r] to firsts[r + 1] - 1 and
-  // receives the others. `firsts` is [size() + 1] and equal on all ranks.
+  // Gives every rank all rows of x, [n, ...]. Rank r has computed rows firsts[r] to firsts[r + 1] - 1, and receives
+  // all other rows. `firsts` is [size() + 1] and equal on all ranks.
   virtual void ShareRows(at::Tensor& x, std::span<const int64_t> firsts) = 0;
   // Sets x to the x of rank 0.
   virtual void Broadcast(at::Tensor& x) = 0;
@@ -53,7 +53,7 @@ class Group {
   virtual Traffic traffic() const = 0;
 
   // Returns the values of all ranks in the order of ranks: the values of rank r begin at r * x.size(). It allocates
-  // no tensor, so an operator of a replayed step allocates the same as it did during capture.
+  // no tensor. So an operator that calls it allocates the same memory during replay as during capture.
   std::vector<double> AllGather(std::span<const double> x);
   // Returns the rows of all ranks in the order of ranks. `rows` is [n, ...], where n may differ between ranks.
   at::Tensor AllGatherRows(const at::Tensor& rows);
@@ -73,7 +73,7 @@ class Group {
 };
 
 // While a Scope lives, the operators of a training step on this thread share their sums with the other ranks of its
-// group. With a null group they do not.
+// group. With a null group, they share nothing.
 class Scope {
  public:
   explicit Scope(Group* group);
@@ -84,8 +84,8 @@ class Scope {
   Group* const outer_;
 };
 
-// While an Apart lives, shared operators on this thread exchange nothing and return their input. It is used during a
-// capture, in which other ranks take no part.
+// While an Apart lives, shared operators on this thread exchange nothing and return their input. An Apart lives
+// during a capture, in which other ranks take no part.
 class Apart {
  public:
   Apart();
@@ -97,7 +97,7 @@ class Apart {
 };
 
 // While a Rerun lives, this thread may run a step several times, though the other ranks run it once. The first run
-// exchanges values as usual. Runs after Again() get the values that the first run received. It serves to audit a
+// exchanges values as usual. Runs after Again() get the values that the first run received. A Rerun serves to audit a
 // replay.
 class Rerun {
  public:
@@ -117,7 +117,7 @@ class Rerun {
 // number: this rank's labels. Without a Part, a module that divides by the number of labels would send NaN to all.
 class Part {
  public:
-  explicit Part(const at::Tensor& count);  // must outlive this
+  explicit Part(const at::Tensor& count);  // must outlive the Part
   Part(const Part&) = delete;
   ~Part();
 

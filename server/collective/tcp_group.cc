@@ -20,7 +20,8 @@
 namespace permafrost::collective {
 namespace {
 
-// Up to this size a whole tensor goes to every rank: one exchange of it takes less time than two exchanges of a part.
+// Up to this size a whole tensor goes to every rank: one exchange of the whole takes less time than two exchanges of
+// a part.
 constexpr size_t kWhole = 64 << 10;
 constexpr absl::string_view kLeadersHost = "-";
 // The time in which a connecting rank must say who it is.
@@ -183,11 +184,11 @@ class TcpGroup final : public Group {
 
 // The first message that each rank sends on every connection.
 struct Hello {
-  // Distinguishes other programs, other versions of this message, and another byte order.
+  // Tells this message from messages of other programs, from its own other versions, and from another byte order.
   uint64_t magic = 0x5046'7261'6e6b'0001;
   char token[32] = {};
   int64_t rank = 0;
-  int64_t port = 0;  // where it listens; 0: it does not
+  int64_t port = 0;  // the port on which the rank listens; 0 if it does not listen
 };
 
 absl::Status Send(const Connection& to, std::span<const char> bytes, const Deadline& deadline) {
@@ -271,7 +272,7 @@ absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, Tcp
                        options.connect_timeout);
   }
   const std::vector<Hello>& hellos = *accepted;
-  // Tells each rank where the others listen: one line "host port" per rank.
+  // The addresses at which the ranks listen, sent to each rank: one line "host port" per rank.
   std::string table;
   for (size_t r = 1; r < connections.size(); ++r) {
     const std::string& host = connections[r].host;

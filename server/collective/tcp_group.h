@@ -1,5 +1,5 @@
-// A group whose ranks are connected by TCP, each to each. Messages are not encrypted, so the network between the
-// ranks must be private. A rank that joins must know the token of the rendezvous.
+// A group in which every rank has a TCP connection to every other rank. Messages are not encrypted, so the network
+// between the ranks must be private. A rank that joins must know the token of the rendezvous.
 // Sums are added in the order of ranks. Threads: same as Group.
 #pragma once
 
@@ -34,12 +34,12 @@ class Rendezvous {
 
 struct TcpOptions {
   int64_t rank = 0;
-  int64_t size = 2;  // set for the leader, which tells the other ranks
+  int64_t size = 2;  // number of ranks; only the leader's is set: it tells the others
   std::string token;
   // A rank may take `connect_timeout` to reach its leader. After that, ranks have 20 s to connect to each other.
   // Within a step, a rank waits `step_timeout` for another rank.
   absl::Duration connect_timeout = absl::Seconds(30), step_timeout = absl::Seconds(30);
-  // How long a rank waits for another one in Meet.
+  // In Meet, a rank waits this long for another rank.
   absl::Duration meet_timeout = absl::Minutes(10);
   // Called about five times a second once a rank has waited 1 s for another one. If it returns false, the exchange
   // fails, and failure() is Cancelled.
