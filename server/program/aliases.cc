@@ -25,7 +25,7 @@ bool Contains(const absl::flat_hash_set<std::string>& names, const Node& node) {
   return parsed && names.contains(parsed->name.substr(parsed->name.find(':') + 2));
 }
 
-// Returns true if a value of the graph decides whether the node drops. The file then does not tell.
+// Returns true if a value of the graph decides whether the node drops. The file then does not tell whether it does.
 bool FlagIsComputed(const Node& node) {
   for (const NamedArgument& input : node.inputs)
     if (input.name == "train" && std::holds_alternative<Ref>(input.value)) return true;

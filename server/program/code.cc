@@ -389,7 +389,7 @@ class Binder {
         absl::StrCat(node.inputs.size() - given, " of its arguments are none of the operator's"));
   }
 
-  // Refuses sparse gradients: their layout would differ from their parameter's.
+  // Refuses sparse gradients: the layout of a sparse gradient would differ from that of its parameter.
   static absl::Status CheckDense(const NamedArgument& argument) {
     const auto* flag = std::get_if<bool>(&argument.value);
     if ((argument.name != "sparse" && argument.name != "sparse_grad") || (flag != nullptr && !*flag)) {

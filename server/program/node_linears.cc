@@ -21,8 +21,8 @@
 namespace permafrost::program {
 namespace {
 
-// A product of a table with a weighted sum of column blocks of the weight. `uses` are the gathers of the product's rows
-// that are added up.
+// A product of a table with a weighted sum of column blocks of the weight. The results of `uses`, gathers of the
+// product's rows, are added up.
 struct TableProduct {
   ValueIndex table = kNoValue;
   int64_t width = 0;

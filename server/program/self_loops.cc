@@ -222,8 +222,8 @@ class Rewriter {
     // The node's result is a copy. If nothing writes to the memory, a view is as good.
     const bool copies = IsWritten(self) || IsWritten(result);
     if (range->all() && !copies) {
-      // An alias keeps the order in which gradients are added. Gradients from the masked rows come first, as with the
-      // mask.
+      // An alias keeps the order in which gradients are added. Gradients from the masked rows come first, as they do
+      // with the mask.
       if (!facts_.contains(self)) {
         Add(node, "torch.ops.aten.alias.default", {{"self", Ref{self}}}, result);
       } else {
