@@ -65,8 +65,8 @@ class StoragePlan {
   // Same as Serve, for a body whose allocations differ in size or order from the learned ones. So a plan that is
   // learned at the largest shape of a step serves smaller shapes. The counterpart of the n-th allocation in a part
   // (BeginPart) is the n-th learned allocation of that part. An allocation gets its counterpart's place if it fits
-  // there and nothing alive lies there. Otherwise it gets the lowest gap that holds it, or the heap if there is no
-  // such gap. Returns how many came from the heap.
+  // there and nothing alive lies there. Otherwise it gets the lowest gap that holds it, or memory of the heap if no
+  // gap does. Returns how many allocations came from the heap.
   int64_t ServeAnySize(Arena& arena, const std::function<void()>& body) const;
 
   // Called within a body, this tells that part `part` of the body begins here. An allocation is served only if it was

@@ -98,9 +98,9 @@ class Tape {
   // outputs of `body`. Exceptions pass through.
   std::vector<at::Tensor> Record(const std::vector<at::Tensor>& inputs, const Body& body);
   // Runs `body`, a step on `inputs`, on this thread and compares it with the recording, operator by operator as it
-  // runs. Returns the outputs of `body`. Exceptions pass through. The inputs are different batches of equal shapes.
-  // Every other difference (in a host value, a constant, the order of operators) is a break. With `on_integer`, the
-  // inputs may have other shapes, and each integer argument that differs is passed to it.
+  // runs. Returns the outputs of `body`. Exceptions pass through. The inputs are another batch than the recorded one,
+  // of equal shapes. Every other difference (in a host value, a constant, the order of operators) is a break. With
+  // `on_integer`, the inputs may have other shapes, and each integer argument that differs is passed to it.
   std::vector<at::Tensor> Compare(const std::vector<at::Tensor>& inputs, const Body& body,
                                   const OnInteger& on_integer = nullptr);
 

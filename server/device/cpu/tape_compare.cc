@@ -145,7 +145,7 @@ std::optional<TapeBreak> FindDifference(size_t place, const OpOfTape& one, const
 
 namespace {
 
-// The values of an integer at every shape, by place. Integers that are equal at all shapes are left out.
+// By place of an integer: its values at all shapes. Integers that are equal at all shapes are left out.
 using Integers = std::map<IntegerPlace, std::vector<int64_t>>;
 
 std::optional<TapeBreak> CollectIntegers(std::span<const std::unique_ptr<Tape>> tapes, Integers& integers) {

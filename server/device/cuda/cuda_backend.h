@@ -1,6 +1,6 @@
 // An NVIDIA GPU. Executables are CUDA graphs, one for each shape (graph_capturer.h).
-// Threads: same as Backend. Only the device's thread calls the device. Other threads see the state that it last
-// published. It publishes at most every 200 ms, and at a job's end.
+// Threads: same as Backend. Only the device's thread calls the device. Other threads see the state that the device's
+// thread last published. It publishes at most every 200 ms, and at a job's end.
 #pragma once
 
 #include <memory>

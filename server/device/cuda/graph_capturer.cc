@@ -24,7 +24,7 @@ namespace {
 at::Tensor OnHost(const at::Tensor& t) {
   if (!t.defined()) return t;
   const at::Tensor host = t.detach().to(at::kCPU);
-  // A tensor that was on the host already is not copied by `to`.
+  // If the tensor was on the host already, `to` has not copied it.
   return host.is_alias_of(t) ? host.clone() : host;
 }
 
