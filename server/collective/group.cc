@@ -69,7 +69,7 @@ class Rerun::Recorder final : public Group {
       std::memcpy(data, value.data(), bytes);
       return;
     }
-    // The step differs from the one before, and the other ranks are not there to answer.
+    // This run exchanges more values than the run before it, and the other ranks do not take part to answer.
     TORCH_CHECK(known_ == 0, "a rerun exchanges more values than the run before it");
     ask();
     values_.emplace_back(data, bytes);
