@@ -31,12 +31,12 @@ using nn::RegionStep;
 struct RegionDraft {
   ReductionTarget target;
   std::set<size_t> nodes;     // the nodes that the region replaces
-  std::set<size_t> copied;    // gathers that it repeats; their nodes stay
-  std::set<size_t> orphaned;  // other nodes whose results are then unused
+  std::set<size_t> copied;    // gathers that the region repeats; their nodes stay
+  std::set<size_t> orphaned;  // other nodes whose results the region makes unused
   nn::EdgeRegion region;
   std::vector<ValueIndex> inputs;
   std::vector<std::pair<ValueIndex, Size>> indices;  // (index, number of rows of its tables)
-  std::vector<ValueIndex> outputs;                   // values of the program that it makes
+  std::vector<ValueIndex> outputs;                   // values of the program that the region makes
 };
 
 constexpr size_t kMostSteps = 200, kMostRegionNodes = 800;

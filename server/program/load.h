@@ -22,7 +22,7 @@ struct Form {
 };
 
 struct LoadedProgram {
-  std::vector<Form> forms;  // by name: "eval" and "train", or "model" alone
+  std::vector<Form> forms;  // sorted by name: "eval" and "train", or "model" alone
   // The form for training and the form for evaluation; both are the same form if the archive has one.
   const Form& train() const { return forms.back(); }
   const Form& eval() const { return forms.front(); }

@@ -20,8 +20,7 @@ struct Frame {
   std::string path, line, function, code;
 };
 
-// Parses lines such as ` File "PATH", line N, in FUNCTION`, each with the text of the source line, which is on the
-// line below it.
+// Parses lines such as ` File "PATH", line N, in FUNCTION`, each followed by a line with the text of the source line.
 std::vector<Frame> FramesOf(absl::string_view trace) {
   std::vector<Frame> frames;
   for (absl::string_view line : absl::StrSplit(trace, '\n')) {

@@ -113,8 +113,8 @@ struct Input {
   std::string name;
   ValueIndex value = kNoValue;
   ValueKind kind = ValueKind::kTensor;
-  TensorType type;  // if it is a tensor
-  Size size;        // if it is an int
+  TensorType type;  // if the input is a tensor
+  Size size;        // if the input is an int
 };
 
 enum class StateKind { kParameter, kBuffer, kConstant };

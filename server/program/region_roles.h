@@ -85,7 +85,7 @@ struct RegionRole {
     kReduce
   };
   Kind kind = Kind::kNone;
-  bool reduced = false;  // its result has a row for each edge, or rows that depend on a reduction
+  bool reduced = false;  // the result has a row for each edge, or rows that depend on a reduction
   // The node works on each target's row by itself, before any reduction. A region may include it if nothing else reads
   // its result.
   bool joins = false;
@@ -127,7 +127,7 @@ class RegionRoles {
  private:
   // The meaning of a node, which does not depend on a target.
   struct Meaning {
-    std::optional<ReductionTarget> target;  // if it is a reduction
+    std::optional<ReductionTarget> target;  // if the node is a reduction
     std::optional<ReduceOperator> reduce;
     std::optional<GatherOperator> gather;
     std::optional<RowOperator> rows;
