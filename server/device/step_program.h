@@ -1,6 +1,7 @@
 // A step as a device captures it: a function of tensors, and the tensors that it changes. This file also has copies
 // of the state before a step, and fingerprints of the state after it. They serve code that runs a step twice and
-// compares the results. Threads: the device thread.
+// compares the results.
+// Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -20,10 +20,10 @@
 namespace permafrost::device {
 
 // Replays `executable` on `inputs`, puts the state back, and runs `program`, the program of `executable`, eagerly. If
-// replay and eager run differ in a bit of state or outputs, both run once more, operator by operator, to find the
-// first operator whose results differ. The final state and the outputs returned are those of the eager run. After an
-// exception of the program, which passes through, the state is as before. The operators' times are those of the first
-// replay. After it, the step's matrix products are timed alone.
+// replay and eager run differ in a bit of state or outputs, both run once more. They then run operator by operator,
+// to find the first operator whose results differ. The final state and the outputs returned are those of the eager
+// run. After an exception of the program, which passes through, the state is as before. The operators' times are
+// those of the first replay. After it, the step's matrix products are timed alone.
 // Memory: CapturePeakBytes (device/backend.h). The arena's memory is given back between replay and eager run.
 absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, const StepProgram& program,
                                                    const graphcache::StepInputs& inputs, Arena& arena);
@@ -32,10 +32,10 @@ absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, co
 // can save.
 class StepProducts {
  public:
-  // Adds the products of one call of an operator with `arguments`. An operator that is a product counts as itself. An
-  // operator that takes a layer's weights (matrices named weight, w1 or w2) counts as one product per matrix, over
-  // the rows of its first tensor. The operator's backward counts as two products per matrix, since the weight and the
-  // input have gradients. Other products of a layer are not counted.
+  // Adds the products of one call of an operator with `arguments`. An operator that is a product counts as itself.
+  // Some operators take a layer's weights, which are matrices named weight, w1 or w2. Such an operator counts as one
+  // product per matrix, over the rows of its first tensor. The operator's backward counts as two products per matrix,
+  // since the weight and the input have gradients. Other products of a layer are not counted.
   void Add(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   // Runs all products on tensors of the recorded sizes, and returns the seconds that they take. Each size runs a few
   // times.

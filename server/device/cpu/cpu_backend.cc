@@ -49,7 +49,7 @@ class CpuCapturer final : public Capturer {
 
  private:
   Arena arena_;
-  std::map<const StepProgram*, RecordedStep> recorded_;  // of a ladder: one for training, one for evaluation
+  std::map<const StepProgram*, RecordedStep> recorded_;  // a ladder has one for training, one for evaluation
 };
 
 class CpuBackend final : public Backend {

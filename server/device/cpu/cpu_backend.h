@@ -33,11 +33,11 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureOnCpu(const StepP
 
 // Captures `program` once for every shape. The probes are batches of different content. Their shapes differ in every
 // size in which two batches may differ, each size in its own way, and no size is below 2. Probe 0 is the largest
-// shape that is to be served without the heap. The steps run and are recorded one after the other. The step cannot be
-// captured for every shape if the steps differ in something other than their inputs and integers that follow from the
-// inputs' sizes (tape_compare.h). Nor can it be captured if the replay of a probe does not leave bit-equal state and
-// outputs. Nothing is learned from the last probe's shape, so this probe tests what was learned. Everything else is
-// as for CaptureOnCpu. Errors of `probes` pass through.
+// shape that is to be served without the heap. The steps run and are recorded one after the other. The steps may
+// differ only in their inputs and in integers that follow from the inputs' sizes (tape_compare.h). Otherwise the step
+// cannot be captured for every shape. Nor can it be captured if the replay of a probe does not leave bit-equal state
+// and outputs. Nothing is learned from the last probe's shape, so this probe tests what was learned. Everything else
+// is as for CaptureOnCpu. Errors of `probes` pass through.
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(const StepProgram& program,
                                                                             const ProbeInputs& probes, Arena& arena);
 

@@ -55,8 +55,8 @@ class CpuExecutable final : public graphcache::Executable {
   const std::vector<Origin>& origins() const { return origins_; }
   const std::vector<std::string>& lines() const { return lines_; }
 
-  // The number of storage allocations of the last replay that came from the heap. It is above 0 only if an operator's
-  // temporaries depend on values, or if a dynamic executable's inputs are larger than the inputs with which the plan
+  // The number of storage allocations of the last replay that came from the heap. It is above 0 only in two cases: if
+  // an operator's temporaries depend on values, or if a dynamic executable's inputs exceed those with which the plan
   // was learned.
   int64_t unplanned_allocations() const { return unplanned_; }
   size_t num_calls() const { return calls_.size(); }
@@ -65,7 +65,7 @@ class CpuExecutable final : public graphcache::Executable {
   // An argument that is filled in at each replay: one tensor or a list of tensors.
   struct Fill {
     uint32_t arg = 0;
-    bool list = false, optional = false;  // true: a list of tensors; true: that list is Tensor?[]
+    bool list = false, optional = false;  // true: a list; true: a list of optional tensors
     std::vector<int32_t> slots;           // one slot, or one for each element; -1: no tensor
   };
   struct Call {

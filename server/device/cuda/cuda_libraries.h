@@ -3,7 +3,8 @@
 // project. The driver comes first, since the CUDA half is large, and prints long warnings where there is no card. A
 // program that links the CUDA half does not start on a machine that lacks this half. If the CUDA half is linked, its
 // 190 KB of static thread-local storage keep threads with small stacks from starting. Threads of the HTTP server have
-// 100 KB. Threads: safe anywhere.
+// 100 KB.
+// Threads: safe anywhere.
 #pragma once
 
 #include <c10/core/Allocator.h>

@@ -23,7 +23,7 @@ bool HasMps();
 absl::StatusOr<std::unique_ptr<Backend>> MakeMpsBackend(const BackendOptions& options);
 
 // The environment variables that libtorch's MPS backend reads. They are checked before libtorch reads them. libtorch
-// reads most of them when it is loaded or at its first allocation, and would report a bad value in the middle of a
+// reads most of them when it is loaded or at its first allocation. It would report a bad value in the middle of a
 // job.
 struct MpsEnvironment {
   std::vector<DeviceSetting> settings;  // the variables that are set, and the watermarks in effect
