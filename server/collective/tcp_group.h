@@ -34,7 +34,7 @@ class Rendezvous {
 
 struct TcpOptions {
   int64_t rank = 0;
-  int64_t size = 2;  // number of ranks; only the leader's is set: it tells the others
+  int64_t size = 2;  // number of ranks; set for the leader only, which tells the other ranks
   std::string token;
   // A rank may take `connect_timeout` to reach its leader. After that, ranks have 20 s to connect to each other.
   // Within a step, a rank waits `step_timeout` for another rank.
