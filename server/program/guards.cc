@@ -80,8 +80,8 @@ void CheckWindows(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// Refuses negative padding, except in mode "constant". The kernels of the other modes leave memory uninitialised
-// there.
+// Refuses negative padding, except in mode "constant". With negative padding, the kernels of the other modes leave
+// memory uninitialised.
 void CheckPadding(const FunctionSchema& schema, const Stack& stack) {
   const IValue* mode = ArgumentNamed(schema, stack, "mode");
   if (mode == nullptr || mode->toStringRef() == "constant") return;
