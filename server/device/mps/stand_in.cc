@@ -157,8 +157,7 @@ class HostCall {
 
   c10::IValue ToHost(const c10::IValue& value);
   c10::IValue ToMps(const c10::IValue& value);
-  // The call may change the sizes and the storage of its host arguments. This makes the same changes to the MPS
-  // arguments.
+  // Applies to the MPS arguments the changes of sizes and storage that the call made to its host arguments.
   void TellArguments();
 
  private:
