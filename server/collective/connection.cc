@@ -25,8 +25,8 @@ namespace {
 
 // The polling time. Two ranks with equal work usually differ by about this time.
 constexpr absl::Duration kPolling = absl::Milliseconds(2);
-// A rank that is asked to stop gives up only after it has waited this long for other ranks. It is best to finish a
-// step.
+// A rank that is asked to stop tries to finish its step first. It gives up only after it has waited this long for
+// other ranks.
 constexpr absl::Duration kPatience = absl::Seconds(1);
 constexpr int64_t kMostSleep = 200;  // milliseconds
 constexpr int kBacklog = 64;

@@ -52,8 +52,8 @@ class Group {
   // Returns the traffic since the group was made.
   virtual Traffic traffic() const = 0;
 
-  // Returns the values of all ranks in the order of ranks: the values of rank r begin at r * x.size(). It allocates
-  // no tensor. So an operator that calls it allocates the same memory during replay as during capture.
+  // Returns the values of all ranks in the order of ranks: the values of rank r begin at r * x.size(). This AllGather
+  // allocates no tensor. So an operator that calls it allocates the same memory during replay as during capture.
   std::vector<double> AllGather(std::span<const double> x);
   // Returns the rows of all ranks in the order of ranks. `rows` is [n, ...], where n may differ between ranks.
   at::Tensor AllGatherRows(const at::Tensor& rows);
