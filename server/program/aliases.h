@@ -1,7 +1,6 @@
 // Finds which values of a graph share memory, and which of them an operator may write to. Aliases follows the alias
-// annotations of libtorch's schemas, and tells which inputs of a graph are written to. SharedMemory, which serves
-// rewritings, is torch-free. It assumes that an operator returns views, unless the operator is listed as returning
-// fresh memory.
+// annotations of libtorch's schemas, and tells which inputs of a graph are written to. SharedMemory is torch-free,
+// for rewritings. It assumes that operators return views, unless they are listed as returning fresh memory.
 // Threads: one thread at a time per Aliases; SharedMemory is a plain value.
 #pragma once
 

@@ -433,7 +433,7 @@ class Finder {
     return ReductionTarget{.index = kNoValue, .edges = {.number = -1}, .targets = type->sizes[0], .dtype = type->dtype};
   }
 
-  // Skips this reduction and all other reductions of its depth, since these would be in its region.
+  // Skips all reductions of this reduction's depth, since they would be in its region.
   void SkipDepthOf(size_t reduction) {
     const ValueIndex result = ResultOf(graph().nodes[reduction]);
     skipped_.insert(result);

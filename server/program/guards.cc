@@ -197,8 +197,8 @@ double Named(const FunctionSchema& schema, const Stack& stack, const char* name,
 }
 bool IsTensor(const IValue& value) { return value.isTensor() && value.toTensor().defined(); }
 
-// Returns the bytes of an output element. They are those of the dtype that the arguments ask for, or else those of
-// the largest element of any argument.
+// Returns the bytes of an output element: of the dtype that the arguments ask for, else of the largest element of any
+// argument.
 double ElementBytes(const FunctionSchema& schema, const Stack& stack) {
   if (const IValue* type = ArgumentNamed(schema, stack, "dtype"); type != nullptr && type->isInt()) {
     return static_cast<double>(c10::elementSize(static_cast<at::ScalarType>(type->toInt())));
@@ -322,8 +322,8 @@ double Broadcast(const Stack& stack, size_t first, int64_t without) {
 double OfElements(const FunctionSchema& schema, const Stack& stack) {
   return Broadcast(stack, 0, 0) * ElementBytes(schema, stack);
 }
-// Returns the bytes of the product of [..., n, k] with [..., k, m]. For operators that combine rows with rows, the
-// second factor is [..., m, k].
+// Returns the bytes of a product of [..., n, k] with [..., k, m], or with [..., m, k] if the operator combines rows
+// with rows.
 double OfProduct(const FunctionSchema& schema, const Stack& stack) {
   const std::string& second = schema.arguments()[1].name();
   const size_t first = second == "mat1" || second == "batch1" ? 1 : 0;  // the addend comes first

@@ -95,7 +95,7 @@ inline bool IsNumber(const Node& node, std::string_view name, int64_t absent, in
   return NumberOf(node, name, absent) == wanted;
 }
 
-// Returns true if an aten::embedding has a plain gradient: each row of the table gets the sum of the gradients at its
+// Returns true if the gradient of an aten::embedding is, for each row of the table, the sum of the gradients at its
 // index.
 inline bool IsPlainEmbedding(const Node& node) {
   const auto is_off = [&](std::string_view name) { return FlagOf(node, name, false) == false; };

@@ -188,8 +188,8 @@ void RegionRoles::GiveRoles(const ReductionTarget& target, const std::set<ValueI
 
 int64_t RegionRoles::DepthOf(const Node& node, const RegionRole& role) const {
   int64_t most = 0;
-  // Raises the depth to at least that of `value`. If `value` is of another region, the depth must be larger than that
-  // of `value`. That is the case if the depth of `value` is odd and `within` is false.
+  // Raises the depth to at least that of `value`. If `value` is of another region (an odd depth, with `within`
+  // false), the new depth is larger.
   const auto after = [&](ValueIndex value, bool within) {
     if (value != kNoValue) most = std::max(most, depth_[value] + (within || depth_[value] % 2 == 0 ? 0 : 1));
   };

@@ -66,16 +66,15 @@ bool HasFloat32Linears(const Program& program);
 //   no index gathers are multiplied where they are.
 // - A table qualifies if it has at most kSmallTable rows, or a row for each node while the index has one for each
 //   edge. A table is mapped only if that is less work (FewerProducts).
-// - Value-by-value operators on gathered rows of a small table run on the table, so that a linear map after them can
-//   run on the table too.
+// - Value-by-value operators on gathered rows of a small table run on the table, so that a later linear map can do so
+//   too.
 // Values that an operator writes to in place are left alone.
 std::optional<Program> WithNodeLinears(const Program& program);
 
 // Returns a program that gives equal results up to rounding, with gradients for the same tensors. Returns nullopt if
-// nothing needs rewriting. The rewriting concerns the product of a row, gathered at an edge's end, with a matrix that
-// is gathered from at most kMaxCategories matrices. The new program multiplies all nodes by all matrices, and each
-// edge gathers its own product. WithNodeLinears must have run: it turns matrices computed from an embedding into
-// gathered rows.
+// nothing needs rewriting. It rewrites the product of a row at an edge's end with a matrix that is gathered from at
+// most kMaxCategories matrices. The new program multiplies all nodes by all matrices, and each edge gathers its own
+// product. WithNodeLinears must have run: it turns matrices computed from an embedding into gathered rows.
 std::optional<Program> WithCategoryProducts(const Program& program);
 
 // The most categories that are rewritten. With more, the products of all nodes take longer than the matrices of the

@@ -123,8 +123,7 @@ class LinearFormsWriter {
              cell.state.dtype == of_rows->dtype;
     });
   }
-  // Maps rows by one of the cell's weights: the weight of its input or the weight of its state. Returns [..., gates *
-  // h].
+  // Maps rows by the cell's weight of its input or of its state. Returns [..., gates * h].
   ValueIndex Map(const Cell& cell, ValueIndex rows, ValueIndex weight, ValueIndex bias) {
     TensorType type = *TypeOf(rows);
     type.sizes.back() = Size{.number = GatesOf(cell.kind) * cell.state.sizes[1].number, .expression = {}};
