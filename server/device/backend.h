@@ -185,9 +185,8 @@ constexpr int64_t CapturePeakBytes(int64_t step_bytes, int64_t state_bytes) {
 constexpr int64_t GraphPeakBytes(int64_t step_bytes, int64_t state_bytes) { return 2 * step_bytes + state_bytes; }
 
 // Returns an upper bound of the bytes that one recorded step holds for its operators, shapes and numbers, without its
-// arena. `layers` is the number of layers of the model. `fused` is true for the CPU's fused operators; a step then
-// consists of fewer operators. A step of GINE with 4 layers and Adam takes 26 kB with fused operators, and up to 113
-// kB without.
+// arena. `layers` is the number of layers of the model. `fused` is true for the CPU's fused operators, of which a
+// step has fewer. GINE of 4 layers with Adam takes 26 kB if fused, and up to 113 kB otherwise.
 constexpr int64_t ExecutableBytes(int64_t layers, bool fused) { return (2 + layers) * (fused ? 8'192 : 24'576); }
 
 }  // namespace permafrost::device

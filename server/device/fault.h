@@ -1,5 +1,5 @@
-// Handles exceptions of the math library. It tells which of them mean that a device is unusable until the process
-// ends. It is also the one place where they become a Status.
+// Turns exceptions of the math library into a Status, and tells which of them mean that a device is unusable until
+// the process ends.
 // Threads: everything here is pure.
 #pragma once
 
@@ -24,8 +24,8 @@ bool IsFatalToDevice(std::optional<int32_t> code, std::string_view text);
 bool IsFatalToDevice(const c10::Error& error);
 
 // Returns true if an error says that the device has no room. The error may come from libtorch's allocator, from a
-// library, or from the driver. The driver takes memory for graphs and streams without the allocator. An error of this
-// kind does not mean that the step that met it is at fault.
+// library, or from the driver. The driver takes memory for graphs and streams without the allocator. The step that
+// met such an error need not be at fault.
 bool IsOutOfMemory(std::string_view text);
 bool IsOutOfMemory(const c10::Error& error);
 

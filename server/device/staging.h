@@ -70,8 +70,8 @@ class Staging {
   // until the next call of Upload or UploadInto, for work on the stream that is current in this call. The caller may
   // change the batch once this returns.
   const graphcache::StepInputs& Upload(const graphcache::StepInputs& batch);
-  // Copies the batch into `inputs`, a tensor of bytes on the device from which steps read. The copy runs after all
-  // steps enqueued before this call, and before all steps enqueued after it. `layout` is the batch's layout.
+  // Copies the batch into `inputs`, a tensor of bytes on the device from which steps read. The copy runs between the
+  // steps enqueued before this call and those enqueued after it. `layout` is the batch's layout.
   void UploadInto(const graphcache::StepInputs& batch, const InputLayout& layout, const at::Tensor& inputs);
 
  private:

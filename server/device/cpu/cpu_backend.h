@@ -1,5 +1,5 @@
-// The CPU as a device. A step is recorded, compared with a second step, and proven by replay. Only then is its
-// executable used. Replays are served from a plan of their storage.
+// The CPU as a device. A step is recorded, compared with a second step, and proven by replay before it is used.
+// Replays are served from a plan of their storage.
 // Threads: the device thread.
 #pragma once
 
@@ -19,10 +19,10 @@ namespace permafrost::device {
 std::unique_ptr<Backend> MakeCpuBackend();
 
 // Captures `program` for the shape of `first` and `second`, which are different batches of equal shapes. Both steps
-// run from the present state: the first is recorded, and the second compared with it. The step cannot be captured if
-// the two runs differ in anything but their inputs. Nor can it be captured if a replay of either run does not leave
-// bit-equal state and outputs. The state and libtorch's default generator are as before when this returns, also after
-// an error or an exception. Exceptions of the program pass through. The executable borrows program and arena.
+// run from the present state: the first is recorded, and the second compared with it. The two runs may differ only in
+// their inputs, and a replay of each must leave bit-equal state and outputs. Otherwise the step cannot be captured.
+// The state and libtorch's default generator are as before when this returns, also after an error or an exception.
+// Exceptions of the program pass through. The executable borrows program and arena.
 // Memory: CapturePeakBytes (device/backend.h). The arena's memory is given back meanwhile, so outputs that executables
 // of `arena` returned before are no longer valid.
 // Errors: FailedPrecondition with graphcache::kGraphBreakReason.
@@ -34,10 +34,10 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureOnCpu(const StepP
 // Captures `program` once for every shape. The probes are batches of different content. Their shapes differ in every
 // size in which two batches may differ, each size in its own way, and no size is below 2. Probe 0 is the largest
 // shape that is to be served without the heap. The steps run and are recorded one after the other. The steps may
-// differ only in their inputs and in integers that follow from the inputs' sizes (tape_compare.h). Otherwise the step
-// cannot be captured for every shape. Nor can it be captured if the replay of a probe does not leave bit-equal state
-// and outputs. Nothing is learned from the last probe's shape, so this probe tests what was learned. Everything else
-// is as for CaptureOnCpu. Errors of `probes` pass through.
+// differ only in their inputs and in integers that follow from the inputs' sizes (tape_compare.h). The replay of each
+// probe must leave bit-equal state and outputs. Otherwise the step cannot be captured for every shape. The last probe
+// is a test: nothing is learned from its shape. Everything else is as for CaptureOnCpu. Errors of `probes` pass
+// through.
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(const StepProgram& program,
                                                                             const ProbeInputs& probes, Arena& arena);
 

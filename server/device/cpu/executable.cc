@@ -71,7 +71,7 @@ class CpuExecutable::Builder {
  private:
   bool IsFixed(size_t slot) const { return hoisted_[slot].defined(); }
 
-  // Makes the views of tensors that never move. They are made once, now, and without autograd metadata.
+  // Makes the views of tensors that never move, once and without autograd metadata.
   void Hoist() {
     const auto& slots = tape_.slots();
     hoisted_.resize(slots.size());
@@ -278,8 +278,7 @@ std::vector<at::Tensor> CpuExecutable::Run(const graphcache::StepInputs& inputs,
     StoragePlan::BeginPart(static_cast<uint32_t>(i));
     Invoke(calls_[i]);
   }
-  // Drops the executable's own references to the outputs that the step made, since the next replay overwrites these
-  // outputs.
+  // Keeps no reference to the outputs that the step made, since the next replay overwrites them.
   std::vector<at::Tensor> outputs;
   outputs.reserve(output_slots_.size());
   for (const uint32_t slot : output_slots_) outputs.push_back(values_[slot]);

@@ -1,5 +1,5 @@
-// Compares recordings of one step. It checks that they agree in all that must not change from batch to batch. It also
-// finds how the integers that differ follow from the sizes of the step's inputs.
+// Compares recordings of one step. Checks that they agree in all that must not change from batch to batch. Finds how
+// the integers that differ follow from the inputs' sizes.
 // Threads: pure functions and values; the device thread.
 #pragma once
 
@@ -43,8 +43,8 @@ std::optional<TapeBreak> FindDifference(size_t place, const OpOfTape& one, const
 using graphcache::FindSum;
 using graphcache::SizeSum;
 
-// The number of shapes from which four forms of an integer can be told apart: a size, a size plus a constant, a sum
-// of two sizes, and a multiple of a size.
+// From this many shapes, four forms can be told apart: a size, a size plus a constant, two sizes added, and a
+// multiple of a size.
 inline constexpr size_t kLearnedShapes = 3;
 
 // Finds how the integers among the operators' arguments follow from the sizes of a step's inputs. In recordings of one

@@ -1,9 +1,8 @@
 // The libraries of a CUDA device, which the program loads at run time and does not link. One is NVIDIA's driver,
-// which tells which cards this machine has. The other is libtorch's CUDA half, which is linked to a module of this
-// project. The driver comes first, since the CUDA half is large, and prints long warnings where there is no card. A
-// program that links the CUDA half does not start on a machine that lacks this half. If the CUDA half is linked, its
-// 190 KB of static thread-local storage keep threads with small stacks from starting. Threads of the HTTP server have
-// 100 KB.
+// which tells which cards this machine has. The other is libtorch's CUDA half, in a module of this project. The
+// driver comes first, since the CUDA half is large, and prints long warnings where there is no card. A program that
+// links the CUDA half does not start on a machine that lacks this half. If the CUDA half is linked, its 190 KB of
+// static thread-local storage keep threads with small stacks from starting. Threads of the HTTP server have 100 KB.
 // Threads: safe anywhere.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Handles libtorch's cache of compiled MPS graphs: counts its entries, and freezes and clears it if libtorch has
-// calls for that. Also decides when the driver's memory is so large that the cache must be emptied.
+// Counts the entries of libtorch's cache of compiled MPS graphs, and freezes and clears it if libtorch has calls for
+// that. Also decides when the driver's memory requires emptying the cache.
 // Threads: the device thread.
 #pragma once
 
