@@ -25,8 +25,7 @@ namespace {
 
 // The polling time. Two ranks with equal work usually differ by about this time.
 constexpr absl::Duration kPolling = absl::Milliseconds(2);
-// A rank that is asked to stop tries to finish its step first. It gives up only after it has waited this long for
-// other ranks.
+// A rank that is asked to stop first tries to finish its step. It gives up after waiting this long for other ranks.
 constexpr absl::Duration kPatience = absl::Seconds(1);
 constexpr int64_t kMostSleep = 200;  // milliseconds
 constexpr int kBacklog = 64;

@@ -184,11 +184,11 @@ class TcpGroup final : public Group {
 
 // The first message that each rank sends on every connection.
 struct Hello {
-  // Tells this message from messages of other programs, from its own other versions, and from another byte order.
+  // Distinguishes other programs, other versions of Hello, and another byte order.
   uint64_t magic = 0x5046'7261'6e6b'0001;
   char token[32] = {};
   int64_t rank = 0;
-  int64_t port = 0;  // the port on which the rank listens; 0 if it does not listen
+  int64_t port = 0;  // the port on which the rank listens; 0: none
 };
 
 absl::Status Send(const Connection& to, std::span<const char> bytes, const Deadline& deadline) {
