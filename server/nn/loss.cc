@@ -40,8 +40,8 @@ Tensor ShapeFreeElementwise(spec::Loss loss, const Tensor& prediction, const Ten
       return shifted.exp().sum(1, /*keepdim=*/true).log() - shifted.gather(1, labels.to(at::kLong));
     }
     case spec::Loss::kBce: {
-      // Computes log(1 + e^x) as a log-sum-exp, whose gradient is the sigmoid at 0 too. The gradient of max(x, 0) +
-      // log(1 + e^-|x|) is not.
+      // Computes log(1 + e^x) as a log-sum-exp, whose gradient equals the sigmoid also at 0. The gradient of max(x,
+      // 0) + log(1 + e^-|x|) differs from it there.
       const Tensor top = ReluRows(prediction.detach());
       return top + ((prediction - top).exp() + (-top).exp()).log() - prediction * labels;
     }
@@ -134,8 +134,8 @@ LossResult LossOf(const Tensor& prediction, double count, int64_t width, const O
   return {mean, sum, counted, gradient};
 }
 
-// Returns the number of present labels, or the sum of the weights of their classes. Errors: if classes > 0, a label
-// that is not one of them.
+// Returns the number of present labels, or the sum of the weights of their classes. Errors: a label that is not one
+// of the classes, if classes > 0.
 template <class T>
 double CountLabels(const char* op, const Tensor& labels, const T* weights, int64_t classes) {
   const T* const label = labels.const_data_ptr<T>();
@@ -282,7 +282,7 @@ void CheckLayout(const Tensor& walks, const Tensor& seeds, int64_t per_seed, int
   TORCH_CHECK(seeds.numel() == 1 && seeds.scalar_type() == at::kLong, "skip_gram: seeds must be one int64");
 }
 
-// Walks of one kind. The first `real` walks from `begin` count; the rest up to `end` are padding.
+// Walks of one kind. From `begin` on come `real` walks, then padding up to `end`.
 struct WalkKind {
   int64_t begin, end, real;
 };
@@ -341,7 +341,7 @@ std::tuple<Tensor, Tensor, Tensor> SkipGramCpu(const Tensor& table, const Tensor
   return {sum, count, parts};
 }
 
-// Returns [L, L]: whether node j and the later node i of a walk form a pair.
+// Returns a mask [L, L]: (j, i) is true if nodes j and i > j of a walk form a pair.
 Tensor BandOf(int64_t length, int64_t context, c10::Device device) {
   const Tensor places = at::arange(length, at::TensorOptions().dtype(at::kLong).device(device));
   const Tensor first = places.view({length, 1}), second = places.view({1, length});
@@ -360,7 +360,7 @@ std::tuple<Tensor, Tensor, Tensor> SkipGramPlain(const Tensor& table, const Tens
   const Tensor seed =
       at::where(negative, (number - positives).floor_divide(per_seed * negatives), number.floor_divide(per_seed));
   const Tensor likelihood = at::where(negative.view({all, 1, 1}), other, sigmoid).add(kLikelihoodEps);
-  // 1 / the number of pairs of the walk's kind; 0 in padding.
+  // The weight of a pair: 1 / the number of pairs of the walk's kind; 0 in padding.
   const Tensor count = seeds.reshape({}).to(table.scalar_type());
   const Tensor each = count * static_cast<double>(per_seed * pairs);
   const Tensor weight = at::where(negative, (each * static_cast<double>(negatives)).reciprocal(), each.reciprocal()) *

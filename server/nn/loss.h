@@ -1,5 +1,5 @@
-// Computes losses over the labels that are present, and the skip-gram loss over random walks. Padding graphs and
-// missing labels are NaN and take no part in a loss.
+// Computes losses over the labels that are present, and the skip-gram loss over random walks. Labels that are NaN
+// (missing ones and those of padding graphs) take no part in a loss.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,20 +20,21 @@ struct LossTerms {
 // [G, classes] logits and [G, 1] labels, which are whole numbers in 0..classes-1. kBce takes [G, T] logits and labels
 // 0 or 1.
 // class_weights: undefined, or [classes] float32; for kBce [2], the weights of labels 0 and 1. With them each term is
-// weighted by its label's class, `count` is the sum of these weights, and `mean` is divided by it, as in
+// multiplied by the weight of its class. `count` is then the sum of these weights, by which `mean` is divided, as in
 // torch.nn.CrossEntropyLoss(weight). On the CPU each loss is one operator.
 LossTerms ComputeLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                       const at::Tensor& class_weights = {});
 
-// Computes the same with PyTorch's operators. It is the reference, and runs wherever the fused operator does not.
+// Computes the result of ComputeLoss by PyTorch's operators. It is the reference, and runs wherever the fused
+// operator does not.
 LossTerms ComputeLossPlain(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                            const at::Tensor& class_weights = {});
 
 // Computes the same as ComputeLoss by one fused operator with its gradient: permafrost::regression_loss,
 // permafrost::cross_entropy_loss or permafrost::binary_cross_entropy_loss. The CPU runs all three, and a GPU with
 // compiled kernels (nn/gpu) the first two. prediction: float32 or float64; labels and class_weights are converted to
-// that type. On the CPU the sum is computed in float64, and missing labels at the end and the number of threads
-// change no bit of the results. Errors: sizes that do not match, and a label that is not a class.
+// that type. On the CPU the sum is computed in float64. There the bits of the results depend neither on missing
+// labels at the end nor on the number of threads. Errors: sizes that do not match, and a label that is not a class.
 LossTerms MaskedLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                      const at::Tensor& class_weights);
 
@@ -46,7 +47,7 @@ LossTerms MaskedLoss(spec::Loss loss, const at::Tensor& prediction, const at::Te
 struct WalkLayout {
   int64_t context = 10;   // nodes in a window, 2..length
   int64_t per_seed = 10;  // walks from each seed
-  int64_t negatives = 1;  // random walks for each walk
+  int64_t negatives = 1;  // negative walks for each walk from a seed
   int64_t all() const { return per_seed * (1 + negatives); }
 };
 
@@ -58,13 +59,13 @@ struct SkipGramStep {
   at::Tensor parts;  // [walks * length, D]: the gradient of each node in each walk; 0 in padding
 };
 
-// table: [N, D]. walks: [seeds * layout.all(), length] int64, rows of the table; in each kind of walk those of
-// padding seeds come last. seeds: [1] int64, the number of real seeds, at least 1.
+// table: [N, D]. walks: [seeds * layout.all(), length] int64, rows of the table; among the walks of each kind, the
+// walks of padding seeds come last. seeds: [1] int64, the number of real seeds, at least 1.
 SkipGramStep SkipGram(const at::Tensor& table, const at::Tensor& walks, const at::Tensor& seeds,
                       const WalkLayout& layout);
 
-// Returns the mean loss of WalkScores, with the formulas of SkipGramStep::terms. `negative` tells whether they are
-// scores of negative walks.
+// Returns the mean loss of WalkScores, with the formulas of SkipGramStep::terms. `negative` tells whether the scores
+// are those of negative walks.
 double MeanWalkLoss(const at::Tensor& scores, bool negative);
 
 // Returns [walks, windows * (context - 1)], the dot products of the pairs of each walk (nn/kernels/losses.h).

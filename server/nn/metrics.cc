@@ -15,7 +15,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 // Takes (score, positive) of one target's rows, in any order. Returns NaN if one kind of row is missing.
 double AreaUnderCurve(std::vector<std::pair<float, bool>>& rows) {
   std::ranges::sort(rows, {}, &std::pair<float, bool>::first);
-  // Counts in halves, which are whole numbers. A negative below a positive counts 2, a tie counts 1.
+  // Counts half points, so that all counts are whole numbers: a negative below a positive counts 2, a tie counts 1.
   double halves = 0, negatives_below = 0, positives = 0;
   for (auto tie = rows.begin(); tie != rows.end();) {
     const auto end = std::find_if(tie, rows.end(), [&](const auto& row) { return row.first > tie->first; });
@@ -82,8 +82,8 @@ double MeanOverTargets(std::span<const float> scores, std::span<const float> lab
 }
 
 // Ranks each class against the others by its probability. With two classes, it ranks the second one by the difference
-// between its output and the first one's. It handles one class after the other, since all together would need as many
-// rows as there are classes for each row.
+// between its output and the first one's. It handles one class after the other. Handling all at once would take
+// memory for rows * classes scores.
 double MeanAgainstRest(std::span<const float> outputs, std::span<const float> labels, size_t classes, Area area) {
   const auto label_of = [&](size_t r, size_t c) {
     return std::isnan(labels[r]) ? labels[r] : static_cast<float>(labels[r] == static_cast<float>(c));
@@ -116,7 +116,7 @@ struct Counts {
   double f1() const { return any() ? 2 * right / (2 * right + wrong + missed) : 0; }
 };
 
-// `everyone`: entries without any counts also enter the mean, as 0.
+// If `everyone` is true, entries without any counts enter the mean as 0. Otherwise they are left out.
 double F1(const std::vector<Counts>& counts, spec::Metric metric, bool everyone) {
   Counts all;
   double sum = 0;

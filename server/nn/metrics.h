@@ -12,23 +12,23 @@
 namespace permafrost::nn {
 
 // Returns the area under the ROC curve: the probability that a positive row scores above a negative one, where ties
-// count half. Like OGB's evaluator, it is the mean over the targets that have rows of both kinds. scores, labels:
-// [rows * targets], row-major. A label above 0.5 is positive, and NaN is missing. Returns NaN if no target has both
-// kinds, or if the score of a labelled row is NaN.
+// count half. As in OGB's evaluator, it is the mean over the targets that have both positive and negative rows.
+// scores, labels: [rows * targets], row-major. A label above 0.5 is positive, and NaN is missing. Returns NaN if no
+// target has both, or if the score of a labelled row is NaN.
 double RocAuc(std::span<const float> scores, std::span<const float> labels, int64_t targets);
 
 // Computes `metric` over all rows of a split, for a model trained by `loss`. outputs: [rows * width]. labels: [rows]
 // classes for kCrossEntropy, else [rows * width]; NaN where missing. Returns NaN if the metric is undefined.
 //   kMae, kRmse: over all labels.
-//   kR2: 1 - squared errors / squared distances to the mean, averaged over the targets with two labels or more. A
-//     target whose labels do not vary has 1 if all its outputs are right, else 0.
-//   kAccuracy: for kCrossEntropy as Accuracy. For kBce, the fraction of labels for which the output has the right
-//     sign.
-//   kF1Macro: the mean over the classes that occur as a label or an answer. For kBce, the mean over the targets,
-//     where label 1 is positive.
+//   kR2: 1 - squared errors / squared distances to the mean, averaged over the targets with two labels or more. If a
+//     target's labels do not vary, its R2 is 1 if all its outputs are right, else 0.
+//   kAccuracy: for kCrossEntropy, the result of Accuracy (below). For kBce, the fraction of labels for which the
+//     output has the right sign.
+//   kF1Macro: the mean F1 over the classes that occur as a label or as a prediction. For kBce, the mean F1 over the
+//     targets, where label 1 is positive.
 //   kF1Micro: F1 of the counts of all classes or targets together. F1 is 0 if nothing was counted.
-//   kRocAuc, kAveragePrecision: for kCrossEntropy with two classes, those of the second class. With more classes,
-//     each class is ranked against the rest by its probability, and the results are averaged.
+//   kRocAuc, kAveragePrecision: for kCrossEntropy with two classes, the metric of the second class. With more
+//     classes, each class is ranked against the rest by its probability, and the results are averaged.
 // Same as scikit-learn's r2_score, accuracy_score, f1_score(zero_division=0), roc_auc_score(multi_class="ovr").
 double ComputeMetric(spec::Metric metric, spec::Loss loss, std::span<const float> outputs,
                      std::span<const float> labels, int64_t width);
@@ -39,23 +39,23 @@ double ComputeMetric(spec::Metric metric, spec::Loss loss, std::span<const float
 double Accuracy(std::span<const float> outputs, std::span<const float> labels, int64_t classes);
 
 // Scores of a split's links and of their negatives. The negatives are ordered by link, equally many for each link. If
-// all links `share` the negatives, there is one score for each negative.
+// `share` is true, all links have the same negatives, and each negative has one score.
 struct LinkScores {
   std::span<const float> links, negatives;
   bool share = false;
 };
 
 // Returns the rank of each link, from 1, among its own negatives or the shared ones. Among equal scores the rank is
-// the mean of the best and the worst place that the link could have. It is NaN if the score of the link or of one of
-// its negatives is NaN.
+// the mean of the best and the worst place that the link could have. The rank is NaN if the score of the link or of
+// one of its negatives is NaN.
 // Source: OGB's Evaluator of ogbl-citation2.
 std::vector<float> RanksOf(const LinkScores& scores);
 
 // Returns a metric of link prediction.
 //   kMrr: the mean of 1 / rank.
-//   kHitsAt...: the fraction of links that score above the K-th highest of all negatives together; 1 if there are fewer
-//     than K negatives (OGB's Evaluator of ogbl-collab).
-//   Others: ComputeMetric for kBce, where links have label 1 and all negatives label 0.
+//   kHitsAt...: the fraction of links that score above the K-th highest score of all negatives together; 1 if there
+//     are fewer than K negatives (OGB's Evaluator of ogbl-collab).
+//   Every other metric: ComputeMetric for kBce, where links have label 1 and all negatives label 0.
 // Returns NaN if there are no links, or if a score is NaN.
 double ComputeLinkMetric(spec::Metric metric, const LinkScores& scores);
 

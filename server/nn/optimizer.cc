@@ -505,14 +505,14 @@ void Optimizer::UpdateByTorch(const std::vector<at::Tensor>& gradients, const st
                     /*dampening=*/0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
     return;
   }
-  // Both kernels are overloaded, and have the same signature.
+  // The kernels of Adam and AdamW are overloaded, and have equal signatures.
   using Kernel = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
                       const at::Tensor&, double, double, double, double, bool, bool, const std::optional<at::Tensor>&,
                       const std::optional<at::Tensor>&);
   Kernel* const update = options_.algorithm == spec::OptimizerAlgorithm::kAdamW
                              ? static_cast<Kernel*>(&at::_fused_adamw_)
                              : static_cast<Kernel*>(&at::_fused_adam_);
-  // The kernels take a step count for each parameter, and only read it. So one tensor serves all.
+  // The kernels take a step count for each parameter, and only read it. So one tensor serves all parameters.
   const std::vector<at::Tensor> steps(places.size(), step_);
   update(values, grads, pick(exp_avgs_), pick(exp_avg_sqs_), {}, steps, learning_rate_, kBeta1, kBeta2, weight_decay,
          kEps, /*amsgrad=*/false, /*maximize=*/false, std::nullopt, std::nullopt);
@@ -520,7 +520,7 @@ void Optimizer::UpdateByTorch(const std::vector<at::Tensor>& gradients, const st
 
 void Optimizer::Average() {
   const auto as_number = [this](const at::Tensor& condition) { return condition.to(step_.scalar_type()); };
-  // 1 for the first update, so that the averages start as its weights.
+  // `part` is 1 for the first update, so that the averages start as the weights after that update.
   at::Tensor part = as_number(step_.gt(1.5)) * (1 - options_.ema_decay) + as_number(step_.lt(1.5));
   if (accumulates()) part = part * ends_group_;
   part = part.to(averages_.front().scalar_type());
@@ -532,8 +532,8 @@ void Optimizer::SetEndsGroup(bool ends) {
 }
 
 void Optimizer::MakeUpdatesProportional() {
-  // Treats a gradient of 1e-3 as one of the usual size. An update is then learning rate * gradient / 1e-3, up to the
-  // bias correction of the first steps.
+  // Takes 1e-3 for the usual size of a gradient. An update is then learning rate * gradient / 1e-3, up to the bias
+  // correction of the first steps.
   constexpr double kUsualSquare = 1e-6;
   const at::NoGradGuard no_grad;
   for (const at::Tensor& square : exp_avg_sqs_) square.fill_(kUsualSquare);

@@ -35,14 +35,14 @@ struct RowGradient {
   at::Tensor offsets;  // [M + 1] int64
   at::Tensor places;   // [P] int64; any values beyond the last offset
   at::Tensor parts;    // [P, D], of the table's type
-  at::Tensor nodes;    // [P] int64: the table row that each part belongs to; a part in no row's range is 0
+  at::Tensor nodes;    // [P] int64: the table row of each part. A part outside all ranges is 0.
 };
 
 // Returns the gradient as a dense [table_rows, D].
 at::Tensor DenseGradient(const RowGradient& gradient, int64_t table_rows);
 
-// Returns the learning rate for the update that follows `step` updates, in a job of `epochs` with `steps_per_epoch`
-// updates each: first the warm-up, then the schedule. Under kPlateau `options.learning_rate` is the rate after all
+// Returns the learning rate for the update that follows `step` updates: first the warm-up, then the schedule. The job
+// has `epochs` epochs of `steps_per_epoch` updates each. Under kPlateau `options.learning_rate` is the rate after all
 // reductions so far.
 double LearningRateAt(const spec::OptimizerOptions& options, int64_t step, int64_t steps_per_epoch, int64_t epochs);
 
@@ -59,9 +59,9 @@ class Optimizer {
  public:
   Optimizer(const spec::OptimizerOptions& options, const std::vector<NamedTensor>& parameters);
 
-  // Makes one update. `gradients` has one tensor for each parameter, in the order of the parameters and of the same
-  // shapes. If max_grad_norm is set, the gradients are clipped first. With accumulate_steps above 1, the update is
-  // made at the end of a group, with the mean of the group's gradients.
+  // Makes one update. `gradients` has one tensor for each parameter, in the order and with the shapes of the
+  // parameters. If max_grad_norm is set, the gradients are clipped first. With accumulate_steps above 1, the update
+  // is made at the end of a group, with the mean of the group's gradients.
   void Step(std::vector<at::Tensor> gradients);
   // Makes one update from a gradient for a few rows of the only parameter. kSparseAdam updates those rows alone. The
   // other algorithms act as Step does, with gradient 0 for all other rows.
@@ -74,10 +74,10 @@ class Optimizer {
 
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   double learning_rate() const;
-  // Takes effect at the next Step, captured or not.
+  // Takes effect at the next Step, whether that step is captured or not.
   void SetLearningRate(double learning_rate);
-  // Sets whether the next Step is the last one of a group of batches. It takes effect as SetLearningRate does, and
-  // has no effect if accumulate_steps is 1.
+  // Sets whether the next Step is the last one of a group of batches, whether that step is captured or not. Has no
+  // effect if accumulate_steps is 1.
   void SetEndsGroup(bool ends);
   // Sets second moments to a value with which each update is proportional to its gradient, however small the
   // gradient. A gradient that is only rounding error then moves a parameter by no more than rounding error. Meant for
@@ -91,7 +91,7 @@ class Optimizer {
   // Holds the moments ("exp_avg.NAME" and "exp_avg_sq.NAME", or SGD's "momentum.NAME"), the number of updates
   // ("step") and the learning rate ("learning_rate"). With ema_decay it also holds the averages ("average.NAME").
   // With accumulate_steps it holds the current group: the sums of gradients ("gradient_sum.NAME"), the number of
-  // batches ("group_batches") and whether it ends ("ends_group").
+  // batches ("group_batches") and whether the group ends ("ends_group").
   const std::vector<NamedTensor>& state() const { return state_; }
 
  private:

@@ -122,8 +122,8 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& entry, size
 }
 
 // Errors: DataLoss unless the tensors lie side by side from the first byte to the last, as the format demands.
-// Otherwise a header that is off by one byte would show every number shifted. Many tensors in one place would take
-// many times the file's memory. `entries` is sorted by position.
+// Otherwise a header that is off by one byte would show every number shifted. Many tensors over the same bytes would
+// take many times the file's memory. `entries` is sorted by position.
 absl::Status CheckCovered(const std::vector<Entry>& entries, size_t body_bytes) {
   uint64_t covered = 0;
   for (const Entry& e : entries) {

@@ -37,7 +37,7 @@ std::string StemOf(const std::string& name) {
   return name.substr(0, next != dot + 1 && next != std::string::npos && name[next] == '.' ? next : dot);
 }
 
-// Lists the first kMost names, and the number of the others.
+// Lists the first kMost names, and tells how many more there are.
 std::string Some(const std::set<std::string>& names) {
   constexpr size_t kMost = 12;
   std::string text;

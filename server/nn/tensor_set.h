@@ -1,4 +1,4 @@
-// Named parameters and buffers of a model, in registration order, and how they are made.
+// Named parameters and buffers of a model, in registration order, and the maker of these tensors.
 // Threads: none of its own; the device thread uses it.
 // Invariant: names are unique; tensors keep their storage for the model's life (values are copied in, never swapped).
 #pragma once
@@ -24,7 +24,7 @@ class TensorSet {
   // Returns the stored tensor. Parameters require gradients; buffers do not.
   at::Tensor AddParameter(std::string name, at::Tensor value);
   at::Tensor AddBuffer(std::string name, at::Tensor value);
-  // Adds a parameter that is fixed from the beginning. It still counts as a parameter.
+  // Adds a parameter that is fixed from the beginning: it gets no gradient, but still counts as a parameter.
   at::Tensor AddFixedParameter(std::string name, at::Tensor value);
   // Adds a tensor that a step reads and that never changes. It is neither saved nor loaded, and All() leaves it out.
   void AddConstant(std::string name, at::Tensor value) { constants_.push_back({std::move(name), std::move(value)}); }
@@ -44,8 +44,8 @@ class TensorSet {
   // Includes the fixed parameters.
   int64_t num_parameter_values() const;
 
-  // Copies values in by name. Errors: InvalidArgument that names the first tensor that is missing, unknown, or of
-  // another shape or type.
+  // Copies `values` by name into the tensors of this set. Errors: InvalidArgument that names the first tensor that is
+  // missing, unknown, or of another shape or type.
   absl::Status CopyFrom(const std::vector<NamedTensor>& values);
 
  private:
@@ -57,7 +57,7 @@ class TensorSet {
 std::vector<NamedTensor> Clone(const std::vector<NamedTensor>& tensors);
 // Copies `from` into `to`; both have the same number, order and shapes.
 void CopyInto(const std::vector<NamedTensor>& from, const std::vector<NamedTensor>& to);
-// Copies values in by name into existing tensors. Errors: same as TensorSet::CopyFrom.
+// Copies the values of `from` by name into the existing tensors `to`. Errors: same as TensorSet::CopyFrom.
 absl::Status CopyByName(const std::vector<NamedTensor>& from, const std::vector<NamedTensor>& to);
 
 struct Linear {
@@ -66,7 +66,7 @@ struct Linear {
 };
 
 // Makes the tensors of a model. It draws them on the CPU from one generator, in the order of the calls, and then
-// moves them. So they are equal on every device.
+// moves them to the device. So they are equal on every device.
 class WeightMaker {
  public:
   // `tensors` must outlive the maker. On device kMeta nothing is drawn.

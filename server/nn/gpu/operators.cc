@@ -53,7 +53,7 @@ void LaunchOnRows(const char* kernel, int64_t rows, Arguments... arguments) {
          arguments...);
 }
 
-// Return the data of a float32 tensor, as kernels take it.
+// Return the data of a float32 tensor, for a kernel to read or write.
 const float* From(const at::Tensor& t) { return t.const_data_ptr<float>(); }
 float* To(const at::Tensor& t) { return t.mutable_data_ptr<float>(); }
 

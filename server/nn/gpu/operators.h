@@ -1,6 +1,6 @@
-// What operators of nn/ops run on a GPU whose kernels were compiled: the kernels of kernels.cu, and PyTorch's
-// products. Each takes and returns what the CPU's function does, in float32, int64 or int32.
-// Threads: the device thread. They run on tensors of any device that the launcher's kernels can read.
+// Runs operators of nn/ops on a GPU whose kernels were compiled. They launch the kernels of kernels.cu and PyTorch's
+// matrix products. Each function takes and returns what the CPU's function does, in float32, int64 or int32.
+// Threads: the device thread. The functions take tensors of any device that the launcher's kernels can read.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@ namespace permafrost::nn::gpu {
 // The text of kernels.cu, which the device compiles.
 extern const char* const kKernelSource;
 
-// Sets the launcher that all later steps use. Null: steps run PyTorch's operators alone.
+// Sets the launcher that all later steps use. If it is null, later steps run PyTorch's operators alone.
 void UseKernels(std::shared_ptr<const KernelLauncher> launcher);
 const std::shared_ptr<const KernelLauncher>& Kernels();
 
@@ -28,11 +28,11 @@ inline constexpr int64_t kMostRows = 1 << 15;
 
 // The most blocks of a launch in its second dimension.
 inline constexpr int64_t kMostBlocks = 65'535;
-// The most edges for the kernel edge_index, which compares each edge with all others. Above it, PyTorch sorts the
-// edges.
+// The most edges for the kernel edge_index, which compares each edge with all others. PyTorch sorts the edges if
+// there are more.
 inline constexpr int64_t kMostCountedEdges = 1 << 14;
 
-// kernels.cu defines the same constants.
+// kernels.cu defines the same constants as macros (COLUMNS, SHARES, ...).
 inline constexpr int64_t kColumns = 8, kShares = 128, kLanes = 32, kRows = 8;
 inline constexpr int64_t kMostTables = 16;
 
@@ -43,7 +43,7 @@ Tensor EmbeddingForward(const Tensor& features, at::TensorList tables);
 std::vector<Tensor> EmbeddingBackward(const Tensor& grad, const Tensor& features, at::IntArrayRef sizes);
 Tensor CombineCategories(const Tensor& features, at::IntArrayRef categories);
 
-// Above kMostCountedEdges edges, PyTorch sorts them.
+// If there are more than kMostCountedEdges edges, PyTorch sorts them.
 std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndex(const Tensor& source, const Tensor& target, int64_t nodes);
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> GineForward(

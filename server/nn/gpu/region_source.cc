@@ -1,11 +1,11 @@
-// How a kernel is built. Its loops write outputs, reductions over a target's edges, and row sums. All other steps
-// live in registers, and every loop that reads them computes them again. A loop runs in the first phase after those
-// that write what it reads; __syncthreads() separates phases. A softmax takes four phases: the scores, the largest
-// score, the sum of exponentials, and the weighted sum.
+// The structure of a kernel. Its loops write outputs, reductions over a target's edges, and row sums. The values of
+// all other steps live in registers, and every loop that reads them computes them again. A loop runs in the first
+// phase after the phases that write the values it reads; __syncthreads() separates phases. A softmax takes four
+// phases: the scores, the largest score, the sum of exponentials, and the weighted sum.
 //
-// Cost: in a reduction, one thread per column walks all edges of the target. So a hub keeps its block busy long after
-// the others, and a narrow step leaves most threads idle. Edge steps are spread over edges and columns, target steps
-// over columns. In a row sum, one thread adds up each group.
+// Cost: in a reduction, one thread per column walks all edges of the target. So a target with many edges keeps its
+// block busy long after all others, and a narrow step leaves most threads idle. Edge steps are spread over edges and
+// columns, target steps over columns. In a row sum, one thread adds up each group.
 #include "nn/gpu/region_source.h"
 
 #include <algorithm>
@@ -34,13 +34,13 @@ constexpr int32_t kWarp = 32, kMostThreads = 256;
 // The type of values, as C names it.
 struct ValueType {
   const char* name;                // "float"
-  const char* suffix;              // ends the names of its math functions and its literals: "f"
-  std::string (*literal)(double);  // rounds a number to the type, and returns its shortest literal
+  const char* suffix;              // ending of its literals and of math functions for it: "f"
+  std::string (*literal)(double);  // rounds a number to the type; returns the shortest literal
 };
 
 // The formula of each elementwise step, as a C expression. $0, $1 and $2 are the operands, $3 and $4 the numbers x
 // and y. $5 ends the names of math functions. C comparisons with NaN are false, except `!=`. The formulas are ordered
-// so that NaN passes through arithmetic. A mask of NaN is 0, except that kNotEqual gives 1.
+// so that NaN passes through arithmetic. A comparison with a NaN operand yields 0, but kNotEqual yields 1.
 struct Formula {
   RegionOp op;
   const char* text;
@@ -79,7 +79,7 @@ constexpr Formula kFormulas[] = {
     {RegionOp::kWhere, "$2 == 0 ? $1 : $0"},
 };
 
-// A shorter formula for one particular value of x. PyTorch's operators use the same.
+// A shorter formula for one particular value of x. PyTorch's operators use the same formula.
 struct ShortFormula {
   RegionOp op;
   double x;
@@ -112,7 +112,7 @@ constexpr const char* kSuffix = std::is_same_v<T, float> ? "f" : "";
 
 template <class T>
 std::string LiteralOf(double x) {
-  // The CPU's kernels round it in the same way.
+  // The CPU's kernels round x in the same way.
   const T value = static_cast<T>(x);
   if (std::isnan(value)) return absl::Substitute("(0.0$0 / 0.0$0)", kSuffix<T>);
   if (std::isinf(value)) return absl::Substitute("($1.0$0 / 0.0$0)", kSuffix<T>, value > 0 ? "1" : "-1");
@@ -136,7 +136,7 @@ std::string FormulaOf(const RegionStep& step, const std::array<std::string, 3>& 
                           type.literal(step.y), type.suffix);
 }
 
-// Where the rows of a step are stored: row r begins at array[r * stride + before].
+// The place where the rows of a step are stored: row r begins at array[r * stride + before].
 struct Place {
   std::string array;
   int64_t stride = 1, before = 0;
@@ -177,20 +177,20 @@ bool IsReduction(RegionOp op) { return op == RegionOp::kSum || op == RegionOp::k
 // Returns true if readers of a step load its stored values, false if they compute them again.
 bool IsStored(RegionOp op) { return IsReduction(op) || op == RegionOp::kRowSum; }
 
-// What a loop runs over. kTarget: the columns of a target. kReduction: columns, with the edges in an inner loop.
-// kEdge: edges and columns at once.
+// The range of a loop. kTarget: the columns of a target. kReduction: the columns, with the target's edges in an inner
+// loop. kEdge: the target's edges and the columns at once.
 enum class LoopKind : uint8_t { kTarget, kReduction, kEdge };
 
-// What all steps of one loop have in common. The steps of a loop share what they read.
+// The common properties of all steps of one loop. A value that several of them read is computed once.
 struct KernelLoop {
   int32_t phase = 0;
   LoopKind kind = LoopKind::kTarget;
   int32_t width = 1;
-  int32_t summed = 0;  // for row sums, the width of the operand; 0: other steps
+  int32_t summed = 0;  // for row sums, the width of the operand; 0 for other steps
   auto operator<=>(const KernelLoop&) const = default;
 };
 
-// The loops of a kernel in their order, and the memory that they write.
+// The loops of a kernel in their order, and the memory that the loops write.
 struct KernelPlan {
   explicit KernelPlan(const EdgeRegion& of);
 
@@ -209,7 +209,7 @@ struct KernelPlan {
 
   const EdgeRegion& region;
   std::map<KernelLoop, std::vector<int32_t>> loops;
-  std::vector<std::vector<Place>> written;  // for each step, all places that its values are written to
+  std::vector<std::vector<Place>> written;  // for each step, all places to which its values are written
   int64_t target_columns = 0, edge_columns = 0;
   int32_t widest = 1;
   bool knows_edges = false;  // true if a line needs `begin` and `end`, the range of the target's edges
@@ -284,7 +284,7 @@ class ColumnValues {
   // Returns the variable that holds a step's value after the lines have run.
   std::string Of(int32_t step);
 
-  // of_target() has the lines that are the same for every edge, of_edge() those for the edge e.
+  // of_target() has the lines that are the same for every edge, of_edge() the lines for edge e.
   const std::vector<std::string>& of_target() const { return of_target_; }
   const std::vector<std::string>& of_edge() const { return of_edge_; }
   bool reads_edge() const { return reads_edge_; }

@@ -1,6 +1,6 @@
 // Writes the forward pass of an edge region (nn/kernels/edge_region.h) as one kernel of CUDA C++, which a device
-// compiles at run time. The text needs no headers. It uses no atomic additions, so equal inputs give equal bits.
-// Values are those of RunEdgeRegion (nn/ops/edge_region.h) up to rounding, and NaN and infinity pass in the same way.
+// compiles at run time. The text needs no headers. It uses no atomic additions, so equal inputs give equal bits. Its
+// outputs equal those of RunEdgeRegion (nn/ops/edge_region.h) up to rounding, also where they are NaN or infinite.
 // Threads: a pure function, safe anywhere.
 #pragma once
 
@@ -13,23 +13,23 @@
 
 namespace permafrost::nn::gpu {
 
-// A kernel, and what its launch needs. Its parameters, where T is the type of all values:
+// A kernel, and the numbers that its launch needs. The kernel's parameters, where T is the type of all values:
 //   const T* input0, ...            one for each input, row by row; a row holds as many values as the step is wide
 //   const long long* index0, ...    one for each index: [E], rows that kGather reads. The kernel does not check them.
 //   const int* offsets, *places     EdgeSegments of the target index: [targets + 1] and [E]
 //   long long targets
-//   T* target_values, *edge_values  memory to work in, of any contents: [targets, target_columns], [E, edge_columns]
+//   T* target_values, *edge_values  scratch memory of any contents: [targets, target_columns], [E, edge_columns]
 //   T* output0, ...                 one for each output, all written: [targets, width] or [E, width]
-// Arrays that it writes must not overlap any other array. Launch one block of `threads` threads for each target, in
-// one dimension.
+// Arrays that the kernel writes must not overlap any other array. Launch one block of `threads` threads for each
+// target, in one dimension.
 struct RegionKernel {
   std::string source;
   unsigned threads = 0;
   int64_t target_columns = 0, edge_columns = 0;
 };
 
-// The most inputs, indices and outputs of a kernel, all together. Every version of CUDA takes 4,096 bytes of
-// parameters.
+// The largest total number of inputs, indices and outputs of a kernel. Every version of CUDA accepts 4,096 bytes of
+// kernel parameters.
 inline constexpr int64_t kMostRegionPointers = 500;
 
 // T: float or double. region: one that DecodeRegion accepts. name: a C identifier, which names the kernel.

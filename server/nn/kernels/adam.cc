@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/adam.cc"
 #include <hwy/foreach_target.h>
-// Must follow foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file for each target.
 #include "nn/kernels/vectors-inl.h"
 
 #include <cmath>
@@ -46,7 +46,7 @@ void Step(const AdamUpdate& u, int64_t size, const T* gradient, T* value, T* m, 
   });
 }
 
-// Highway exports plain functions only, so there is one function for each type.
+// Highway exports plain functions only: one for each type.
 #define PERMAFROST_ADAM(T, NAME)                                                                     \
   void Step##NAME(const AdamUpdate& update, int64_t size, const T* gradient, T* value, T* m, T* v) { \
     Step(update, size, gradient, value, m, v);                                                       \

@@ -40,8 +40,8 @@ uint32_t* RoomOfPairs(Bfloat16Slot slot, int64_t size) {
 
 }  // namespace
 
-// From here on, no template of the standard library may be used. It would be compiled for these instructions, and the
-// linker could choose that copy for the whole program.
+// From here on, no template of the standard library may be used. The template would be compiled for these
+// instructions, and the linker could choose this copy for the whole program.
 #define PERMAFROST_BFLOAT16_TARGETS "avx,avx2,fma,f16c,avx512f,avx512vl,avx512dq,avx512bw,avx512bf16"
 // Marks lambdas, which the pragma does not reach in every compiler.
 #define PERMAFROST_BFLOAT16_ATTR __attribute__((target(PERMAFROST_BFLOAT16_TARGETS)))
@@ -55,7 +55,7 @@ namespace {
 constexpr int64_t kLanes = 16;
 // The accumulators of a tile fill 24 of 32 registers.
 constexpr int kTile = 12;
-// The size, in pairs, of the rows that are multiplied with one panel before the next. With the panel they stay in
+// The size, in pairs, of the block of rows that is multiplied with one panel after the other. Block and panel stay in
 // half an L1 cache.
 constexpr int64_t kBlockPairs = 3 << 10;
 
@@ -153,7 +153,7 @@ HWY_INLINE void PairTile(int64_t pairs, const LeftPairs& left, const uint32_t* H
   }
 }
 
-// Multiplies the last rows of a product, fewer than a tile, as a tile of their own.
+// Multiplies the last rows of a product, too few for a whole tile, as a tile of fewer rows.
 template <int kRows, class Epilogue>
 HWY_INLINE void LastPairs(int64_t rows, int64_t pairs, const LeftPairs& left, const uint32_t* panel, int64_t i,
                           int64_t j, int64_t columns, const Epilogue& epilogue) {

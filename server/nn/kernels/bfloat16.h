@@ -15,7 +15,8 @@ bool HasBfloat16Products();
 
 // Returns how many floats a packed [k, n] matrix takes.
 int64_t Bfloat16PackedSize(int64_t k, int64_t n);
-// Both pack weight, [out, in]: Forward for rows * weight^T, Backward for the gradients' product rows * weight.
+// Both pack weight [out, in]: PackBfloat16Forward for rows * weight^T, and PackBfloat16Backward for the backward's
+// rows * weight.
 void PackBfloat16Forward(const float* weight, int64_t out, int64_t in, float* packed);
 void PackBfloat16Backward(const float* weight, int64_t out, int64_t in, float* packed);
 

@@ -1,7 +1,7 @@
-// An edge region: a list of steps that computes values for each edge, reduces them by target, and goes on from there.
-// Each step has a level and a width. A shared step holds one row of values, a target step one row for each target,
-// and an edge step one row for each edge. Edges are processed by target, so that a step may read what the edge's
-// target has gathered.
+// An edge region: a list of steps that compute values for each edge, reduce them by target, and may compute further
+// from the reduced values. Each step has a level and a width. A shared step holds one row of values, a target step
+// one row for each target, and an edge step one row for each edge. Edges are processed target by target, so that a
+// step may compute an edge's value from the reduced values of its target.
 // Threads: plain values, and functions that are safe anywhere.
 #pragma once
 
@@ -87,9 +87,9 @@ extern const EnumNames<RegionLevel, 3> kRegionLevelNames;
 
 struct RegionStep {
   RegionOp op = RegionOp::kConstant;
-  // Earlier steps; -1: none. An elementwise step takes operands of its own level and shared ones. An operand has the
-  // width of the step, or a divisor of it. In the latter case each of its values is repeated width / divisor times in
-  // a row.
+  // Earlier steps; -1: none. An elementwise step takes operands of its own level and shared ones. The width of an
+  // operand is that of the step, or a divisor of it. If it is a divisor, each value of the operand serves width /
+  // divisor adjacent columns of the step.
   int32_t a = -1, b = -1, c = -1;
   int32_t input = -1, index = -1;  // positions among inputs and indices
   int32_t width = 1, group = 1;
@@ -102,8 +102,8 @@ struct RegionStep {
 // Limits of DecodeRegion. The number of outputs has the same limit as the number of steps.
 inline constexpr int32_t kMaxRegionSteps = 4096, kMaxRegionWidth = 1 << 16;
 
-// Gradients for tables of at most this many values are summed chunk by chunk, which needs no order of their index.
-// Gradients for larger tables first get a row for each edge.
+// The gradient of a table of at most this many values is summed chunk by chunk, which does not need the edges grouped
+// by index. For a larger table, one gradient row is first written for each edge.
 inline constexpr int64_t kSmallTableValues = 4096;
 
 struct EdgeRegion {
@@ -114,7 +114,7 @@ struct EdgeRegion {
 };
 
 // A region as the two lists that the operator takes. DecodeRegion checks all that the kernels rely on: kinds,
-// positions, levels, widths, and that all steps that read an input have one kind, index and width. Errors:
+// positions, levels and widths. All steps that read one input must have equal kinds, indices and widths. Errors:
 // InvalidArgument that names the step.
 struct EncodedRegion {
   std::vector<int64_t> code;

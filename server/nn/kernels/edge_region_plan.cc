@@ -7,7 +7,7 @@
 namespace permafrost::nn {
 namespace {
 
-// Steps without a register: their rows are those of an input, or nothing is computed for them.
+// Returns true for steps without a register. Their rows are rows of an input, or nothing is computed for them.
 bool IsInPlace(RegionOp op) { return op == RegionOp::kTarget || op == RegionOp::kDetach; }
 
 // Marks gathers and expansions that need no copy, and target inputs whose rows may have gaps. A marked step is not an
@@ -41,8 +41,8 @@ void AddOperands(const RegionPlan& plan, std::vector<char>& marked) {
   }
 }
 
-// Returns for each kSum step what it computes as it adds up: the step that it reads, where no other step needs that
-// one's values. `kept` steps have values that stay.
+// Returns, for each kSum step, what it computes as it adds up: the step that it reads, if no other step needs that
+// step's values. kept: steps whose values must stay in registers.
 std::vector<SummedValue> FindSummed(const RegionPlan& plan, const std::vector<char>& wanted,
                                     const std::vector<char>& kept) {
   const std::vector<RegionStep>& steps = plan.region.steps;
@@ -90,8 +90,8 @@ std::vector<SummedValue> FindSummed(const RegionPlan& plan, const std::vector<ch
   return summed;
 }
 
-// Calls visit(root) for each operand that the registers of step `i` are filled from. A sum reads the operands of what
-// it computes.
+// Calls visit(root) for each operand from which step `i` is computed. For a sum that computes what it adds up, these
+// are the operands of that value.
 template <class Visit>
 void ForOperands(const RegionPlan& plan, const RegionPass& pass, size_t i, const Visit& visit) {
   const SummedValue& value = pass.summed[i];
@@ -102,7 +102,7 @@ void ForOperands(const RegionPlan& plan, const RegionPass& pass, size_t i, const
   if (value.passed != -1) visit(value.passed);
 }
 
-// Assigns registers. wanted: the roots to compute, including operands. kept: roots whose registers are never reused.
+// Assigns registers. wanted: the roots to compute, operands included. kept: roots whose registers are never reused.
 RegionPass Allocate(const RegionPlan& plan, std::vector<char> wanted, std::vector<char> kept,
                     RegionRegisters& registers) {
   const std::vector<RegionStep>& steps = plan.region.steps;
@@ -133,7 +133,7 @@ RegionPass Allocate(const RegionPlan& plan, std::vector<char> wanted, std::vecto
     const RegionStep& s = steps[i];
     if (!wanted[i] || s.level == RegionLevel::kShared) continue;
     pass.steps.push_back(static_cast<int32_t>(i));
-    std::vector<int32_t> read;  // roots that are read, directly or through views
+    std::vector<int32_t> read;  // roots that this step reads, directly or through views
     ForOperands(plan, pass, i, [&](int32_t r) {
       const RegionStep& from = steps[static_cast<size_t>(r)];
       read.push_back(r);

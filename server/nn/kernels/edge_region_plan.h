@@ -33,8 +33,8 @@ struct RegionRegisters {
   int64_t target_columns = 0, edge_columns = 0;
 };
 
-// The value of an edge that a sum computes: a step of kAdd or kMul, the ReLU of such a step, or the rows of another
-// step where this ReLU passes a gradient.
+// The value that a kSum step computes for each edge as it adds up: that of a kAdd or kMul step, or its ReLU. Or it is
+// the row of another step, where this ReLU passes a gradient.
 struct SummedValue {
   int32_t step = -1;  // of kAdd or kMul; -1: the sum reads rows
   bool relu = false;
@@ -45,22 +45,22 @@ struct SummedValue {
 struct RegionPass {
   std::vector<int32_t> steps;
   std::vector<int32_t> register_of;
-  // For each kSum step, what it computes of each edge as it adds up. Such steps have no register and are not in
-  // `steps`.
+  // For each kSum step, the value that it computes for each edge as it adds up. A step that a sum computes in this
+  // way has no register and is not in `steps`.
   std::vector<SummedValue> summed;
-  int64_t summed_columns = 0;  // of these values
+  int64_t summed_columns = 0;  // of all summed values
 };
 
 // Rows of targets and tables narrower than this are copied for each edge, so that steps run over contiguous values.
 inline constexpr int32_t kLeastViewWidth = 16;
 
-// A region, and all that follows from it alone.
+// A region, and everything that can be planned from the region alone.
 struct RegionPlan {
   explicit RegionPlan(EdgeRegion of);
 
   EdgeRegion region;
-  // For each step, the step that holds its values: itself, or the first step that reads the same input. For kDetach
-  // it is the root of the operand.
+  // For each step, the step that holds its values: itself, or the first step that reads the same input. The root of a
+  // kDetach step is the root of its operand.
   std::vector<int32_t> root;
   // For each step, the step that holds its adjoint: itself, or the first step that reads the same input.
   std::vector<int32_t> home;
@@ -68,7 +68,7 @@ struct RegionPlan {
   std::vector<int32_t> reader;
   // Edge steps that gather or expand rows without a copy. Their readers take each row in place.
   std::vector<char> is_view;
-  // For each input, true if it has a row for each target and these rows may have gaps between them, as in a slice of
+  // For each input, true if it has a row for each target, and there may be gaps between these rows, as in a slice of
   // wider rows.
   std::vector<char> may_lie_apart;
   // Shared steps to compute, in their order, and where the values of each shared step begin (-1: elsewhere).
@@ -85,16 +85,17 @@ struct RegionPlan {
 struct RegionGradientPlan {
   RegionGradientPlan(const RegionPlan& plan, std::span<const char> wanted_inputs, std::span<const char> given_outputs);
 
-  // For each step that is its own home: whether it receives an adjoint that leads on to a wanted input.
+  // For each step that is its own home: true if it receives an adjoint on which a wanted input's gradient depends.
   std::vector<char> active;
-  // Steps whose values the adjoints need. A value that an adjoint reads keeps its register.
+  // Steps whose values the adjoints need. If an adjoint reads a value, the value's register is not reused.
   RegionPass values;
   // The register of each active step's adjoint (-1: none).
   std::vector<int32_t> adjoint_of;
   RegionRegisters registers;  // for values and adjoints
 };
 
-// The values that the gradient for operand k reads: the step's own values, and those of operands.
+// Tells which values the gradient for operand k reads: the step's own values (`own`), and the values of its operands
+// (`operands`).
 struct ReadByGradient {
   bool own = false;
   std::array<bool, 3> operands{};
@@ -102,10 +103,11 @@ struct ReadByGradient {
 ReadByGradient ReadsOf(RegionOp op, int k);
 // Returns whether a step passes a gradient to operand k.
 bool PassesGradient(RegionOp op, int k);
-// Returns whether a step can take an operand of that width without copying it: the width is the step's own, or each
-// value stands for whole vectors of the step's columns.
+// Returns true if a step can take an operand of that width without copying it. The width must be the step's own, or
+// so small that each value fills whole vectors of the step's columns.
 bool TakesWidth(const RegionStep& step, int32_t width);
-// Returns whether operand k receives the step's adjoint unchanged, if it has the step's level and width.
+// Returns whether operand k receives the step's adjoint unchanged, provided that the operand has the step's level and
+// width.
 bool PassesAdjointUnchanged(const RegionStep& step, int k);
 
 }  // namespace permafrost::nn

@@ -41,9 +41,9 @@ void SumEdges(const RegionSegments& segments, int64_t width, const T* edges, con
 // targets[t] = the largest (or smallest) of the target's edges; 0 if there are none, NaN if one is NaN.
 template <class T>
 void ExtremeOfEdges(const RegionSegments& segments, int64_t width, bool largest, const T* edges, T* targets);
-// The gradient of ExtremeOfEdges, given its result `extreme`: to[e] = base[e] + g[t] / n if edges[e] equals
-// extreme[t], where n is the number of such edges. As in scatter_reduce on zeros, the initial 0 of the target counts
-// too.
+// The gradient of ExtremeOfEdges, given its result `extreme`. If edges[e] equals extreme[t], to[e] = base[e] + g[t] /
+// n, where n is the number of edges that equal extreme[t]. The initial 0 of the target counts too, as in
+// scatter_reduce on zeros.
 template <class T>
 void ExtremeGradient(const RegionSegments& segments, int64_t width, const T* edges, const T* extreme, const T* g,
                      const T* base, T* to);
@@ -77,8 +77,8 @@ struct RegionValues {
   RegionRows<T> a, b, c;
 };
 
-// Tells what SumValues adds up for each edge: the value of a step of kAdd or kMul, the ReLU of that value, or operand c
-// where the value is positive or NaN (for kAdd only).
+// Tells what SumValues adds up for each edge: the value of a kAdd or kMul step, its ReLU, or (for kAdd only) operand
+// c where the value is positive or NaN.
 enum class SumOf : uint8_t { kValue, kRelu, kPassed };
 // targets[t] = the sum over the target's edges. `in` has a row for each edge of the segments.
 template <class T>

@@ -8,7 +8,7 @@
 namespace permafrost::nn {
 namespace {
 
-// Limits what a thread keeps. It frees memory that only very large tiles need.
+// The most bytes that a thread keeps for tiles, and again for lists of rows. Only very large tiles need more.
 constexpr int64_t kKeptBytes = 16 << 20;
 
 template <class T>
@@ -64,7 +64,7 @@ class TileGradient {
   }
 
  private:
-  // Where a sum goes: base + the addend is written to `to`. If base is null, the addend alone is.
+  // The place of a sum. `to` gets base + the addend, or the addend alone if base is null.
   struct Sum {
     const T* base;
     T* to;
@@ -74,8 +74,8 @@ class TileGradient {
     return s.op == RegionOp::kEdge || (s.op == RegionOp::kGather && to_.tables[static_cast<size_t>(s.input)] == 0);
   }
 
-  // Returns memory for a step's adjoint that no other step writes. For an input it is the rows of its gradient, if
-  // these are contiguous.
+  // Returns memory for a step's adjoint, to which no other step writes. If the step reads an input and the rows of
+  // the input's gradient are contiguous, the memory is that of these rows.
   T* Own(size_t i) {
     const RegionStep& s = steps_[i];
     if (s.input != -1) {
@@ -95,7 +95,7 @@ class TileGradient {
     adjoints_[i] = FlatRows(i, sum.to);
     return sum;
   }
-  // Adds values that stay unchanged until the tile is done. If values.rows is set, they are rows of targets.
+  // Adds values that stay unchanged until the tile is done. If values.rows is set, it selects rows of targets.
   void AddUnchanged(size_t i, const RegionRows<T>& values) {
     if (adjoints_[i].base == nullptr) {
       adjoints_[i] = values;
@@ -146,7 +146,8 @@ class TileGradient {
     return gradient_.active[static_cast<size_t>(home)] ? home : -1;
   }
 
-  // Called once the adjoint of step i is complete. Passes it to the operands, or into the gradient of an input.
+  // Called once the adjoint of step i is complete. Passes the adjoint to the operands, or into the gradient of an
+  // input.
   void PassOn(size_t i) {
     const RegionStep& s = steps_[i];
     if (TraitsOf(s.op).by_value) return PassByValue(i);
@@ -155,7 +156,7 @@ class TileGradient {
     const int32_t receiver = Receiver(s, 0);
     if (receiver == -1) return;
     const auto a = static_cast<size_t>(receiver);
-    // The receiver reads the targets' rows in place. They are copied only if another adjoint is added.
+    // The receiver reads the targets' rows in place. The rows are copied only if another adjoint is added to them.
     if (s.op == RegionOp::kSum && s.width >= kLeastViewWidth) return AddUnchanged(a, {g, tile_.TargetRows(), s.width});
     const Sum sum = Add(a);
     const RegionSegments& segments = tile_.segments();

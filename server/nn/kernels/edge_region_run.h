@@ -1,7 +1,8 @@
 // Runs a region, or its gradient, tile by tile. A tile is a run of targets with all of their edges. Values between
 // inputs and outputs stay in the cache, unless one target has too many edges.
-// Threads: any, each with targets of its own. Results do not depend on how targets are divided among calls, except
-// that sums over all targets cover one call. Each thread keeps up to 32 MiB of tile memory between calls.
+// Threads: any, each with targets of its own. Results do not depend on how targets are divided among calls, with one
+// exception: a sum over all targets covers only the targets of its call. Each thread keeps up to 32 MiB of tile
+// memory between calls.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +31,9 @@ void RunRegion(const RegionPlan& plan, const RegionInputs<T>& in, int64_t begin,
 template <class T>
 struct RegionGradients {
   std::span<const T* const> outputs;  // gradients of the outputs; null: not given
-  // Where to write the gradient of each input; null: it is not wanted. kTarget and kEdge: rows as in the input.
-  // kShared: [width], this call's share of the sum. kGather: a row for each edge, at the edge's place; or, if
-  // `tables` is not 0 there, [rows, width], this call's share of the sum.
+  // The memory for the gradient of each input; null: the gradient is not wanted. kTarget and kEdge: rows as in the
+  // input. kShared: [width], this call's share of the sum. kGather: a row for each edge, at the edge's place; or, if
+  // the input's number in `tables` is not 0, [rows, width], this call's share of the sum.
   std::span<T* const> inputs;
   std::span<const int64_t> tables;  // for each input, rows of the table to sum into; 0: a row for each edge
 };

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int32_t kNone = -1;
 
-// A region under construction, and where its inputs come from.
+// A region under construction, and the sources of its inputs.
 class Draft {
  public:
   Draft(EdgeRegion& region, std::vector<RegionSource>& sources) : region_(region), sources_(sources) {}
@@ -29,7 +29,7 @@ class Draft {
     return Add(step);
   }
   int32_t Zero() { return Add({.op = RegionOp::kConstant}); }
-  // A step that works value by value, as wide as its widest operand unless `width` says more.
+  // Adds a step that works value by value. Its width is that of its widest operand, or `width` if that is larger.
   int32_t Value(RegionOp op, RegionLevel level, std::array<int32_t, 3> operands, double x = 0, int32_t width = 1) {
     RegionStep step{.op = op, .a = operands[0], .b = operands[1], .c = operands[2], .width = width, .x = x};
     step.level = level;
@@ -44,7 +44,8 @@ class Draft {
   std::vector<RegionSource>& sources_;
 };
 
-// Differentiates a region. Values and adjoints of edges become steps of `rows`, those of targets steps of `targets`.
+// Differentiates a region. Values and adjoints of edges become steps of `rows`. Values and adjoints of targets become
+// steps of `targets`.
 class Differentiation {
  public:
   Differentiation(const RegionPlan& plan, int32_t input, std::span<const char> given)
@@ -75,19 +76,19 @@ class Differentiation {
     return kNone;
   }
 
-  // Returns the place of an index among those of `rows`.
+  // Returns the number that an index has among the indices of `rows`.
   int32_t IndexOf(int32_t index) {
     const auto found = std::ranges::find(out_.row_indices, index);
     if (found == out_.row_indices.end()) out_.row_indices.push_back(index);
     return static_cast<int32_t>(std::ranges::find(out_.row_indices, index) - out_.row_indices.begin());
   }
-  // Returns the step of `rows` that reads a row for each target at the edges of that target.
+  // Returns the step of `rows` that gathers, for each edge, the row of the edge's target from `source`.
   int32_t AtTargetsOf(const RegionSource& source, int32_t width) {
     return rows_.Read(source,
                       {.op = RegionOp::kGather, .index = IndexOf(kNone), .width = width, .level = RegionLevel::kEdge});
   }
 
-  // The values of step i in the draft of `level`. Shared values are computed in both.
+  // Returns the step with the values of step i in the draft of `level`. Shared values are computed in both drafts.
   int32_t Value(int32_t i, RegionLevel level) {
     const RegionStep& s = Step(i);
     if (s.level == RegionLevel::kShared) return SharedValue(s, level);
@@ -132,7 +133,7 @@ class Differentiation {
     if (s.op == RegionOp::kDetach) return Value(s.a, s.level);
     return Computed(s);
   }
-  // A step that works value by value, or sums groups of a row.
+  // Adds a copy of step `s`. Fails if the step is costly, or neither works value by value nor sums groups of a row.
   int32_t Computed(RegionStep s) {
     if (!TraitsOf(s.op).by_value && s.op != RegionOp::kRowSum) return Fail();
     if (IsCostly(s.op)) return Fail();
@@ -157,7 +158,7 @@ class Differentiation {
     }
   }
 
-  // The values of a target step at the edges of each target.
+  // Returns the step with the values of target step i, repeated at the edges of each target.
   int32_t Expanded(int32_t i) {
     const RegionStep& s = Step(i);
     int32_t& expanded = expanded_[static_cast<size_t>(i)];
@@ -170,7 +171,7 @@ class Differentiation {
     }
     return expanded;
   }
-  // Makes a step of `targets` an output and reads it at the edges.
+  // Makes a step of `targets` an output. Returns the step that reads this output at the edges of each target.
   int32_t Exported(int32_t step, int32_t width) {
     const RegionStep& s = targets_.At(step);
     if (s.op == RegionOp::kTarget) return AtTargetsOf(out_.target_inputs[static_cast<size_t>(s.input)], width);
@@ -181,7 +182,7 @@ class Differentiation {
     return AtTargetsOf({RegionSource::Kind::kTargets, place}, width);
   }
 
-  // The adjoint of step i in the draft of its level; kNone: no gradient comes to it.
+  // Returns the adjoint of step i in the draft of its level; kNone if no gradient reaches it.
   int32_t Adjoint(int32_t i) {
     const auto at = static_cast<size_t>(i);
     if (adjoint_of_[at] != kUnknown) return adjoint_of_[at];
@@ -208,7 +209,7 @@ class Differentiation {
     return adjoint_of_[at] = failed_ ? kNone : sum;
   }
 
-  // What step r adds to the adjoint of its operand k, which is `s`.
+  // Returns the share that step r adds to the adjoint of its operand k. `s` is that operand.
   int32_t PartOf(int32_t r, int k, const RegionStep& s) {
     const RegionStep& reader = Step(r);
     const int32_t g = Adjoint(r);
@@ -232,7 +233,7 @@ class Differentiation {
         {.op = RegionOp::kRowSum, .a = part, .width = s.width, .group = group, .level = s.level});
   }
 
-  // g times the derivative of `r` by its operand k, as wide as `r`.
+  // Returns g times the derivative of `r` by its operand k, as wide as `r`.
   int32_t ByValue(const RegionStep& r, int k, int32_t g) {
     Draft& draft = DraftOf(r.level);
     const auto scaled = [&](double x) {

@@ -1,5 +1,5 @@
-// The gradient for rows that a region gathers, as a region of its own whose targets are those rows. It sums over the
-// edges that read a row, so that no gradient for each edge is stored between the two.
+// The gradient for rows that a region gathers, as a region of its own whose targets are those rows. That region sums
+// over the edges that read a row, so no gradient is stored for each edge.
 // Threads: plain values, and functions that are safe anywhere.
 #pragma once
 
@@ -13,11 +13,11 @@
 
 namespace permafrost::nn {
 
-// Where an input of a region comes from.
+// The source of a region's input. `place` is the number of the input or output that `kind` names.
 struct RegionSource {
   enum class Kind : uint8_t {
-    kInput,     // an input of the region that is differentiated
-    kGradient,  // the gradient of one of its outputs
+    kInput,     // an input of the differentiated region
+    kGradient,  // the gradient of an output of the differentiated region
     kTargets,   // an output of SourceGradient::targets
   };
   Kind kind = Kind::kInput;
@@ -32,13 +32,13 @@ struct SourceGradient {
   // Runs over the rows that the input has, with the edges that read each row. Its output is the gradient.
   EdgeRegion rows;
   std::vector<RegionSource> row_inputs;
-  // For each index of `rows`: the index of the differentiated region, or -1 for the target of each edge.
+  // For each index of `rows`: the equal index of the differentiated region, or -1 for the targets of the edges.
   std::vector<int32_t> row_indices;
 };
 
 // Returns the gradient for input `input`, which kGather steps read, from the gradients of the given outputs. Returns
-// nullopt if it depends on a value that is reduced over a target's edges and that an edge reads, or on a function that
-// costs more to compute again than a row for each edge costs to store.
+// nullopt if the gradient depends on a value that is reduced over a target's edges and then read by an edge step.
+// Also returns nullopt if computing a function again would cost more than storing a row for each edge.
 std::optional<SourceGradient> GradientBySource(const RegionPlan& plan, int32_t input,
                                                std::span<const char> given_outputs);
 

@@ -5,9 +5,10 @@
 namespace permafrost::nn {
 namespace {
 
-// The size of a tile's registers, in bytes. They fit an L2 cache, and hold enough work to make starting a step cheap.
+// The size of a tile's registers, in bytes. The registers fit an L2 cache. They are still so large that the time to
+// start a step hardly counts.
 constexpr int64_t kTileBytes = 128 << 10;
-// The number of values in a block. With the blocks of its operands it fits an L1 cache.
+// The number of values in a block. A block and the blocks of its operands fit an L1 cache together.
 constexpr int64_t kBlockValues = 1024;
 
 }  // namespace
@@ -164,7 +165,7 @@ void RegionTile<T>::Compute() {
 template <class T>
 const int64_t* RegionTile<T>::RowsOf(size_t index) {
   if (in_order_ && index + 1 < has_rows_.size()) return in_.indices[index] + first_place();
-  // Every call requests memory for all lists. So only the first call of a tile may move the memory.
+  // Every call requests memory for all lists. So only the first call of a tile may move the lists.
   int64_t* const rows = scratch_.rows.Get(lists_ * edges_) + list_of_[index] * edges_;
   if (has_rows_[index]) return rows;
   has_rows_[index] = 1;

@@ -13,7 +13,7 @@
 
 namespace permafrost::nn {
 
-// An uninitialized array that grows on demand. Growing loses its values.
+// An uninitialized array that grows on demand. When it grows, its values are lost.
 template <class T>
 class RegionMemory {
  public:
@@ -48,10 +48,11 @@ struct RegionScratch {
 template <class T>
 class OperandBlocks {
  public:
-  // values: for each step, with base null if it was not computed. blocks: memory of 3 * BlockSize() values.
+  // values: the rows of each step; base is null if the step was not computed. blocks: memory of 3 * BlockSize()
+  // values.
   OperandBlocks(const RegionPlan& plan, const RegionStep& step, std::span<const RegionRows<T>> values, int64_t rows,
                 T* blocks);
-  // Returns the rows of a block: all rows of the step if no operand has to be repeated.
+  // Returns the number of rows in a block. If no operand has to be repeated, one block holds all rows of the step.
   int64_t block_rows() const { return block_rows_; }
   // Returns the operands for rows [first, first + rows) of the step. `first` must begin a block.
   RegionValues<T> At(int64_t first, int64_t rows);
@@ -77,8 +78,8 @@ class RegionTile {
   // Computes the shared steps. outputs: as for RunRegion; empty if there are none.
   RegionTile(const RegionPlan& plan, const RegionPass& pass, const RegionRegisters& registers,
              const RegionInputs<T>& in, std::span<T* const> outputs);
-  // Makes a tile from `first` on, of as many targets as fit but at least one, and ends it before `end`. Returns the
-  // next target.
+  // Makes a tile that begins at target `first`. It takes as many targets below `end` as fit, but at least one.
+  // Returns the first target after the tile.
   int64_t Take(int64_t first, int64_t end);
   // Computes the steps of the pass, and writes the outputs.
   void Compute();
@@ -87,7 +88,7 @@ class RegionTile {
   // Returns the values of a step that is a root and not a view; null: not computed.
   const T* value(size_t step) const { return values_[step].base; }
   std::span<const RegionRows<T>> values() const { return values_; }
-  // Returns the position in the tile of each edge's target. Valid until the next Take.
+  // Returns, for each edge, the position of its target within the tile. Valid until the next Take.
   const int64_t* TargetRows() { return RowsOf(static_cast<size_t>(plan_.region.num_indices)); }
   T* Register(int32_t which) const { return memory_ + registers_.Place(which, segments_.targets, edges_); }
   T* blocks() const { return blocks_; }
@@ -101,11 +102,11 @@ class RegionTile {
  private:
   void ComputeStep(size_t i, T* out);
   RegionRows<T> View(const RegionStep& step);
-  // Returns, for each edge, the row that index number `index` selects. If `index` equals the number of indices, it
+  // Returns, for each edge, the row that index number `index` selects. If `index` equals the number of indices,
   // returns the position of each edge's target.
   const int64_t* RowsOf(size_t index);
   void ComputeByValue(const RegionStep& step, T* out);
-  // Sums what the step computes for each edge.
+  // Sums, over each target's edges, the values that `value` describes.
   void SumComputed(const SummedValue& value, T* out) const;
   // Returns where a step's rows are written: in an output or in its register.
   T* Place(size_t i) const;
@@ -120,7 +121,7 @@ class RegionTile {
   std::vector<RegionRows<T>> values_;
   // Lists of rows: one for each index, then one for targets. The list for targets always counts for a tile's size.
   // Another list counts if a view reads it.
-  std::vector<char> has_rows_;    // whether RowsOf has made the list for this tile
+  std::vector<char> has_rows_;    // true if RowsOf has made the list for this tile
   std::vector<int32_t> list_of_;  // position of the list in memory
   int32_t lists_ = 0;
   RegionScratch<T>& scratch_;

@@ -9,7 +9,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/edge_region_values.cc"
 #include <hwy/foreach_target.h>
-// Must follow foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file for each target.
 #include "nn/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -375,7 +375,8 @@ HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in
           in.a, in.b, g);
     case RegionOp::kMaximum:
     case RegionOp::kMinimum: {
-      // The operand that lost gets 0. Equal operands get half each. If either is NaN, both get the whole gradient.
+      // The operand that was not selected gets gradient 0. Equal operands get half each. If either is NaN, both get
+      // the whole gradient.
       const bool lost_if_less = (s.op == RegionOp::kMaximum) == (k == 0);
       return Each(
           n, to,
@@ -406,7 +407,7 @@ Extent ExtentOf(const RegionStep& s, const RegionValues<T>& in, const RegionRows
   return flat ? Extent{rows > 0, rows * s.width} : Extent{rows, s.width};
 }
 
-// Highway exports plain functions only, so there is one function for each type.
+// Highway exports plain functions only: one for each type.
 #define PERMAFROST_REGION_VALUES(T, NAME)                                                                             \
   void ComputeValues##NAME(const RegionStep& step, const RegionValues<T>& in, int64_t rows, T* out) {                 \
     Compute(step, in, ExtentOf(step, in, RegionRows<T>(), rows), out);                                                \

@@ -10,7 +10,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/gat.cc"
 #include <hwy/foreach_target.h>
-// Must follow foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file for each target.
 #include "nn/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,7 +24,7 @@ struct GatSlot {
   int64_t place, key;
 };
 
-// The stride of the slots' dropout keys. Equal rows and slots have equal keys, wherever padding puts them.
+// The stride of the slots' dropout keys. A slot's key does not depend on padding.
 constexpr int64_t kSlotStride = 0x9e3779b1;
 
 template <class T>
@@ -109,7 +109,7 @@ void Forward(const GatRows<T>& m, int64_t begin, int64_t end, T* alpha, T* y) {
   constexpr T kNoPart = -std::numeric_limits<T>::infinity();
   const int64_t heads = m.heads, columns = heads * m.width;
   for (int64_t r = begin; r < end; ++r) {
-    // [slots, heads]. Edges that take no part end with alpha 0.
+    // alpha of this row: [slots, heads]. Edges that take no part end with alpha 0.
     const int64_t count = (m.offsets[r + 1] - m.offsets[r] + 1) * heads;
     T* const a = alpha + (m.offsets[r] + r) * heads;
     std::fill_n(a, count, kNoPart);
@@ -215,7 +215,7 @@ void SourceGradient(const GatRows<T>& m, const GatSources<T>& from, const T* alp
   }
 }
 
-// Highway exports plain functions only, so there is one function for each type.
+// Highway exports plain functions only: one for each type.
 #define PERMAFROST_GAT(T, NAME)                                                                                    \
   void Forward##NAME(const GatRows<T>& rows, int64_t begin, int64_t end, T* alpha, T* y) {                         \
     Forward(rows, begin, end, alpha, y);                                                                           \

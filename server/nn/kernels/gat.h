@@ -8,13 +8,15 @@
 
 namespace permafrost::nn {
 
-// For row r and head h, over the row's slots k. Slot 0 is the row itself, and slot k > 0 is its edge offsets[r] + k -
-// 1. An edge from the row itself takes no part.
+// For row r and head h, k runs over the row's slots. Slot 0 is the row itself, and slot k > 0 is its edge offsets[r]
+// + k -
+// 1. An edge from the row to itself takes no part.
 //   z_k     = left[source of k] + right[r] (+ edges[k])              [width] of head h
 //   score_k = <attention[h], leaky_relu(z_k)>
 //   alpha   = softmax of the scores over the slots
 //   y[r]    = sum over k of dropout(alpha_k) * left[source of k]
-// left: [N, heads * width], right: [T, heads * width]. Slot k of row r is at place offsets[r] + r + k of
+// left: [N, heads * width], right: [T, heads * width]. In arrays of all slots, slot k of row r is number offsets[r] +
+// r + k of
 // [E + T, heads].
 template <class T>
 struct GatRows {
@@ -33,8 +35,8 @@ struct GatRows {
 template <class T>
 void GatForward(const GatRows<T>& rows, int64_t begin, int64_t end, T* alpha, T* y);
 
-// Gradients for rows [begin, end), given g = dL/dy. Writes those of the slots' scores, of right, and of edges and
-// self_edges (null: not wanted). Adds to the gradient of attention [heads * width].
+// Gradients for rows [begin, end), given g = dL/dy. Writes the gradients of the slots' scores, of right, and of edges
+// and self_edges (null: not wanted). Adds to the gradient of attention [heads * width].
 template <class T>
 struct GatTargetGradients {
   T *scores, *right, *edges, *self_edges, *attention;

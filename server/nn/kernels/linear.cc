@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/linear.cc"
 #include <hwy/foreach_target.h>
-// Must follow foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file for each target.
 #include "nn/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,8 +33,8 @@ constexpr int kTileRows = 12;
 #else
 constexpr int kTileRows = 6;
 #endif
-// The size, in bytes, of the rows that are multiplied with one panel before the next. With the panel they stay in
-// half an L1 cache, which two hardware threads may share.
+// The size, in bytes, of the block of rows that is multiplied with one panel after the other. Block and panel stay in
+// half an L1 cache, since two hardware threads may share the cache.
 constexpr int64_t kBlockBytes = 12 << 10;
 
 // Packs b, [k, n], whose element (p, j) is b[p * row + j * column], into panels. Each panel is [k, PanelWidth], with
@@ -104,8 +104,8 @@ HWY_INLINE void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t a_row, int64_t 
   SomeColumns(rows, kRows, i, j, columns, epilogue);
 }
 
-// Multiplies the last rows of a product, fewer than a tile, as a tile of their own. Each sum waits for the one
-// before, so a tile of one or two rows takes as long as one of four.
+// Multiplies the last rows of a product, too few for a whole tile, as a tile of fewer rows. Each addition waits for
+// the one before, so a tile of one or two rows takes as long as a tile of four.
 template <int kRows, class T, class Epilogue>
 HWY_INLINE void LastRows(int64_t rows, int64_t k, const T* HWY_RESTRICT a, int64_t a_row, int64_t a_k,
                          const T* HWY_RESTRICT panel, int64_t i, int64_t j, int64_t columns, const Epilogue& epilogue) {
@@ -210,7 +210,7 @@ void Backward(int64_t rows, int64_t in, int64_t out, const T* a, const T* g, con
        [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR { hn::StoreU(v, d, ga + i * in + j); });
 }
 
-// Highway exports plain functions only, so there is one function for each type.
+// Highway exports plain functions only: one for each type.
 #define PERMAFROST_LINEAR(T, NAME)                                                                                 \
   void Forward##NAME(int64_t rows, int64_t in, int64_t out, const T* a, const T* packed, const T* bias, bool relu, \
                      T* y) {                                                                                       \

@@ -1,6 +1,6 @@
 // Linear maps over rows, and their gradients: a single one, or two with ReLU between. Weights are [out, in], and are
-// packed once for all rows. Several threads may process the rows in chunks. Functions are compiled for several
-// instruction sets, and the one to run is chosen at run time.
+// packed once for all rows. Several threads may process the rows in chunks. Each function is compiled for several
+// instruction sets, one of which is chosen at run time.
 // Threads: any. Sums are in the order of rows and columns on any thread.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace permafrost::nn {
 
-// How matrix products are computed. kBfloat16 rounds both factors to the nearest bfloat16 and adds the products up in
+// The precision of matrix products. kBfloat16 rounds both factors to the nearest bfloat16 and adds the products up in
 // float32. It is for float32 matrices only.
 enum class Products { kFull, kBfloat16 };
 
@@ -24,7 +24,7 @@ constexpr bool IsBfloat16(Products products) {
 template <class T>
 int64_t PackedSize(int64_t k, int64_t n, Products products);
 
-// weight: [out, in]. PackForward packs it for rows * weight^T, PackBackward for the gradients' product rows * weight.
+// weight: [out, in]. PackForward packs it for rows * weight^T, and PackBackward for the backward's rows * weight.
 template <class T>
 void PackForward(const T* weight, int64_t out, int64_t in, Products products, T* packed);
 template <class T>

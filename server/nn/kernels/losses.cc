@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/losses.cc"
 #include <hwy/foreach_target.h>
-// Must follow foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file for each target.
 #include "nn/kernels/vectors-inl.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// Returns the largest value. Works by vectors, then value by value on the rest.
+// Returns the largest value. Works by vectors, then value by value on the remaining columns.
 template <class T>
 T LargestOf(const T* row, int64_t width) {
   const hn::ScalableTag<T> d;
@@ -90,7 +90,7 @@ double CrossEntropy(const T* logits, const T* labels, const T* weights, int64_t 
   return total;
 }
 
-// How many losses are buffered before they are added up.
+// The number of losses that are buffered before they are added up.
 constexpr int64_t kHeld = 256;
 
 template <class T>
@@ -122,7 +122,7 @@ double Binary(const T* logits, const T* labels, const T* weights, int64_t size, 
   return total;
 }
 
-// Highway exports plain functions only, so there is one function for each type.
+// Highway exports plain functions only: one for each type.
 #define PERMAFROST_CLASS_LOSS(T, NAME)                                                                          \
   double CrossEntropy##NAME(const T* logits, const T* labels, const T* weights, int64_t rows, int64_t classes,  \
                             T scale, T* gradient) {                                                             \

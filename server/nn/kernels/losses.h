@@ -1,4 +1,4 @@
-// Computes losses with their gradients: those of classes, and that of skip-gram over random walks.
+// Computes losses with their gradients: losses of classes, and the loss of skip-gram over random walks.
 // Threads: any, each with rows or walks of its own. Sums are made in float64, in the order of rows.
 #pragma once
 
@@ -7,7 +7,7 @@
 namespace permafrost::nn {
 
 // Losses of classes. A label that is NaN is missing: it adds nothing, and its gradient is 0 whatever the prediction.
-// Any other NaN shows in the sum and in the gradient.
+// A NaN anywhere else makes the sum and the gradient NaN.
 
 // Returns the sum over rows of weights[label] * -log softmax(logits)[label], and writes its gradient times `scale`.
 // logits, gradient: [rows, classes]; labels: [rows], whole numbers in [0, classes), or NaN; weights: [classes], or
@@ -16,14 +16,15 @@ template <class T>
 double CrossEntropyRows(const T* logits, const T* labels, const T* weights, int64_t rows, int64_t classes, T scale,
                         T* gradient);
 
-// Does the same for weights[label] * (-label * log sigmoid(logit) - (1 - label) * log(1 - sigmoid(logit))). logits,
-// labels, gradient: [size]; weights: [2], for labels 0 and 1, or null (all 1).
+// Returns the sum of weights[label] * (-label * log sigmoid(logit) - (1 - label) * log(1 - sigmoid(logit))), and
+// writes its gradient times `scale`. logits, labels, gradient: [size]; weights: [2], for labels 0 and 1, or null (all
+// 1).
 template <class T>
 double BinaryCrossEntropy(const T* logits, const T* labels, const T* weights, int64_t size, T scale, T* gradient);
 
 // Skip-gram over random walks: the scores of a walk's pairs, their loss, and the gradient of the walk's rows.
-// Source: Mikolov et al. 2013, "Distributed representations of words and phrases", section 2.2; pairs and loss as those
-// of torch_geometric.nn.Node2Vec.
+// Source: Mikolov et al. 2013, "Distributed representations of words and phrases", section 2.2; pairs and loss equal
+// those of torch_geometric.nn.Node2Vec.
 
 // Each of the first windows() nodes of a walk forms a pair with each of the context - 1 nodes after it.
 struct WalkShape {
@@ -43,7 +44,7 @@ template <class T>
 double LossOfPairs(bool negative, int64_t count, T* scores);
 
 // Writes gradients, [length, dimension]: for each node of the walk, the sum over the pairs that it is in, times
-// `scale`. derivatives: [pairs], as LossOfPairs leaves them.
+// `scale`. derivatives: [pairs], the derivatives that LossOfPairs has written.
 template <class T>
 void GradientOfWalk(const WalkShape& shape, const T* table, const int64_t* walk, const T* derivatives, T scale,
                     T* gradients);

@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/kernels/norm.cc"
 #include <hwy/foreach_target.h>
-// Must follow foreach_target.h, which includes this file once for each target.
+// Must follow foreach_target.h, which includes this file for each target.
 #include "nn/kernels/vectors-inl.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// Plain loops, for which the compiler's vectoriser uses the target's instructions. They are not inlined, because the
-// compiler would then lose the fact that the pointers are restricted.
+// Plain loops, for which the compiler's vectoriser uses the target's instructions. The functions are not inlined. If
+// they were, the compiler would forget that the pointers are restricted.
 template <class T>
 HWY_NOINLINE void Moments(const T* HWY_RESTRICT z, int64_t rows, int64_t width, T* HWY_RESTRICT mean,
                           T* HWY_RESTRICT squares) {
@@ -121,7 +121,7 @@ HWY_NOINLINE void Add(const T* HWY_RESTRICT parts, int64_t stride, int64_t count
     for (int64_t i = 0; i < size; ++i) to[i] += parts[c * stride + i];
 }
 
-// Highway exports plain functions only, so there is one function for each type.
+// Highway exports plain functions only: one for each type.
 #define PERMAFROST_NORM(T, NAME)                                                                                       \
   void Moments##NAME(const T* z, int64_t rows, int64_t width, T* mean, T* squares) {                                   \
     Moments(z, rows, width, mean, squares);                                                                            \

@@ -60,7 +60,7 @@ void DropRows(const DropoutMask& mask, T kept, const int64_t* row_keys, int64_t 
 
 // The backward of y = relu(...) * kept, where `out` is y. The gradient passes, times kept, except where out <= 0. It
 // passes everywhere if `out` is null. Writes sum [width], the sum of the passed gradients, and dot [width], the sum
-// of each times z - mean.
+// of the passed gradients times z - mean.
 template <class T>
 void NormGradientSums(const T* grad, const T* out, const T* z, const T* mean, T kept, int64_t rows, int64_t width,
                       T* sum, T* dot);

@@ -1,5 +1,6 @@
 // Weighted sums and maxima of rows over CSR, and the sums of GINE's and GIN's messages, with their gradients over the
-// transposed CSR. All are gathers, so one thread writes each row once, in the order of its edges.
+// transposed CSR. All of these are gathers: one thread writes each row once, and adds up the row's edges in their
+// order.
 // Threads: any, each with rows of its own.
 #pragma once
 
@@ -23,8 +24,8 @@ void SumSegments(const SegmentRows<T>& rows, int64_t begin, int64_t end, T* to, 
 // For s < targets, scale[s] * self[s] * g[s] + own[s] is added.
 template <class T>
 struct SegmentGradient {
-  // The arrays of CsrTranspose (nn/ops/segment_ops.h): the places of row s, with r rising within it, and the edge at
-  // each place, whose weight is used.
+  // The arrays of CsrTranspose (nn/ops/segment_ops.h). Row s has places [offsets[s], offsets[s + 1]), in the order of
+  // rising r. edges[p] is the edge whose weight is used at place p.
   const int32_t *offsets, *rows, *edges;
   int64_t targets;
   const T *g, *own;  // [targets, width], rows `stride` apart; own null: all 0
@@ -52,7 +53,8 @@ void SharesOfLargest(const MaxRows<T>& rows, const T* largest, const T* g, int64
 // gx[s] = the sum over places p of row s, with r = rows[p] < targets, of share[r] where x[s] equals largest[r].
 template <class T>
 struct MaxGradient {
-  // As in CsrTranspose (nn/ops/segment_ops.h): the places of row s, with r rising within it.
+  // The arrays of CsrTranspose (nn/ops/segment_ops.h). Row s has places [offsets[s], offsets[s + 1]), in the order of
+  // rising r.
   const int32_t *offsets, *rows;
   int64_t targets;
   const T *x, *largest, *share;  // x: [N, width]; largest, share: [targets, width]

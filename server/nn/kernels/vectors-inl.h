@@ -1,6 +1,6 @@
-// Loops over the columns of rows by vectors, prefetches of rows, and vector functions that give the results of std's
-// functions for 0, inf and NaN. Compiled once for each instruction set: .cc files include it, and Highway's
-// foreach_target.h includes them again.
+// Loops by vectors over the columns of rows, prefetches of rows, and vector functions. For 0, inf and NaN, the
+// functions give the results of std's functions. Compiled once for each instruction set: .cc files include it, and
+// Highway's foreach_target.h includes them again.
 #if defined(PERMAFROST_NN_KERNELS_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PERMAFROST_NN_KERNELS_VECTORS_INL_H_
 #undef PERMAFROST_NN_KERNELS_VECTORS_INL_H_
@@ -20,8 +20,9 @@ namespace permafrost::nn::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Calls body(tag, std::integral_constant of the number of vectors, first column) for as many columns from `c` on as
-// whole vectors hold, and moves `c` past them: kVectors vectors at once, a power of two, then half as many, and so on.
+// Calls body(tag, std::integral_constant of the number of vectors, first column) for the columns from `c` on that
+// fill whole vectors, and moves `c` past them. It takes kVectors vectors at once, a power of two, then half as many,
+// and so on.
 template <int kVectors, class D, class Body>
 HWY_INLINE void ForVectors(D d, int64_t width, const Body& body, int64_t& c) {
   static_assert(kVectors > 0 && (kVectors & (kVectors - 1)) == 0);

@@ -1,5 +1,5 @@
-// The kinds of convolutions, what they share, and those that take a sum, a mean or a maximum over neighbours: GCN,
-// GraphSAGE, GIN and GINE. Attention is in gatv2.cc.
+// The table of all convolutions, and their shared functions. The convolutions here take a sum, a mean or a maximum
+// over neighbours: GCN, GraphSAGE, GIN and GINE. Attention is in gatv2.cc.
 #include "nn/models/convolution.h"
 
 #include <ATen/ATen.h>
@@ -73,8 +73,8 @@ Tensor DenseRows(const InputRows& rows, const Tensor& weight) {
                        weight.scalar_type());
 }
 
-// Returns whether rows are aggregated before they are multiplied by the weight. This pays if it leaves fewer rows to
-// multiply or narrower rows to gather. Sparse rows are always multiplied first.
+// Returns whether rows are aggregated before they are multiplied by the weight. Aggregating first pays if fewer rows
+// are then multiplied, or if narrower rows are gathered. Sparse rows are always multiplied first.
 bool AggregatesFirst(const InputRows& in, const ConvEdges& edges, const Tensor& weight) {
   if (!in.dense.defined()) return false;
   return !edges.offsets.defined() || edges.offsets.size(0) - 1 < in.dense.size(0) || weight.size(1) <= weight.size(0);
@@ -85,7 +85,8 @@ bool AggregatesFirst(const InputRows& in, const ConvEdges& edges, const Tensor& 
 // multiplied rows (with a packed copy) and, twice, of the input. It also holds each chunk's gradients of the weights.
 ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights) {
   const auto in = static_cast<double>(shape.in), out = static_cast<double>(shape.out);
-  // The columns that the weights multiply: those of the sums and, with a second weight, those of the rows themselves.
+  // The columns that the weights multiply: the columns of the sums and, with a second weight, the columns of the rows
+  // themselves.
   const bool aggregates_first = in <= out || rows.targets < rows.sources;
   const double multiplied = aggregates_first ? weights * in : 0;
   const double of_input = rows.first ? rows.sources * std::min(in, out) : 3 * rows.sources * in;
@@ -99,8 +100,8 @@ ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights
 
 }  // namespace
 
-// GCN: h_i' = W sum over edges (j, i) and the self-loop (i, i) of w_ji / sqrt(d_j d_i) h_j + b, where d is the degree
-// including the self-loop. Existing self-loops keep their weight; missing ones are added with weight 1.
+// GCN: h_i' = W sum over edges (j, i) and the self-loop (i, i) of w_ji / sqrt(d_j d_i) h_j + b, where d is the
+// degree, self-loop included. Existing self-loops keep their weight; missing ones are added with weight 1.
 // Source: Kipf and Welling 2017, "Semi-supervised classification with graph convolutional networks", as PyG's
 // GCNConv.
 
@@ -140,7 +141,7 @@ struct InEdges {
         options(offsets.options().dtype(type)),
         is_self_loop(sources.eq(SegmentOfEntry(offsets, sources.size(0)) + first_row)) {}
 
-  // Returns [rows]: for each row, the sum of a value of its edges.
+  // Returns [rows]: for each row, the sum of `of_edge` over its edges.
   Tensor Sum(const Tensor& of_edge) const {
     const Tensor places = at::arange(sources.size(0), sources.options());
     return SegmentSum(of_edge.unsqueeze(1), offsets, places, Tensor()).squeeze(1);
@@ -251,8 +252,8 @@ class Sage final : public Convolution {
   Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
 
  private:
-  // Returns true if Project returns its input unchanged, because the input is no wider than both products side by
-  // side.
+  // Returns true if Project returns its input unchanged, because the input is no wider than both products
+  // concatenated.
   bool ProjectsNothing() const { return in_ <= 2 * out_; }
 
   int64_t in_, out_;
@@ -469,8 +470,8 @@ MessageNorm Gine::NormOf(const Tensor& /*offsets*/, const Tensor& /*sources*/, c
 }
 
 // Autograd saves the edge rows, the sums, and what the MLP makes of the sums. The backward pass holds the gradients
-// of all of these; the gradient of the sums has as many rows as the input (nn/ops/gine_layer.h). The plain operators
-// also make a message for each edge.
+// of all of these tensors; the gradient of the sums has as many rows as the input (nn/ops/gine_layer.h). The plain
+// operators also make a message for each edge.
 ConvCost Gine::Cost(const ConvShape& shape, const ConvRows& rows) {
   const auto in = static_cast<double>(shape.in), edge = static_cast<double>(shape.edge_channels);
   ConvShape first = shape, second = shape;

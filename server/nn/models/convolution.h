@@ -1,4 +1,4 @@
-// Convolutions, of which the models of nodes and of sets of graphs are stacked. There is one for each architecture.
+// The convolutions, one for each architecture. Models stack them as layers, both for nodes and for sets of graphs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,8 +17,8 @@ namespace permafrost::nn {
 struct ConvShape {
   int64_t in = 0, out = 0;    // channels of a row
   int64_t heads = 1;          // attention heads
-  bool joins_heads = true;    // true: `out` is all heads side by side; false: it is their mean
-  int64_t edge_channels = 0;  // columns of an edge row, which attention and GINE read; 0: they read none
+  bool joins_heads = true;    // true: the heads are concatenated to `out`; false: averaged
+  int64_t edge_channels = 0;  // width of the edge rows of attention and GINE; 0: no edge rows
   spec::Aggregation aggregation = spec::Aggregation::kMean;
   bool of_nodes = true;  // parameters are named as in torch_geometric.nn.models; false: as in a Sequential
 };
@@ -54,15 +54,15 @@ class Convolution {
   // Returns [targets, out], after the activation. `targets` is the number of rows of `edges`, or of `in` if the
   // offsets are undefined.
   virtual at::Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const = 0;
-  // Layer-wise inference, as in LayerWiseModel. Combine applies no ReLU, and takes ConvCall's edge_rows in the
-  // chunk's edge_features.
+  // Layer-wise inference, as in LayerWiseModel. Combine applies no ReLU. The chunk's edge_features hold the tensor
+  // that ConvCall has in edge_rows.
   virtual at::Tensor Project(const LayerWiseModel::InputRows& rows) const = 0;
   virtual int64_t projected_width() const = 0;
   virtual at::Tensor Combine(const at::Tensor& projected, const LayerWiseModel::Chunk& chunk) const = 0;
 };
 
-// Counts of values (4 bytes each) of one layer in training: its parameters, what it saves for the backward pass, and
-// what the backward pass allocates while it is in this layer.
+// Counts of values (4 bytes each) of one layer in training. They are its parameters, the values saved for the
+// backward pass, and the values that the backward pass allocates while it is in this layer.
 struct ConvCost {
   double parameters = 0, saved = 0, backward = 0;
 };
@@ -75,21 +75,21 @@ struct ConvRows {
 struct ConvolutionKind {
   spec::Architecture architecture;
   std::unique_ptr<Convolution> (*make)(WeightMaker& weights, const std::string& name, const ConvShape& shape);
-  // `sources` are rows below `rows`, and `offsets` covers the rows with in-edges. edge_rows: whether edges have rows.
+  // Each source is in [0, rows), and `offsets` covers the rows with in-edges. edge_rows: true if edges have rows.
   MessageNorm (*norm)(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
                       int64_t rows, at::ScalarType type, bool edge_rows);
   // Same as LayerWiseModel::InverseSqrtDegrees. Null: the convolution uses no degrees.
   at::Tensor (*inverse_sqrt_degrees)(const LayerWiseModel::Chunk& chunk, at::ScalarType type);
   ConvCost (*cost)(const ConvShape& shape, const ConvRows& rows);
 };
-// GATv2's is defined in gatv2.cc, all others in convolution.cc.
+// kGatv2Convolution is defined in gatv2.cc, the others in convolution.cc.
 extern const ConvolutionKind kSageConvolution, kGcnConvolution, kGinConvolution, kGineConvolution, kGatv2Convolution;
 template <class Conv>
 std::unique_ptr<Convolution> MakeConvolution(WeightMaker& weights, const std::string& name, const ConvShape& shape) {
   return std::make_unique<Conv>(weights, name, shape);
 }
-// Returns the convolution of each architecture. GINE's serves one large graph; on sets GINE has layers of its own
-// (nn/models/graph_set_model.cc).
+// Returns the convolution of an architecture. GINE's convolution serves one large graph; models of graph sets have
+// their own GINE layers (nn/models/graph_set_model.cc).
 const ConvolutionKind& ConvolutionOf(spec::Architecture architecture);
 
 // Throws c10::Error if the architecture does not serve this level.

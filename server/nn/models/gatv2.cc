@@ -1,5 +1,5 @@
-// GATv2: attention over neighbours and the row itself (nn/ops/gat_attention.h). Heads stand side by side; in a last
-// layer they are averaged.
+// GATv2: attention over neighbours and the row itself (nn/ops/gat_attention.h). The heads' outputs are concatenated;
+// in a last layer they are averaged.
 // Source: Brody et al. 2022, "How attentive are graph attention networks?", as PyG's GATv2Conv.
 
 #include <ATen/ATen.h>
@@ -83,15 +83,16 @@ Gatv2::Gatv2(WeightMaker& weights, const std::string& name, const ConvShape& sha
   if (shape.edge_channels > 0) edge_ = linear(".lin_edge", shape.edge_channels);
 }
 
-// Returns the weights of the means that self-loops read. They are equal in all layers.
+// Returns the weights of the means that self-loops read. These weights are equal in all layers.
 MessageNorm Gatv2::NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& /*edge_weights*/,
                           int64_t /*rows*/, at::ScalarType type, bool edge_rows) {
   if (!edge_rows) return {};
   return {.weights = MeanWeights(offsets, sources, /*first_row=*/0, type), .self = {}, .scale = {}};
 }
 
-// Autograd saves the rows of both linear maps, alpha of every slot, and the attended rows with what follows them. It
-// saves the edge rows twice: mapped, and averaged by row. The backward pass makes gradients of all of these.
+// Autograd saves the rows of both linear maps, alpha of every slot, and the attended rows and all that is computed
+// from them. It saves the edge rows twice: mapped, and averaged by row. The backward pass makes gradients of all
+// these tensors.
 ConvCost Gatv2::Cost(const ConvShape& shape, const ConvRows& rows) {
   const auto in = static_cast<double>(shape.in), width = static_cast<double>(WidthOf(shape)),
              out = static_cast<double>(shape.out), heads = static_cast<double>(shape.heads),
@@ -121,8 +122,8 @@ void Gatv2::AddEdgeRows(const Tensor& rows, const Tensor& code, const Tensor& we
 
 Tensor Gatv2::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const {
   const int64_t targets = call.edges.offsets.size(0) - 1;
-  // Dense rows take one operator. It computes the gradients of the bias and of the weight in the same pass over the
-  // rows.
+  // Dense rows take one operator. Its backward computes the gradients of the bias and of the weight in one pass over
+  // the rows.
   const auto linear = [](const LayerWiseModel::InputRows& rows, const Linear& map) {
     const ConvActivation without{.relu = false, .step = {}, .key = {}, .p = 0, .row_keys = {}};
     return rows.dense.defined() ? GraphConv(rows.dense, {}, map.weight, map.bias, {}, without)
@@ -135,7 +136,7 @@ Tensor Gatv2::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) c
                  .rows = {},
                  .self_rows = {}};
   AddEdgeRows(call.edge_rows, call.edge_code, call.edges.weights, edges);
-  // Attention draws dropout masks of its own, separate from those of the layers' outputs.
+  // Attention draws dropout masks of its own, which differ from the masks of the layers' outputs.
   constexpr int64_t kAttentionMasks = 1 << 20;
   const ConvActivation& a = call.activation;
   const Tensor attended = GatAttention(left, right, attention_.view({width_}), edges,

@@ -2,9 +2,9 @@
 //   h = encoding of the nodes' features
 //   h = dropout(relu(norm(convolution(h)))) (+ h)     num_layers times
 //   prediction = mlp(pool(h, or what jumping knowledge makes of all layers))
-// With a virtual node, each graph has an extra row. Each layer first adds it to the nodes of its graph; the nodes
-// then update it. Source of that: Gilmer et al. 2017 as OGB's GNN_node_Virtualnode. Parameter names are those of the
-// equal PyG module in client/python/src/permafrost/models/graph_sets.py.
+// With a virtual node, each graph has an extra row. Each layer first adds this row to the nodes of its graph; the
+// nodes then update the row. Source of the virtual node: Gilmer et al. 2017, as OGB's GNN_node_Virtualnode. Parameter
+// names are those of the equal PyG module in client/python/src/permafrost/models/graph_sets.py.
 
 #include <ATen/ATen.h>
 #include <ATen/core/Tensor.h>
@@ -75,8 +75,8 @@ ConvShape ShapeOf(const GraphModelOptions& options) {
           .of_nodes = false};
 }
 
-// Returns x with its padding rows set to 0. Without a norm they would grow from layer to layer until they are
-// infinite, since all padding edges run from a padding row to itself. An infinite row makes the weights' gradients
+// Returns x with its padding rows set to 0. Every padding edge runs from a padding row to itself. So, without a norm,
+// padding rows would grow from layer to layer until they are infinite. An infinite row makes the weights' gradients
 // NaN, even though its own gradient is 0.
 Tensor WithoutPadding(const Tensor& x, const Tensor& real_nodes) {
   const Tensor is_real = at::arange(x.size(0), real_nodes.options()).lt(real_nodes).unsqueeze(1);
@@ -205,8 +205,8 @@ std::unique_ptr<SetLayer> MakeSetLayer(WeightMaker& weights, int64_t layer, cons
 }
 
 // Returns the cost of one layer with `nodes` and `edges`. Each layer of GIN and GINE keeps its sum, hidden product,
-// product and output. The backward pass of a layer also holds the gradients of its output, its input and its three
-// inner tensors, the packed rows, and each chunk's share of the weights' gradients.
+// product and output. The backward pass of a layer holds the gradients of its output, its input and its three inner
+// tensors. It also holds the packed rows, and each chunk's share of the weights' gradients.
 ConvCost SetLayerCost(const GraphModelOptions& options, double nodes, double edges) {
   const auto hidden = static_cast<double>(options.model.hidden_channels);
   const spec::Norm norm = options.model.norm;
@@ -231,7 +231,7 @@ ConvCost SetLayerCost(const GraphModelOptions& options, double nodes, double edg
   return cost;
 }
 
-// Keys the virtual node's dropout masks apart from those of the layers.
+// Keys the virtual node's dropout masks apart from the layers' masks.
 constexpr int64_t kVirtualMasks = 1 << 19;
 
 int64_t HeadWidth(const spec::ModelOptions& model) { return std::max<int64_t>(1, JoinedWidth(model) / 2); }
@@ -247,7 +247,7 @@ class GraphSetModel final : public GraphModel {
   std::string Describe() const override;
 
  private:
-  // The weights of one layer that compute the next row of a graph's virtual node. The last layer has none.
+  // The weights by which one layer computes the next row of a graph's virtual node. The last layer has none.
   struct VirtualLayer {
     Linear first, second;
     RowNorm first_norm, second_norm;

@@ -22,7 +22,7 @@ namespace {
 
 using at::Tensor;
 
-// Keys the dropout masks of the input apart from those of the layers.
+// Keys the input's dropout masks apart from the layers' masks.
 constexpr int64_t kInputMasks = 1 << 21;
 
 bool IsJoined(const spec::ModelOptions& model) { return model.jumping_knowledge != spec::JumpingKnowledge::kLast; }
@@ -64,7 +64,7 @@ LayerWiseModel::InputRows Normalised(LayerWiseModel::InputRows rows) {
   return rows;
 }
 
-// Edge rows, and the row of each edge among them. Undefined code: edge e has row e.
+// Edge rows, and for each edge the number of its row. Undefined code: edge e has row e.
 struct EncodedEdges {
   Tensor rows, code;
 };
@@ -152,7 +152,7 @@ ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& ro
     backward = std::max(backward, of_layer.backward);
     if (IsOutput(model, static_cast<int64_t>(l))) continue;
     cost.parameters += RowNorm::Parameters(model.norm, hidden);
-    // Batch norm keeps four values for each output value; among them are its input, its centered rows and its output.
+    // Batch norm keeps four values for each output value; among them are its input, its centred rows and its output.
     // Layer norm keeps its output, before and after ReLU. A residual keeps its sum, too.
     const double of_norm = model.norm == spec::Norm::kBatch ? 4 : model.norm == spec::Norm::kLayer ? 2 : 0;
     const double kept = of_norm + (model.dropout > 0 ? 1 : 0) + (model.residual && l > 0 ? 1 : 0);

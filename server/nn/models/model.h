@@ -1,5 +1,5 @@
-// The models of both levels, as the code that trains them sees them. To add one, write its convolution
-// (nn/models/convolution.h) and its torch-free row (spec/model.h).
+// The interface of the node-level and graph-level models for the code that trains them. To add one, write its
+// convolution (nn/models/convolution.h) and its torch-free row (spec/model.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,35 +20,35 @@ namespace permafrost::nn {
 // The computation graph of one step of a node-level model: a sampled, padded block (data/batching/block_batch.h), or a
 // whole graph.
 struct NodeBlock {
-  // [L + 1]: for each depth, the number of rows whose representation is needed, from the last layer's output (the
-  // seeds) to the input. So row_ends[L] == N. Layer l = 1..L computes rows [0, row_ends[L - l]) from rows [0,
-  // row_ends[L - l + 1]). In a whole graph all entries are N. If the sums of the first layer are precomputed, there
-  // are only L entries, and row_ends[L - 1] == N.
+  // [L + 1]: for each depth, the number of rows whose representation is needed. Entry 0 is for the last layer's
+  // output (the seeds), entry L for the input. So row_ends[L] == N. Layer l = 1..L computes rows [0, row_ends[L - l])
+  // from rows [0, row_ends[L - l + 1]). In a whole graph all entries are N. If the sums of the first layer are
+  // precomputed, there are only L entries, and row_ends[L - 1] == N.
   std::vector<int64_t> row_ends;
-  // [N, F] float32. If row_ends has L entries: [N, 2 * F], for each row the mean of its neighbours' features and then
-  // its own features. Undefined: the features are the following CSR rows over columns 0..F-1.
+  // [N, F] float32. If row_ends has L entries, it is [N, 2 * F]: each row holds the mean of its neighbours' features,
+  // then its own features. If it is undefined, the features are the CSR rows below, over columns 0..F-1.
   at::Tensor features;
   at::Tensor feature_offsets;  // [N + 1] int64
   at::Tensor feature_columns;  // [entries] int64
   at::Tensor feature_values;   // [entries] float32; undefined: all are 1
   at::Tensor positions;        // [N, columns] float32, which programs read; undefined: the model reads none
-  // In-edges as CSR: those of row r come from rows sources[offsets[r] .. offsets[r + 1]). Only rows below the second
-  // to last entry of row_ends have in-edges. `sources` may be longer than the last offset; the rest is padding that
-  // no row reaches.
+  // In-edges as CSR: the in-edges of row r come from rows sources[offsets[r] .. offsets[r + 1]). Only rows below the
+  // second to last entry of row_ends have in-edges. `sources` may be longer than the last offset; the entries beyond
+  // it are padding that no row reaches.
   at::Tensor offsets;  // [row_ends[row_ends.size() - 2] + 1] int64
   at::Tensor sources;  // [E] int64
-  // [E] int64, rising: the target of each edge. Only blocks for programs have it. They have no offsets, and their
-  // row_ends has two entries: the number of seeds, and N.
+  // [E] int64, rising: the target of each edge. Only blocks for programs have it. A block for a program has no
+  // offsets, and its row_ends has two entries: the number of seeds, and N.
   at::Tensor edge_targets;
   at::Tensor edge_weights;  // [E] float32; undefined: all are 1
   // [E, columns] float32, or int64 categories; undefined: the model reads none. Padding holds any values in range.
   at::Tensor edge_features;
-  // The transpose of the offsets and sources of all rows, if it is known beforehand. Undefined: a step that needs it
-  // computes it.
+  // The transpose of the offsets and sources of all rows, if it is known beforehand. If it is undefined, a step that
+  // needs the transpose computes it.
   CsrTranspose transpose;
   at::Tensor labels;  // [row_ends[0], targets] float32, NaN where missing and in padding rows
-  // [N] int64: the position of each row among the real rows, negative in padding. Dropout draws masks by this key, so
-  // that padding between the segments does not shift them. Batch norm sees the rows whose key is not negative.
+  // [N] int64: the position of each row among the real rows, negative in padding. Dropout draws a row's mask by this
+  // key, so that padding rows before it do not change its mask. Batch norm sees the rows whose key is not negative.
   // Undefined: each row's own position.
   at::Tensor row_keys;
   at::Tensor step;  // [1] int64: optimizer steps done, which select dropout's masks
@@ -59,9 +59,9 @@ struct NodeModelOptions {
   spec::ModelOptions model;  // of level kNode
   int64_t in_channels = 0;
   int64_t num_outputs = 0;
-  // The number of columns of the sparse features, if these are embedded; 0: they are not. Each column has a trained
-  // row in "embedding.weight" [columns, in_channels], and the input is the sum of a node's rows. If each node has a
-  // column of its own, this is torch.nn.Embedding.
+  // The number of columns of the sparse features if they are embedded, else 0. Each column has a trained row in
+  // "embedding.weight" [columns, in_channels], and the input is the sum of a node's rows. If each node has a column
+  // of its own, this is torch.nn.Embedding.
   int64_t embedded_columns = 0;
   // The edge features, for models that read them (ModelTraits::edges). Categories are embedded by "edge_encoder.*",
   // as in sets; floats are read directly. If neither is set, the model reads no edge features.
@@ -76,11 +76,11 @@ class NodeModel {
 
   // Returns [row_ends[0], num_outputs] logits; a program that scores pairs itself returns [P, 1]. Dropout applies
   // only in kTrain. GCN takes the degrees of its normalisation from the block's edges, as PyG does on a sampled
-  // subgraph. Each row without a self-loop gets one of weight 1; rows beyond row_ends[L - 1] have only their
-  // self-loop.
+  // subgraph. Each row without a self-loop gets a self-loop of weight 1. Rows beyond row_ends[L - 1] have no other
+  // edge.
   virtual at::Tensor Forward(const NodeBlock& block, Mode mode) = 0;
-  // Hands over the scalar loss that the last Forward computed. Undefined: the model computes none, and the job's loss
-  // is computed from the prediction.
+  // Hands over the scalar loss that the last Forward computed. If it is undefined, the model computes no loss, and
+  // the caller computes the job's loss from the prediction.
   virtual at::Tensor TakeLoss() { return {}; }
 
   virtual TensorSet& tensors() = 0;
@@ -88,9 +88,9 @@ class NodeModel {
   virtual std::string Describe() const = 0;
 };
 
-// Our own node-level models are built layer by layer, as in torch_geometric.nn.models, with the same parameter names:
-// num_layers convolutions, with a norm, ReLU and dropout between them. The last one gives the outputs. So their
-// layers can also be run one by one.
+// Our own node-level models are built layer by layer, with the parameter names of torch_geometric.nn.models. They
+// have num_layers convolutions, with a norm, ReLU and dropout between them. The last convolution gives the outputs.
+// So the layers can also be run one by one.
 class LayerWiseModel : public NodeModel {
  public:
   // Layer-wise inference of a whole graph. The caller runs one layer after the other, in chunks of rows, without
@@ -98,8 +98,8 @@ class LayerWiseModel : public NodeModel {
   //   projected = Project(l, rows of the layer's input)             for every chunk of rows
   //   output    = Combine(l, projected of all rows, chunk)          for every chunk of rows
   // The output of layer l (0-based) is the input of layer l + 1. The predictions are the output of the last layer or,
-  // if joins(), of JoinOutput. They equal those of Forward in kEval on the whole graph as one block, up to float
-  // tolerance.
+  // if joins(), of JoinOutput. These predictions equal the output of Forward in kEval on the whole graph as one
+  // block, up to float tolerance.
   struct InputRows {
     at::Tensor dense;                                             // [n, in] float32; undefined: CSR rows follow
     at::Tensor feature_offsets, feature_columns, feature_values;  // as in NodeBlock (first layer only)
@@ -118,19 +118,19 @@ class LayerWiseModel : public NodeModel {
     at::Tensor inverse_sqrt_degrees;  // [all rows] float32, see InverseSqrtDegrees
   };
   // Returns [n] float32 for the chunk's own rows, or an undefined tensor if the model needs none. The caller
-  // concatenates those of all chunks into inverse_sqrt_degrees before the first Combine. GCN returns degree^-1/2, or
-  // 0 if the degree is not positive. The degree is 1 + the sum of the in-edges' weights, less 1 for each self-loop
-  // among them. Reads first_row and the edges.
+  // concatenates the results of all chunks into inverse_sqrt_degrees before the first Combine. GCN returns
+  // degree^-1/2, or 0 if the degree is not positive. The degree is 1 + the sum of the in-edges' weights, less 1 for
+  // each self-loop among them. Reads first_row and the edges.
   virtual at::Tensor InverseSqrtDegrees(const Chunk& chunk) const = 0;
   // projected: [all rows, projected_width(layer)]. input: the layer's input for the chunk's rows; the first layer
-  // does not read it. Returns [n, hidden or num_outputs].
+  // does not read `input`. Returns [n, hidden or num_outputs].
   virtual at::Tensor Combine(int64_t layer, const at::Tensor& projected, const Chunk& chunk,
                              const at::Tensor& input) = 0;
   // Returns true if predictions are made from the outputs of all layers, false if from the last layer's alone.
   virtual bool joins() const = 0;
-  // Needed only if joins(). Returns what to keep, for some rows, of the outputs of layers 0..layer. `output` is the
-  // output of this layer, and `before` what JoinOutput returned for the layer before, undefined for layer 0. After
-  // the last layer it returns the predictions, [n, num_outputs].
+  // Needed only if joins(). Returns the part of the outputs of layers 0..layer that must be kept, for some rows.
+  // output: the output of this layer. before: the result of JoinOutput for the layer before; undefined for layer 0.
+  // For the last layer, JoinOutput returns the predictions, [n, num_outputs].
   virtual at::Tensor JoinOutput(int64_t layer, const at::Tensor& before, const at::Tensor& output) const = 0;
 };
 
@@ -141,11 +141,11 @@ struct GraphSetBatch {
   at::Tensor node_features;
   at::Tensor edge_features;
   at::Tensor positions;      // [N, columns] float32, which programs read; may be undefined
-  at::Tensor edge_source;    // [E] int64, rows of this batch
+  at::Tensor edge_source;    // [E] int64: numbers of rows of this batch
   at::Tensor edge_target;    // [E] int64, rising
   at::Tensor graph_of_node;  // [N] int64; padding nodes belong to the last graph
   at::Tensor labels;         // [G, targets] float32, NaN where missing and in padding graphs
-  // These are tensors, so that one executable serves many batches and steps.
+  // The following numbers are tensors, so that one executable serves many batches and steps.
   at::Tensor real_nodes;   // [1] int64: number of rows that batch norm may see
   at::Tensor real_graphs;  // [1] int64: number of graphs that the virtual node's batch norm may see
   at::Tensor step;         // [1] int64: optimizer steps done, which select dropout's masks
@@ -173,11 +173,11 @@ class GraphModel {
   virtual std::string Describe() const = 0;
 };
 
-// Row counts of one step, without padding. They serve to estimate its cost before it exists.
+// Row counts of one step, without padding. CostOf estimates the step's cost from them before the step exists.
 struct StepRows {
   // [num_layers + 1]: for each depth, the number of rows whose representation is needed, from the outputs to the
-  // inputs, as in NodeBlock::row_ends. For a whole graph and for a batch of small graphs, each entry is the number of
-  // its nodes.
+  // inputs, as in NodeBlock::row_ends. For a whole graph or a batch of small graphs, each entry is the number of all
+  // nodes.
   std::vector<double> nodes;
   double edges = 0;
   double graphs = 0;  // rows that get a prediction
@@ -186,8 +186,8 @@ struct StepRows {
 // Counts of values (4 bytes each).
 struct ModelCost {
   double parameters = 0;
-  // The most values alive at one moment of an eager training step: what the backward pass has saved and what it
-  // allocates. The batch itself and the gradients of parameters do not count.
+  // The most values alive at one moment of an eager training step. They are what the backward pass has saved and what
+  // it allocates. The batch itself and the gradients of parameters do not count.
   double activations = 0;
 };
 

@@ -16,8 +16,8 @@ namespace {
 
 using at::Tensor;
 
-// If the categories of edges have at most this many combinations, one table holds them all. Its rows and gradients
-// stay in L1 cache.
+// If the categories of edges have at most this many combinations, one table holds them all. The table's rows and
+// gradients stay in L1 cache.
 constexpr int64_t kMostCombinations = 64;
 
 bool HasFewCombinations(const std::vector<int64_t>& categories) {
@@ -157,7 +157,7 @@ at::Tensor Join(const std::vector<at::Tensor>& outputs, spec::JumpingKnowledge h
 
 namespace {
 
-// Makes the decoder's draws differ from those of the node-level model with the same seed.
+// Makes the decoder's draws differ from the draws of a node-level model with the same seed.
 constexpr uint64_t kDecoderSeed = 0x6c696e6b;
 
 }  // namespace

@@ -21,14 +21,14 @@ namespace permafrost::nn {
 struct EncoderInput {
   // Number of categories of each column, whose values are 0..n-1. Empty: the columns are floats.
   std::vector<int64_t> categories;
-  // Number of float columns. 0 with no categories: there are no features, and in a set one learned vector serves all
-  // rows.
+  // Number of float columns. With 0 and no categories, there are no features; in a set, one learned vector then
+  // serves all rows.
   int64_t float_columns = 0;
   bool has_features() const { return float_columns > 0 || !categories.empty(); }
 };
 
-// Encodes a feature table. Categorical columns have one embedding each, which are summed (as in OGB's AtomEncoder);
-// float columns go through a linear map. A set without features gets one learned vector for all rows. Threads: the
+// Encodes a feature table. Each categorical column has an embedding, and these are summed (as in OGB's AtomEncoder).
+// Float columns go through a linear map. A set without features gets one learned vector for all rows. Threads: the
 // device thread. Its tensors belong to the model.
 class Encoder {
  public:
@@ -38,11 +38,11 @@ class Encoder {
 
   // Returns [rows, channels]. features: [rows, columns]; undefined if there are none.
   at::Tensor operator()(const at::Tensor& features, int64_t rows) const;
-  // Encodes features for GineEdges. If there are few combinations of categories, writes a row for each combination
-  // and the code of each edge; else a row for each edge.
+  // Encodes features into `edges`. If there are few combinations of categories, writes a row for each combination and
+  // the code of each edge. Otherwise writes a row for each edge.
   void Encode(const at::Tensor& features, int64_t rows, GineEdges& edges) const;
-  // Returns how many values the edge rows that Encode makes for a set take, with their gradients: the gradient so
-  // far, that of one layer, and their sum.
+  // Returns the number of values in the edge rows that Encode makes for a set, and in their three gradients: the one
+  // so far, one layer's, and their sum.
   static double CostOfRows(const EncoderInput& input, double edges, double channels);
 
  private:
@@ -58,8 +58,8 @@ struct RealRowsOf {
   at::Tensor count, keys;
 };
 
-// Applies batch norm by the running statistics, then ReLU. It does not update the statistics: it serves training with
-// a fixed norm (TensorSet::Fix). x: [N, C]; the rest: [C]. Differentiable in x.
+// Applies batch norm by the running statistics, then ReLU. It serves training with a fixed norm (TensorSet::Fix), so
+// it does not update the statistics. x: [N, C]; the rest: [C]. Differentiable in x.
 at::Tensor FixedBatchNormRelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                               const at::Tensor& running_mean, const at::Tensor& running_var);
 
@@ -101,8 +101,8 @@ struct NodePairs {
 // Predicts a link from the representations of its two nodes. Threads: the device thread.
 class LinkDecoder {
  public:
-  // Adds the decoder's parameters to `tensors`, which are those of a node-level model with `channels` outputs. kMlp
-  // has decoder.lins.0 and decoder.lins.1, as OGB's two-layer LinkPredictor names them.
+  // Adds the decoder's parameters to `tensors`, the set of a node-level model with `channels` outputs. kMlp has
+  // decoder.lins.0 and decoder.lins.1, as OGB's two-layer LinkPredictor names them.
   LinkDecoder(spec::LinkScore score, int64_t channels, uint64_t seed, at::Device device, TensorSet& tensors);
 
   // x: [N, channels]. Returns [P, 1] logits. kDot: x_s . x_t. kMlp: two linear maps with ReLU between, on x_s * x_t.

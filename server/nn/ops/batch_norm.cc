@@ -15,12 +15,12 @@ namespace {
 
 using at::Tensor;
 
-// With fewer values the work stays on one thread: small parallel regions collapse when cores are shared. At half as
+// With fewer values the work stays on one thread, since small parallel regions are slow on shared cores. At half as
 // many, 40 us of work, two threads were as fast as one: `bench/run parallel --filter norms`.
 constexpr int64_t kParallelNormValues = 1 << 17;
 
-// With this limit, chunks of 64 columns stay at 128 rows up to half a million rows; wider ones up to fewer rows. A
-// running float32 sum over 230,000 rows made gradients wrong by a hundredth.
+// With this limit, chunks of 64 columns keep 128 rows up to half a million rows of input. A wider chunk starts to
+// grow at a smaller input. A running float32 sum over 230,000 rows made gradients wrong by a hundredth.
 constexpr int64_t kMostChunks = 4096;
 
 // Returns memory for two sums per column and chunk. Its size follows from the padded number of rows, not from the
@@ -49,7 +49,7 @@ void MergeMoments(int64_t& rows, std::vector<double>& means, std::vector<double>
   for (size_t r = 0; r < ranks; ++r) count += of(r)[0];
   std::ranges::fill(means, 0);
   std::ranges::fill(squares, 0);
-  // Chan et al. 1983: moments of parts. Here each rank is a part.
+  // Merges the moments of parts (Chan et al. 1983). Here each rank is a part.
   for (size_t r = 0; r < ranks; ++r) {
     const double part = count > 0 ? of(r)[0] / count : 0;
     for (size_t d = 0; d < width; ++d) means[d] += of(r)[1 + d] * part;
@@ -240,7 +240,7 @@ std::tuple<Tensor, Tensor, Tensor> NormBackwardCpu(const Tensor& grad, const Ten
   return {g.x, g.weight, g.bias};
 }
 
-// Returns [N, 1] bool: which rows are real. Serves devices whose operators cannot read real_rows on the host.
+// Returns a mask [N, 1] bool: true for real rows. Serves devices whose operators cannot read real_rows on the host.
 Tensor RealMask(const Tensor& x, const Tensor& real_rows) {
   return at::arange(x.size(0), real_rows.options()).lt(real_rows).unsqueeze(1);
 }

@@ -23,19 +23,19 @@ struct BatchNormOptions {
   double eps = 1e-5;
 };
 
-// Batches with fewer real rows are normalized by the running statistics, and leave these unchanged.
+// A batch with fewer real rows is normalised by the running statistics, and leaves them unchanged.
 inline constexpr int64_t kLeastNormRows = 2;
 
-// Counts the batches that the running statistics have followed: adds one if the batch has at least kLeastNormRows
-// real rows. batches: [] int64; real_rows: [1] or [] of any type.
+// Counts the batches that have updated the running statistics: adds one if the batch has at least kLeastNormRows real
+// rows. batches: [] int64; real_rows: [1] or [] of any type.
 // In a shared step, call it after the norm on the same thread, since the norm counts the rows of all ranks.
 void CountNormBatch(const at::Tensor& batches, const at::Tensor& real_rows);
 
 // Training. Returns y = relu((x - mean) / sqrt(var + eps) * weight + bias), with the mean and biased variance of the
 // first real_rows rows. Updates the running statistics with the unbiased variance, as PyTorch's BatchNorm1d.
-// A single real row has no variance. PyTorch raises an error for it; here it is normalized by the running statistics,
-// as in evaluation, and gradients treat these as constants (PyG's BatchNorm with allow_single_element). With one real
-// row or none, the running statistics stay unchanged.
+// A single real row has no variance. PyTorch raises an error for it; here the row is normalised by the running
+// statistics, as in evaluation. Gradients treat these statistics as constants (PyG's BatchNorm with
+// allow_single_element). With one real row or none, the running statistics stay unchanged.
 // x: [N, C] float32 or float64; real_rows: [1] int64 with 0 <= real_rows <= N; the rest: [C]. Returns [N, C]; padding
 // rows are 0 and get gradient 0. Source: Ioffe and Szegedy 2015, algorithm 1; variance by two passes over each chunk.
 at::Tensor MaskedBatchNormRelu(const at::Tensor& x, const at::Tensor& real_rows, const at::Tensor& weight,
@@ -65,15 +65,15 @@ bool RunsRowNorm(c10::Device device);
 at::Tensor RowBatchNorm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::Tensor& running_mean,
                         at::Tensor& running_var, const BatchNormOptions& norm, bool relu);
 
-// Sets the rows of [N, D] from row `first` to the last to 0.
+// Sets row `first` of `to` [N, D] and all rows after it to 0.
 template <class T>
 void ClearRows(const at::Tensor& to, int64_t first) {
   std::fill_n(Write<T>(to) + first * to.size(1), (to.size(0) - first) * to.size(1), T(0));
 }
 
-// Merges moments over all ranks that share the step (collective/group.h). Replaces this rank's row count, means [D]
-// and sums of squared differences from the means [D] by those of all ranks, merged in float64 in the order of ranks.
-// Does nothing if no step is shared.
+// Merges moments over all ranks that share the step (collective/group.h). Replaces this rank's row count, means [D],
+// and sums of squared differences from the means [D]. The new values cover all ranks, merged in float64 in the order
+// of ranks. Does nothing if no step is shared.
 void MergeMoments(int64_t& rows, std::vector<double>& means, std::vector<double>& squares);
 // Replaces rows and sums by their totals over all ranks, in the same way.
 void MergeSums(int64_t& rows, std::vector<double>& sums);
@@ -82,8 +82,8 @@ int64_t MergedRows();
 
 // Combines the moments of all chunks, [chunks, 2, D], and returns the norm's scale and shift, [2, D]. Writes mean and
 // invstd, and updates the running statistics. With fewer than kLeastNormRows rows it normalizes by the running
-// statistics, and leaves them unchanged. In a shared step the rows are those of all ranks. Sum: the type in which
-// chunks are summed; double if there may be thousands of chunks.
+// statistics, and leaves them unchanged. In a shared step it merges the moments of all ranks, and counts the rows of
+// all ranks. Sum: the type in which chunks are summed; double if there may be thousands of chunks.
 template <class T, class Sum>
 at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tensor& moments,
                           const at::Tensor& norm_weight, const at::Tensor& norm_bias, const at::Tensor& running_mean,
@@ -97,7 +97,7 @@ at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tenso
   const T *const weight = Read<T>(norm_weight), *const bias = Read<T>(norm_bias);
   auto count = static_cast<Sum>(std::max<int64_t>(1, rows));
   const T momentum = static_cast<T>(norm.momentum);
-  // Chan et al. 1983: moments of parts.
+  // Merges the moments of the chunks. Source: Chan et al. 1983.
   std::vector<Sum> averages(static_cast<size_t>(width), 0), sums(static_cast<size_t>(width), 0);
   for (int64_t c = 0; c < chunks.count(); ++c) {
     const T* const means = of + 2 * c * width;
@@ -135,7 +135,8 @@ at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tenso
 }
 
 // Adds up the sums of all chunks, [chunks, 2, D], and returns [3, D] for NormGradient: mean_grad, mean_dot and scale.
-// Writes the gradients of the norm's weight and bias. In a shared step these two cover only this rank's rows.
+// Writes the gradients of the norm's weight and bias. In a shared step these two gradients cover only this rank's
+// rows.
 template <class T, class Sum>
 at::Tensor CombineNormSums(const RowChunks& chunks, int64_t rows, const at::Tensor& sums, const at::Tensor& norm_weight,
                            const at::Tensor& saved_mean, const at::Tensor& saved_invstd, const at::Tensor& weight_to,

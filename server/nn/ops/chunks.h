@@ -1,4 +1,5 @@
-// Work on several threads: parallel regions of this library, work by chunks of rows, and the products of an MLP.
+// Tools for work on several threads: parallel regions of this library, work by chunks of rows, and the products of an
+// MLP.
 // Threads: any. The bits of work by chunks do not depend on the number of threads.
 #pragma once
 
@@ -21,8 +22,8 @@ namespace permafrost::nn {
 inline int ThreadCount() { return OperatorThreads() == 0 ? at::get_num_threads() : OperatorThreads(); }
 
 // Splits the range among threads and calls body(begin, end) on each part, as at::parallel_for does. Runs on a crew if
-// OperatorThreads() is set, else on libtorch's threads. A range of at most `grain` (at least 1) is one part. A region
-// within a region runs on one thread. The body must not call operators of libtorch.
+// OperatorThreads() is set, else on libtorch's threads. A range of at most `grain` (at least 1) is one part. A call
+// from within `body` runs on one thread. The body must not call operators of libtorch.
 template <class Body>
 void ParallelFor(int64_t begin, int64_t end, int64_t grain, const Body& body) {
   const int64_t length = end - begin;
@@ -55,8 +56,8 @@ class RowChunks {
   // cache.
   static constexpr int64_t kRows = 128;
 
-  // partial: the number of values that each chunk keeps for its sums. A larger one means fewer chunks, so that adding
-  // them up stays cheap. most: the largest number of chunks.
+  // partial: the number of values that each chunk keeps for its sums. The larger it is, the fewer chunks there are,
+  // so that adding them up stays cheap. most: the largest number of chunks.
   RowChunks(int64_t rows, int64_t partial, int64_t most = kMost) : rows_(rows), count_(CountOf(rows, partial, most)) {}
   // Returns the largest number of chunks that up to `rows` rows are split into.
   static int64_t CountOf(int64_t rows, int64_t partial, int64_t most = kMost) {
@@ -82,8 +83,8 @@ T* Write(const at::Tensor& t) {
   return t.mutable_data_ptr<T>();
 }
 
-// Returns how an operator on the CPU multiplies x with its weights: with rounded factors if `bfloat16`, else in full.
-// Errors: c10::Error if the rounded products need another type or processor.
+// Returns the precision in which an operator on the CPU multiplies x with its weights: kBfloat16 if `bfloat16` is
+// true, else kFull. Errors: c10::Error if the rounded products need another type or processor.
 inline Products ProductsOf(const at::Tensor& x, bool bfloat16) {
   if (!bfloat16) return Products::kFull;
   TORCH_CHECK(x.scalar_type() == at::kFloat && HasBfloat16Products(),
@@ -188,8 +189,8 @@ class MlpBackwardChunks {
                    {w1, b1, w2, w2 + widths_.out * widths_.hidden});
   }
 
-  // Call it after Run has finished for all chunks. Adds up the gradients over the `count` chunks, and writes the c-th
-  // of `count` parts of `to`.
+  // Writes part c of the `count` parts of `to`, one part per chunk: the sum of all chunks' gradients. Call it after
+  // Run has finished for all chunks.
   void AddShare(int64_t c, int64_t count, const MlpWeights& to) const {
     int64_t before = 0;
     for (const at::Tensor* t : {&to.w1, &to.b1, &to.w2, &to.b2}) {

@@ -33,7 +33,7 @@ namespace {
 using at::Tensor;
 using torch::autograd::variable_list;
 
-// The gradient of an input that is gathered, summed by the rows of the input.
+// The plan for the gradient of a gathered input. It sums the gradient of each row of that input.
 struct SourcePlan {
   explicit SourcePlan(SourceGradient of)
       : targets(std::move(of.targets)),
@@ -46,8 +46,8 @@ struct SourcePlan {
   std::vector<int32_t> row_indices;
 };
 
-// The gradients that a call asks for: of the wanted inputs, from those of the given outputs. Tables of few rows are not
-// summed by row.
+// A request for gradients: the wanted inputs, the outputs with given gradients, and the inputs that are small tables.
+// Gradients of small tables are not summed by row.
 struct GradientQuery {
   std::vector<char> wanted, given, is_small;
   bool operator==(const GradientQuery&) const = default;
@@ -58,7 +58,7 @@ struct GradientPlan {
   // For each input, null if `by_tile` computes its gradient or nobody wants it.
   std::vector<std::unique_ptr<const SourcePlan>> by_source;
   std::vector<char> wanted_by_tile;
-  std::optional<RegionGradientPlan> by_tile;  // nullopt: no input is left for it
+  std::optional<RegionGradientPlan> by_tile;  // nullopt if by_source has all wanted inputs
 };
 
 GradientPlan::GradientPlan(const RegionPlan& plan, const GradientQuery& query)
@@ -75,7 +75,7 @@ GradientPlan::GradientPlan(const RegionPlan& plan, const GradientQuery& query)
   if (std::ranges::find(wanted_by_tile, 1) != wanted_by_tile.end()) by_tile.emplace(plan, wanted_by_tile, query.given);
 }
 
-// A region's plan, and those of its gradients. Threads: any.
+// A region's plan, and the plans of its gradients. Threads: any.
 class PlannedRegion {
  public:
   explicit PlannedRegion(EdgeRegion region) : plan_(std::move(region)) {}
@@ -205,10 +205,10 @@ struct RegionArguments {
 };
 
 // The checked arguments of one call. Threads: one thread per object; the plans of past calls are shared.
-// It copies tensors that are not contiguous. A two-dimensional input whose rows may have gaps between them
-// (RegionPlan::may_lie_apart) is not copied if the values of each row are adjacent. It holds no reference to an
-// argument. If `offsets` has no elements, the region has no edges, and the input of the first target step has one row
-// for each target.
+// A RegionCall copies tensors that are not contiguous. A two-dimensional input whose rows may have gaps between them
+// (RegionPlan::may_lie_apart) is not copied if the values of each row are adjacent. A RegionCall holds no reference
+// to an argument. If `offsets` has no elements, the region has no edges, and the input of the first target step has
+// one row for each target.
 class RegionCall {
  public:
   // Errors: c10::Error for a code, a type, a shape or an index that does not fit.
@@ -342,7 +342,8 @@ Tensor RegionCall::TargetOfEdges() const {
   return targets;
 }
 
-// Returns how many chunks a thread takes at a time: all of them if too few values are computed to share.
+// Returns how many chunks a thread takes at a time. A thread takes all chunks if too few values are computed to share
+// them.
 int64_t RegionGrain(const RowChunks& chunks, int64_t targets, int64_t edges, const RegionPass& pass,
                     const RegionRegisters& registers) {
   const int64_t values = registers.Size(targets, edges) + edges * pass.summed_columns;
@@ -388,7 +389,7 @@ std::vector<Tensor> EdgeRegionCpu(at::TensorList inputs, const Tensor& offsets, 
   return outputs;
 }
 
-// An input's gradient while it is computed: where chunks write it, and how the chunks are added up.
+// An input's gradient in the making: the memory that chunks write, and the way in which they are added up.
 struct InputGradient {
   Tensor to;                         // the result, of the input's shape
   Tensor by_edge;                    // [E, width]: a row for each edge, summed by table row at the end
@@ -397,8 +398,8 @@ struct InputGradient {
   const RegionStep* read = nullptr;  // the step that reads the input; null: no gradient reaches the input
 };
 
-// Returns whether the gradient of a table that `step` reads is summed chunk by chunk: the rows of a small table are too
-// few to share among threads, unless there is little to share.
+// Returns whether the gradient of the table that `step` reads is summed chunk by chunk. It is if the table has too
+// few rows to share among threads, and the edges are enough work to share.
 bool IsSmallTable(const RegionCall& call, const RegionStep& step) {
   return step.op == RegionOp::kGather && !call.HasSegments(static_cast<size_t>(step.index)) &&
          call.input(static_cast<size_t>(step.input)).numel() <= kSmallTableValues &&
@@ -446,7 +447,7 @@ void SumByRow(const RegionCall& call, const InputGradient& gradient) {
             });
 }
 
-// Runs a region on tensors whose rows follow each other.
+// Runs a region on contiguous tensors.
 template <class T>
 std::vector<Tensor> RunOn(const RegionPlan& plan, const std::vector<Tensor>& inputs, const std::vector<Tensor>& indices,
                           const Tensor& offsets, const Tensor& places) {
@@ -475,7 +476,8 @@ std::vector<Tensor> RunOn(const RegionPlan& plan, const std::vector<Tensor>& inp
   return outputs;
 }
 
-// The gradient of input i, summed by its rows. target_of_edges: RegionCall::TargetOfEdges.
+// Returns the gradient of input i. Each of its rows is summed over the edges that read this row of the input.
+// target_of_edges: RegionCall::TargetOfEdges.
 template <class T>
 Tensor GradientOfRows(const RegionCall& call, const SourcePlan& plan, size_t i, const std::vector<Tensor>& grads,
                       const Tensor& target_of_edges) {

@@ -34,19 +34,19 @@ struct RegionEdges {
   EdgeSegments targets;  // SegmentsOf the target index
   // For each index, [E] int64: the rows that kGather reads.
   std::vector<at::Tensor> indices;
-  // For each index, SegmentsOf the index and the rows of its tables. Undefined: the gradient makes them if it needs
-  // them.
+  // For each index, SegmentsOf(index, rows of the tables that it reads). If they are undefined, the gradient makes
+  // them when it needs them.
   std::vector<EdgeSegments> index_segments;
 };
 
 // inputs: all float32 or all float64. Shapes: kTarget [targets, ...]; kEdge [E, ...]; kGather [rows, ...]; kShared
-// one row of any shape. The sizes after the rows multiply to the step's width. Returns [targets, width] or [E, width]
-// for each output. Differentiable once in the inputs. Errors: c10::Error for a region, a shape or an index that does
-// not fit.
+// one row of any shape. The product of the sizes after the first is the step's width. Returns [targets, width] or [E,
+// width] for each output. Differentiable once in the inputs. Errors: c10::Error for a region, a shape or an index
+// that does not fit.
 std::vector<at::Tensor> RunEdgeRegion(const EdgeRegion& region, const std::vector<at::Tensor>& inputs,
                                       const RegionEdges& edges);
 
-// Computes the same with PyTorch's operators, on any device. target_index: [E] int64.
+// Computes the result of RunEdgeRegion by PyTorch's operators, on any device. target_index: [E] int64.
 std::vector<at::Tensor> EdgeRegionPlain(const EdgeRegion& region, const std::vector<at::Tensor>& inputs,
                                         const at::Tensor& target_index, int64_t targets,
                                         const std::vector<at::Tensor>& indices);

@@ -105,7 +105,8 @@ std::tuple<Tensor, Tensor> GatForwardCpu(const Tensor& left, const Tensor& right
   return {y, alpha};
 }
 
-// Gradients of left, right, attention, and the rows of edges and of self-loops; [0] for rows that there are not.
+// Gradients of left, right, attention, and the rows of edges and of self-loops; [0] in place of edge rows that the
+// call does not have.
 using GatGradients = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 GatGradients GatBackwardCpu(const Tensor& grad_in, const Tensor& alpha, const Tensor& left, const Tensor& right,

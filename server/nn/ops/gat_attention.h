@@ -20,8 +20,8 @@ namespace permafrost::nn {
 struct GatEdges {
   at::Tensor offsets;      // [T + 1] int64: edges offsets[r] .. offsets[r + 1] end at row r
   at::Tensor sources;      // [E] int64 rows of left; E may exceed the last offset
-  CsrTranspose transpose;  // of these rows and sources, or of more rows; the backward reads it
-  // The value e of each edge, [E, W], and of each self-loop, [T, W]; both undefined: there is none.
+  CsrTranspose transpose;  // TransposeCsr of these edges, or of more rows; for the backward
+  // The value e of each edge, [E, W], and of each self-loop, [T, W]. If both are undefined, e is 0.
   at::Tensor rows, self_rows;
 };
 
@@ -42,8 +42,8 @@ struct GatOptions {
 at::Tensor GatAttention(const at::Tensor& left, const at::Tensor& right, const at::Tensor& attention,
                         const GatEdges& edges, const GatOptions& options);
 
-// Computes the same with PyTorch's operators and segment_ops.h. It is the reference, and runs on devices other than
-// the CPU.
+// Computes the result of GatAttention by PyTorch's operators and segment_ops.h. It is the reference, and runs on
+// devices other than the CPU.
 at::Tensor GatAttentionPlain(const at::Tensor& left, const at::Tensor& right, const at::Tensor& attention,
                              const GatEdges& edges, const GatOptions& options);
 

@@ -160,7 +160,7 @@ LayerGradients BackwardLayer(const Aggregation& aggregation, const Tensor& grad,
   });
 
   T* const gx = Write<T>(to.x);
-  // No edge of a real row should end in padding. If one does, it passes no gradient.
+  // No edge of a real row should end in padding. If an edge does, it passes no gradient.
   std::fill_n(gsum + rows * widths.in, (all_rows - rows) * widths.in, T(0));
   ForChunks(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
     aggregation.Gradient(c, begin, begin + size, gsum, gx);
@@ -406,8 +406,8 @@ std::tuple<Tensor, Tensor> EdgeSumBackwardCpu(const Tensor& grad_in, const Tenso
   const int64_t nodes = x.size(0), width = x.size(1);
   TORCH_CHECK(out_offsets.numel() > nodes && out_offsets.scalar_type() == at::kInt,
               "edge_sum_backward: the transpose must be of the rows of x or more, ", nodes);
-  // Rows without a sum have gradient 0. The transpose may name them, so `grad` has at least as many rows as the
-  // transpose.
+  // Rows without a sum have gradient 0. The transpose may name rows without a sum, so `grad` has at least as many
+  // rows as the transpose.
   const int64_t named = std::max(nodes, out_offsets.numel() - 1);
   Tensor grad = at::zeros({named, width}, x.options());
   grad.narrow(0, 0, grad_in.size(0)).copy_(grad_in);

@@ -31,7 +31,7 @@ struct GineWeights {
   at::Tensor w1, b1, w2, b2;                     // [H, C], [H], [D, H], [D]
   at::Tensor norm_weight, norm_bias;             // [D]
   mutable at::Tensor running_mean, running_var;  // [D]
-  mutable at::Tensor batches_tracked;            // [] int64: batches that the running statistics have followed
+  mutable at::Tensor batches_tracked;            // [] int64: batches that have updated the running statistics
 };
 
 struct GineDropout {
@@ -40,12 +40,12 @@ struct GineDropout {
   double p = 0;
 };
 
-// Computes the sum alone with PyTorch's operators. Differentiable in x and edges.rows.
+// Computes only the sum of a layer, with PyTorch's operators. Differentiable in x and edges.rows.
 at::Tensor SumGineMessages(const at::Tensor& x, const GineEdges& edges);
 
 // Training. x: [N, C]; real_rows: [1] int64 in [0, N]. Edges into real rows must come from real rows. Returns [N, D],
-// with padding rows 0. Updates the running statistics as MaskedBatchNormRelu does, and counts the batch if they
-// follow it. Differentiable in x, edges.rows and the weights.
+// with padding rows 0. Updates the running statistics as MaskedBatchNormRelu does. Counts the batch in
+// batches_tracked if it updated these statistics. Differentiable in x, edges.rows and the weights.
 at::Tensor GineLayer(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
                      const GineWeights& weights, const GineDropout& dropout, const BatchNormOptions& norm = {});
 
@@ -53,8 +53,8 @@ at::Tensor GineLayer(const at::Tensor& x, const GineEdges& edges, const at::Tens
 at::Tensor GineLayerEval(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
                          const GineWeights& weights, const BatchNormOptions& norm = {});
 
-// Computes the same layer with PyTorch's operators. It is the reference, and runs wherever the fused operator does
-// not.
+// Both compute the results of GineLayer and GineLayerEval by PyTorch's operators. It is the reference, and runs
+// wherever the fused operator does not.
 at::Tensor GineLayerPlain(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
                           const GineWeights& weights, const GineDropout& dropout, const BatchNormOptions& norm = {});
 at::Tensor GineLayerEvalPlain(const at::Tensor& x, const GineEdges& edges, const GineWeights& weights,
@@ -64,7 +64,7 @@ at::Tensor GineLayerEvalPlain(const at::Tensor& x, const GineEdges& edges, const
 struct SummedEdges {
   at::Tensor offsets;      // [T + 1] int64: edges offsets[r] .. offsets[r + 1] end at row r
   at::Tensor sources;      // [E] int64 rows of x; E may exceed the last offset
-  CsrTranspose transpose;  // of these rows and sources, or of more rows; the backward reads it
+  CsrTranspose transpose;  // TransposeCsr of these edges, or of more rows; for the backward
   // The value e of edge k is rows[code[k]] with rows [codes, C], or rows[k] with rows [E, C] if code is undefined.
   at::Tensor rows;
   at::Tensor code;        // [E] int32

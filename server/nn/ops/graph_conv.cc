@@ -59,11 +59,11 @@ struct ConvSizes {
   int64_t partial(bool weight) const { return weight ? out * in + out : out; }
 
   int64_t rows, width, in, out, edges = 0;
-  bool own;  // whether the row itself stands beside its sum
+  bool own;  // true if W multiplies [sum, x_i], false if the sum alone
 };
 
-// Returns the work of a region in multiplications, which determine its time. Without a product it is the number of
-// gathered values, converted to the same unit.
+// Returns the work of a region in multiplications, which determine its time. Without a product, the work is the
+// number of gathered values, converted to multiplications.
 int64_t WorkOf(const ConvSizes& s, bool weight) {
   constexpr int64_t kOfValue = kParallelProducts / kParallelGathers;
   return weight ? s.rows * s.products() : kOfValue * (s.rows + s.edges) * s.width;
@@ -158,7 +158,7 @@ GraphConvGradients GraphConvBackwardCpu(const Tensor& grad_in, const OptionalTen
   const int64_t partial = s.partial(weight.has_value());
   const RowChunks chunks(s.rows, partial), x_chunks(x_rows, 1);
   const int64_t grain = ChunkGrain(chunks, WorkOf(s, weight.has_value()));
-  const bool spreads = needs_x && offsets;  // whether gradients of the sums go back along the edges
+  const bool spreads = needs_x && offsets;  // true if gradients of the sums go back along the edges
   const auto type = grad.options();
   const auto empty = [&](bool there, int64_t size, int64_t columns) {
     return at::empty({there ? size : 0, columns}, type);

@@ -4,8 +4,9 @@
 //   y   = dropout(relu([sum, x_i] * W^T + bias))
 // On the CPU rows are processed in chunks. Each chunk stays in cache from the sum to the dropout, and there is no
 // tensor of messages. Bits do not depend on the number of threads.
-// GraphSAGE with means uses scale = 1 / degree and the row itself beside the sum. GCN uses its norm and the sum
-// alone. If W makes rows narrower, the caller applies it before the sum, and passes no W here.
+// GraphSAGE with mean aggregation sets scale = 1 / degree, and multiplies W by [sum, x_i]. GCN sets the factors by
+// its normalisation, and multiplies W by the sum alone. If W makes rows narrower, the caller applies it before the
+// sum, and passes no W here.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +22,7 @@ namespace permafrost::nn {
 struct ConvEdges {
   at::Tensor offsets;      // [T + 1] int64: row r sums edges offsets[r] .. offsets[r + 1)
   at::Tensor sources;      // [E] int64 rows of x; E may exceed the last offset
-  CsrTranspose transpose;  // of these rows and sources, or of more rows
+  CsrTranspose transpose;  // TransposeCsr of these edges, or of more rows
   at::Tensor weights;      // [E] or undefined: all 1
   at::Tensor self;         // [T] or undefined: all 0
   at::Tensor scale;        // [T] or undefined: all 1
@@ -29,7 +30,7 @@ struct ConvEdges {
 
 struct ConvActivation {
   bool relu = true;
-  at::Tensor step;  // [1] int64: optimizer steps done; for dropout, as key and row_keys (dropout.h)
+  at::Tensor step;  // [1] int64: optimizer steps done. step, key, row_keys: see dropout.h
   DropoutKey key;
   double p = 0;         // > 0 only with relu
   at::Tensor row_keys;  // [T] or longer
@@ -42,8 +43,8 @@ struct ConvActivation {
 at::Tensor GraphConv(const at::Tensor& x, const ConvEdges& edges, const at::Tensor& weight, const at::Tensor& bias,
                      const at::Tensor& addend, const ConvActivation& activation);
 
-// Computes the same with PyTorch's operators and segment_ops.h. It is the reference, and runs on devices other than
-// the CPU.
+// Computes the result of GraphConv by PyTorch's operators and segment_ops.h. It is the reference, and runs on devices
+// other than the CPU.
 at::Tensor GraphConvPlain(const at::Tensor& x, const ConvEdges& edges, const at::Tensor& weight, const at::Tensor& bias,
                           const at::Tensor& addend, const ConvActivation& activation);
 

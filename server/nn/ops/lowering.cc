@@ -20,7 +20,7 @@ thread_local spec::Precision precision_here = spec::Precision::kFloat32;
 // Uses clone(), because a recording below autograd takes contiguous() for a view, even if it copies.
 Tensor InOrder(const Tensor& x) { return x.is_contiguous() ? x : x.clone(at::MemoryFormat::Contiguous); }
 
-// Returns x * weight^T. On MPS this is a kernel of its own if both factors are contiguous.
+// Returns x * weight^T. On MPS, the product runs as one kernel without a graph if both factors are contiguous.
 Tensor PlainLinear(const Tensor& x, const Tensor& weight) { return at::linear(InOrder(x), InOrder(weight)); }
 
 class ShapeFreeLinear : public torch::autograd::Function<ShapeFreeLinear> {

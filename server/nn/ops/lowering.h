@@ -1,6 +1,6 @@
-// Chooses the operators of a step. It is made of the CPU's fused operators, of the PyTorch operators that express it
-// best, or of shape-free PyTorch operators. Shape-free operators add no entry to libtorch's cache of compiled MPS
-// graphs (graphcache/census.h). The functions here are the pieces in which the two kinds of PyTorch operators differ.
+// Chooses the operators of a step: the CPU's fused operators, the PyTorch operators that express the step best, or
+// shape-free PyTorch operators. Shape-free operators add no entry to libtorch's cache of compiled MPS graphs
+// (graphcache/census.h). The functions here are the pieces in which the two kinds of PyTorch operators differ.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,8 @@
 
 namespace permafrost::nn {
 
-// While it lives, it sets the lowering and the precision of this thread's steps. Without one they are kAuto and
-// kFloat32.
+// Sets the lowering and the precision of this thread's steps as long as the scope lives. Without a scope they are
+// kAuto and kFloat32.
 class LoweringScope {
  public:
   explicit LoweringScope(spec::Lowering lowering, spec::Precision precision = spec::Precision::kFloat32);
@@ -24,21 +24,21 @@ class LoweringScope {
   const spec::Precision outer_precision_;
 };
 
-// Returns whether the operators on `x` are this library's fused ones. They are on the CPU, unless another lowering is
-// requested.
+// Returns whether the operators on `x` are this library's fused ones. They are if `x` is on the CPU, unless another
+// lowering is requested.
 bool IsFused(const at::Tensor& x);
-// Returns whether IsFused(x), or `x` is on a GPU whose kernels were compiled (nn/gpu) and has a type that they take.
-// Operators that have such kernels call it.
+// Returns true if IsFused(x), or if `x` is on a GPU whose kernels were compiled (nn/gpu) and has a type that they
+// take. For operators with a kernel for the GPU.
 bool HasKernels(const at::Tensor& x);
 // Same as HasKernels, for operators whose kernels walk whole columns of [N, C]. A GPU runs them for at most
 // gpu::kMostRows rows.
 bool HasColumnKernels(const at::Tensor& x, int64_t rows);
-// Returns whether PyTorch's operators must be shape-free. They must if that lowering is requested, and on MPS unless
-// another one is.
+// Returns whether PyTorch's operators must be shape-free. They must if the shape-free lowering is requested, and on
+// MPS unless another lowering is requested.
 bool IsShapeFree(const at::Tensor& x);
 // Returns whether products of the float32 `x` with weights round their factors to bfloat16 (nn/kernels/bfloat16.h).
 bool RoundsFactors(const at::Tensor& x);
-// Returns whether this machine's CPU can round factors: whether it has AVX512-BF16.
+// Returns whether this machine's CPU can round factors, which takes AVX512-BF16.
 bool CanRoundFactors();
 
 // Returns x * weight^T, plus bias if it is defined: [N, D]. x: [N, C]; weight: [D, C]; bias: [D]. The shape-free form

@@ -1,6 +1,6 @@
 // Defines each operator of the library `permafrost` in one place: its schema, and the function that the CPU runs. A
-// call through it is dispatched, so a capture below autograd sees it. A capture does not see the work of a raw
-// autograd::Function. Threads: any.
+// call of an Operator goes through the dispatcher, so a capture below autograd sees it. A capture does not see the
+// work of a raw autograd::Function. Threads: any.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -23,8 +23,8 @@ class Operator {
  public:
   explicit constexpr Operator(const char* schema) : schema_(schema) {}
 
-  // Registers the operator. composite: what all other devices run, made of other operators. gpu: what a GPU with
-  // compiled kernels runs (nn/gpu). Null: there is none.
+  // Registers the operator. composite: made of other operators, for all other devices; may be null. gpu: for a GPU
+  // with compiled kernels (nn/gpu); may be null.
   void Register(torch::Library& library, decltype(kCpuKernel) composite = nullptr,
                 decltype(kCpuKernel) gpu = nullptr) const {
     library.def(schema_);

@@ -155,8 +155,8 @@ Tensor RowEmbeddingCpu(const Tensor& table, const Tensor& indices) {
   return rows.view(sizes);
 }
 
-// For each row of a table, the GPU's gradient kernel reads the table's whole column of categories. This limits the
-// comparisons.
+// The most comparisons of the GPU's gradient kernel, which reads a table's whole column of categories for each row of
+// the table.
 constexpr int64_t kMostComparisons = 1 << 24;
 
 bool FitsGpu(const Tensor& features, const std::vector<Tensor>& tables) {
@@ -181,7 +181,7 @@ Tensor RowEmbedding(const Tensor& table, const Tensor& indices) { return RowEmbe
 Tensor EmbeddingSum(const Tensor& features, const std::vector<Tensor>& tables) {
   if (IsFused(tables.at(0)) || FitsGpu(features, tables))
     return EmbeddingSumFunction::apply(features, at::TensorList(tables));
-  // Uses index_select instead of embedding: its backward is an index_add, several times as fast for small tables.
+  // Uses index_select, not embedding: its backward is an index_add, which is several times as fast for small tables.
   Tensor sum = SelectRows(tables[0], features.select(1, 0));
   for (size_t c = 1; c < tables.size(); ++c) {
     sum = sum + SelectRows(tables[c], features.select(1, static_cast<int64_t>(c)));

@@ -1,5 +1,5 @@
 // Operators on rows that an index selects, with their gradients: sums over categorical columns, sums by graph, and
-// products of pairs. A capture sees them.
+// products of pairs. A capture sees these operators.
 // Threads: any; kernels use ATen's threads. Results do not depend on the number of threads.
 #pragma once
 
@@ -23,12 +23,12 @@ at::Tensor EmbeddingSum(const at::Tensor& features, const std::vector<at::Tensor
 // Errors: IndexError that names the index. permafrost::row_embedding.
 at::Tensor RowEmbedding(const at::Tensor& table, const at::Tensor& indices);
 
-// Returns one code for each combination of categories, [N] int32. features: [N, columns] int64 with values below
-// categories[c]. The last column varies fastest. The product of `categories` is below 2^31.
+// Returns [N] int32: for each row, the code of its combination of categories. features: [N, columns] int64 with
+// values below categories[c]. The last column varies fastest. The product of `categories` is below 2^31.
 // permafrost::combine_categories.
 at::Tensor CombineCategories(const at::Tensor& features, const std::vector<int64_t>& categories);
-// Returns [product of the tables' rows, C]: for each code, the sum of the rows of the tables that it combines.
-// Differentiable in the tables.
+// Returns [product of the tables' rows, C]: for each code, the sum of one row of each table, namely the rows of the
+// combined categories. Differentiable in the tables.
 at::Tensor CombineTables(const std::vector<at::Tensor>& tables);
 
 // y[g] = the sum, or the mean, of the rows of x that belong to graph g; 0 if there are none.

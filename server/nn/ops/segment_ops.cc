@@ -133,7 +133,7 @@ CsrTranspose TransposeCsr(const Tensor& offsets, const Tensor& sources, int64_t 
 
 namespace {
 
-// A thread should get at least this many values: small parallel regions collapse when cores are shared.
+// A thread should get at least this many values, since small parallel regions are slow on shared cores.
 constexpr int64_t kGrain = kParallelGathers / 2;
 void Check(const Tensor& x, const Tensor& offsets, const Tensor& sources, const OptionalTensor& weights) {
   TORCH_CHECK(x.dim() == 2 && x.is_floating_point(), "segment_reduce: x must be a floating [N, C], not ", x.toString(),
@@ -164,7 +164,8 @@ struct Segments {
   int64_t rows, entries;
 };
 
-// Calls body(first, last) for ranges of rows of about equal cost. A row costs one, and so does each of its entries.
+// Calls body(first, last) for ranges of rows of about equal cost. A row costs 1, and each of its entries costs 1
+// more.
 template <class Offset, class Body>
 void ForRowRanges(const Offset* starts, int64_t rows, int64_t columns, Body body) {
   const int64_t total = static_cast<int64_t>(starts[rows]) + rows;
@@ -211,7 +212,7 @@ Tensor ForwardCpu(const Tensor& x_in, const Tensor& offsets, const Tensor& sourc
   return out;
 }
 
-// grad: [R, C]. Returns [rows_of_x, C]. It is a gather too, over the transposed segments.
+// grad: [R, C]. Returns [rows_of_x, C]. The gradient is a gather too, over the transposed segments.
 Tensor BackwardCpu(const Tensor& grad_in, const Tensor& offsets, const Tensor& sources,
                    const OptionalTensor& weights_in, int64_t rows_of_x, bool mean) {
   Check(grad_in, offsets, sources, weights_in);
@@ -525,9 +526,9 @@ Tensor SegmentMax(const Tensor& x, const Tensor& offsets, const Tensor& sources,
   }
   const int64_t rows = offsets.size(0) - 1;
   const Tensor row = SegmentOfEntry(offsets, sources.size(0)).unsqueeze(1).expand({sources.size(0), x.size(1)});
-  // Padding goes to a row beyond the last; it may name rows that x does not have. scatter_reduce gives the initial
-  // value a share of the gradient if it equals the result, even if it is not included. So the initial value is
-  // -infinity, which no finite value equals.
+  // Padding entries go to a row beyond the last. They may name rows that x does not have. If the initial value equals
+  // the result, scatter_reduce gives it a share of the gradient, even with include_self=false. So the initial value
+  // is -infinity, which no finite value equals.
   const Tensor largest = at::full({rows + 1, x.size(1)}, -std::numeric_limits<double>::infinity(), x.options())
                              .scatter_reduce(0, row, SelectRows(x, sources.clamp_max(x.size(0) - 1)), "amax")
                              .narrow(0, 0, rows);

@@ -3,7 +3,7 @@
 //
 // Message passing over CSR, and linear maps of sparse rows, as registered operators that a capture sees. Offsets
 // begin at 0 and rise. Indices come from our own batcher, which keeps them in range; release builds do not check each
-// one. Entries beyond the last offset are padding. No row reaches them, and they may hold any values in range.
+// index. Entries beyond the last offset are padding. No row reaches them, and they may hold any values in range.
 // Threads: any; kernels use ATen's threads. Results do not depend on the number of threads.
 #pragma once
 
@@ -13,12 +13,12 @@
 
 namespace permafrost::nn {
 
-// Helpers for places of rows in int32, which the operators below and permafrost::segments_of make.
+// Helpers of the operators below and of permafrost::segments_of, which group edges by row. Places are int32.
 // Errors: c10::Error if a count exceeds int32. The message begins with `name`, the operator, and uses `of`, the kind
 // of rows.
 void CheckPlaces(const char* name, const char* of, int64_t rows, int64_t edges);
-// Writes offsets, [rows + 1]. Row r gets places offsets[r] .. offsets[r + 1), one for each of the `count` keys equal
-// to r.
+// Writes offsets, [rows + 1]. Row r gets places offsets[r] .. offsets[r + 1), one for each key that equals r. `count`
+// is the number of all keys.
 void MakeOffsets(const int64_t* keys, int64_t count, int64_t rows, int32_t* offsets);
 // Moves each offset from the end of its row back to the row's beginning.
 void EndsToBegins(int64_t rows, int32_t* offsets);
@@ -26,7 +26,7 @@ void EndsToBegins(int64_t rows, int32_t* offsets);
 // The edges of a batch, grouped by target and by source.
 struct EdgeIndex {
   at::Tensor in_offsets;   // [N + 1] int32: edges in_offsets[i] .. in_offsets[i + 1] end at row i
-  at::Tensor out_offsets;  // [N + 1] int32: offsets into the next two
+  at::Tensor out_offsets;  // [N + 1] int32: offsets into out_targets and out_edges
   at::Tensor out_targets;  // [E] int32: the target of each edge, ordered by source
   at::Tensor out_edges;    // [E] int32: the number of each edge, ordered by source
 };
@@ -35,13 +35,13 @@ struct EdgeIndex {
 // permafrost::edge_index; not differentiable.
 EdgeIndex IndexEdges(const at::Tensor& source, const at::Tensor& target, int64_t nodes);
 
-// The out-edges of a block whose in-edges are CSR. Source row s has places offsets[s] .. offsets[s + 1). There `rows`
-// holds the rows that gather s, rising, and `edges` the entries at which they do. A gradient of the first T rows
-// alone stops where rows reach T.
+// The out-edges of a block whose in-edges are CSR. Source row s has places offsets[s] .. offsets[s + 1). At these
+// places, `rows` holds the rows that gather s, in rising order. `edges` holds the numbers of the edges by which they
+// gather s. A gradient that covers only the first T rows stops at the first entry of `rows` that is T or more.
 struct CsrTranspose {
   at::Tensor offsets;  // [N + 1] int32
   at::Tensor rows;     // [E] int32; entries beyond the last offset may be anything
-  at::Tensor edges;    // [E] int32; the same holds
+  at::Tensor edges;    // [E] int32; entries beyond the last offset may be anything
 };
 
 // offsets: [R + 1] int64, from 0, rising; sources: [E] int64, in [0, nodes) up to the last offset; nodes and E below
@@ -68,19 +68,18 @@ at::Tensor SparseLinear(const at::Tensor& weight, const at::Tensor& offsets, con
 // Returns [R]: 1 / the number of entries of each row; 1 if it has none.
 at::Tensor MeanScale(const at::Tensor& offsets, at::ScalarType type);
 
-// Returns [entries] int64: the r whose segment holds each entry; R for padding.
+// Returns [entries] int64: for each entry, the row whose segment holds it; R for padding.
 at::Tensor SegmentOfEntry(const at::Tensor& offsets, int64_t entries);
 
-// Makes sparse rows dense: out[r, columns[e]] = the sum of the values[e] in that column over e in [offsets[r],
-// offsets[r + 1]); 0 elsewhere. offsets: [R + 1] int64, from 0, rising; columns: [E] int64 < width, where entries
-// beyond the last offset are padding; values: [E] of `type`, or undefined (all 1). Returns [R, width]. Not
-// differentiable.
+// Makes sparse rows dense: out[r, c] = the sum of values[e] over those e in [offsets[r], offsets[r + 1]) for which
+// columns[e] is c. offsets: [R + 1] int64, from 0, rising; columns: [E] int64 < width, where entries beyond the last
+// offset are padding; values: [E] of `type`, or undefined (all 1). Returns [R, width]. Not differentiable.
 at::Tensor DenseOfSparse(const at::Tensor& offsets, const at::Tensor& columns, const at::Tensor& values, int64_t width,
                          at::ScalarType type);
 
 // out[r, c] = max over e in [offsets[r], offsets[r + 1]) of x[sources[e], c]; 0 if the segment is empty. Offsets and
-// sources are as for SegmentSum. x: [N, C] float32 or float64. transpose: of these rows and sources, or of more rows;
-// undefined: made if it is needed. Returns [R, C].
+// sources are as for SegmentSum. x: [N, C] float32 or float64. transpose: TransposeCsr of these rows and sources, or
+// of more rows. If it is undefined, it is made when needed. Returns [R, C].
 // Differentiable in x. Equal maxima share the gradient, as in PyTorch's amax. PyG's MaxAggregation does the same,
 // except that it loses half of the gradient where the maximum is 0. On the CPU this is one operator; on other devices
 // and in other lowerings it is scatter_reduce over the gathered rows.
