@@ -72,8 +72,8 @@ Failure UnreachableFailure(std::string_view address, bool tls, std::string_view 
     return Local(
         ExitCode::kUnreachable, "UNREACHABLE",
         absl::StrCat("no server at ", AbslView(address),
-                     " (start permafrostd there; a command that is repeated to come back to a job there must keep ",
-                     AbslView(name), " in --on)"));
+                     " (start permafrostd there, or leave ", AbslView(name),
+                     " out of --on; do not leave it out of a repeated command that has placed a job there)"));
   }
   return Local(
       ExitCode::kUnreachable, "UNREACHABLE",
