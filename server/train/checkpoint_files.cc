@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(const fs::path& dire
     if (!step) continue;
     CheckpointInfo info{.step = *step};
     absl::Status whole = Inspect(directory / name, verify, info);
-    // The run may have removed it meanwhile, because it has newer ones.
+    // The run may have removed this checkpoint meanwhile, because it has newer ones.
     std::error_code error;
     if (!whole.ok() && !fs::exists(directory / name, error)) continue;
     if (!whole.ok() && !absl::IsDataLoss(whole)) return whole;

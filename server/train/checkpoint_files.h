@@ -1,6 +1,6 @@
 // Checkpoints on disk, for code that inspects them without restoring one and without torch. jobs/ID/checkpoints/STEP/
-// holds a manifest and the files that it names, with their sizes and checksums.
-// Threads: thread-safe, even while the job's run writes and removes checkpoints.
+// holds files and a manifest, which lists each file with its size and checksum. Threads: thread-safe, even while the
+// job's run writes and removes checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,13 @@ struct CheckpointInfo {
   uint64_t dataset_checksum = 0;  // same as RunState::dataset_checksum
 };
 
-// Returns the file of weights that a job exports from its checkpoint of `step`. They are averages if the job keeps
-// averages.
+// Returns the weights file that a job exports from its checkpoint of `step`. If the job keeps averages of its
+// weights, this is the file of the averages.
 std::filesystem::path ExportedWeightsFile(const std::filesystem::path& directory, int64_t step);
 
 // Returns the checkpoints of the directory, newest first, including those that were set aside. Returns none if there
-// is no directory. If `verify` is true, it also reads their bytes and compares the checksums; otherwise it compares
-// only the sizes.
-// Errors: those of reading. A missing file is not an error, but damage.
+// is no directory. If `verify` is true, reads every file and compares sizes and checksums; otherwise compares only
+// sizes. Errors: those of reading. A missing file is not an error, but damage.
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(const std::filesystem::path& directory, bool verify);
 
 }  // namespace permafrost::train

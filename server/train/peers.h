@@ -25,14 +25,14 @@ struct RankPlace {
   // The host at which this machine reaches the leader, and the port at which the leader waits for the others.
   std::string leader_host;
   int rendezvous_port = 0;
-  std::string rendezvous_token;  // shows the leader that it asked this rank to join
+  std::string rendezvous_token;  // proves that the leader asked this rank to join
 };
 
 // The error reason if too few daemons are free. The job then waits.
 inline constexpr std::string_view kTooFewPeersReason = "TOO_FEW_PEERS";
 // The error reason with which a daemon refuses a rank because it does not hold the job's dataset.
 inline constexpr std::string_view kDatasetMissingReason = "DATASET_MISSING";
-// The error reason if a rank is lost or never came. Another team may take over.
+// The error reason if a rank is lost or never joined. Another team may take over.
 inline constexpr std::string_view kRankLostReason = "RANK_LOST";
 // The error reason of a rank that could not connect to the others.
 inline constexpr std::string_view kNotConnectedReason = "RANK_NOT_CONNECTED";
@@ -66,10 +66,11 @@ struct RecruitRequest {
   // Same as in RankPlace.
   int rendezvous_port = 0;
   std::string rendezvous_token;
-  // How long Recruit goes on asking. While fewer than `least` peers have joined, it asks again every peer that
-  // refused and has the dataset. After that it asks only busy peers, which may be about to leave another team.
+  // How long Recruit goes on asking. While fewer than `least` peers have joined, it repeats the question to every
+  // peer that has the dataset and refused. After that it asks only busy peers, which may be about to leave another
+  // team.
   absl::Duration patience = absl::ZeroDuration();
-  // Called now and then. False means that the recruits are no longer wanted.
+  // Called now and then. Returns false if the recruits are no longer wanted.
   std::function<bool()> keep_going = [] { return true; };
   // Takes lines for the job's log, on the thread that calls Recruit.
   std::function<void(std::string_view line)> log = [](std::string_view /*line*/) {};
@@ -87,27 +88,26 @@ class Recruits {
   // Returns why a recruit has ended, with its address; OK while all run. Errors: Unavailable, or FailedPrecondition
   // with kRankFailedReason.
   virtual absl::Status failure() const = 0;
-  // Waits a moment, so that a failure that is about to be reported counts, and returns failure().
+  // Waits a moment for a failure that is about to be reported, and then returns failure().
   virtual absl::Status WaitForFailure() = 0;
   // Waits until all recruits have ended, but at most `timeout`. Ranks that train to the job's end report their last
   // steps in that time.
   virtual void AwaitEnd(absl::Duration timeout) = 0;
-  // Marks the daemon of this rank as one that accepted the rank and never came. For a while the daemon is asked only
-  // if too few others join.
+  // Marks the daemon that agreed to run this rank but never joined. For a while that daemon is asked only if too few
+  // others join.
   virtual void Avoid(int64_t rank) = 0;
 };
 
-// The daemons that this one may ask for ranks.
-// Threads: all methods are thread-safe.
+// The daemons that this daemon may ask to run ranks of its jobs. Threads: all methods are thread-safe.
 class Peers {
  public:
   virtual ~Peers() = default;
   // Returns the number of daemons that may be asked.
   virtual int64_t count() const = 0;
-  // Asks the peers in turn and returns those that joined, at most as many as wanted. If fewer than `least` join, it
-  // sends the dataset to peers that lack it and asks them again, and then asks avoided peers.
-  // Errors: Unavailable with kTooFewPeersReason if fewer than `least` joined in the end; the message quotes each
-  // refusal. FailedPrecondition if a peer says that the job cannot be trained. Cancelled.
+  // Asks the peers in turn and returns those that joined, at most as many as the request wants. If fewer than `least`
+  // join, it sends the dataset to peers that lack it and asks them again, and then asks avoided peers. Errors:
+  // Unavailable with kTooFewPeersReason if fewer than `least` joined in the end; the message quotes each refusal.
+  // FailedPrecondition if a peer says that the job cannot be trained. Cancelled.
   virtual absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) = 0;
   // Returns whether another peer would join now, without starting a rank. Sends the dataset to a peer that lacks it.
   // The request's rendezvous must be valid, although nobody connects to it.

@@ -44,10 +44,10 @@ void VisitFields(spec::Options<PhaseSeconds>, F&& f) {
 // Counters of the sampler that runs ahead of the steps of this run.
 using LookAhead = data::LookAhead;
 
-// Counts what this rank exchanged with the others since its team was formed.
+// Counts the exchanges of this rank with the other ranks since its team was formed.
 struct Exchange {
   int64_t replicas = 0, exchanges = 0;
-  double seconds = 0;  // includes waiting, the start and evaluation
+  double seconds = 0;  // includes waiting, and the exchanges of the start and of evaluation
   int64_t sent_bytes = 0;
   std::vector<RankProgress> ranks;  // by rank; the leader knows all, any other rank only itself
 };
@@ -62,21 +62,20 @@ void VisitFields(spec::Options<Exchange>, F&& f) {
   f({.name = "ranks"}, &E::ranks);
 }
 
-// Counters begin at the job's first step and survive resumes, except that phase_seconds, look_ahead and exchange
-// count this run alone.
+// The progress of a job. Counters begin at the job's first step and survive resumes. Only phase_seconds, look_ahead
+// and exchange count this run alone.
 struct Progress {
   int64_t epoch = 0;  // counted from 1; 0 before the first step
   int64_t step_in_epoch = 0;
   int64_t steps_per_epoch = 0;
   int64_t step = 0;
   double loss = 0;               // mean over the graphs of this epoch so far
-  double graphs_per_second = 0;  // here and below, "graphs" are the seed nodes in a node-level job
+  double graphs_per_second = 0;  // here and below: in a node-level job, "graphs" are seed nodes
   absl::Duration eta = absl::ZeroDuration();
   int64_t graphs = 0, nodes = 0, edges = 0;  // without padding
   int64_t padding_nodes = 0, padding_edges = 0;
   PhaseSeconds phase_seconds;
-  // Captures before the next step: how many are done, and how many there are. Both are 0 if there are none. Not
-  // stored.
+  // Captures to make before the next step: the number done, and the total. Both are 0 if there are none. Not stored.
   int64_t warm_up_done = 0, warm_up_total = 0;
   int64_t checkpoint_step = 0;  // step of the newest complete checkpoint
   // Batches whose steps were undone because they made a value that is not finite. They count as steps.
@@ -123,7 +122,7 @@ struct EpochMetrics {
   int64_t steps = 0;
   int64_t exact_hits = 0, padded_hits = 0, eager_steps = 0, captures = 0;
   int64_t nodes = 0, edges = 0, padding_nodes = 0, padding_edges = 0;
-  // Bytes held after the epoch's evaluation: the executables of both modes, and their arena.
+  // Bytes that the executables of both modes and their arena hold after the epoch's evaluation.
   int64_t cache_bytes = 0;
 };
 
@@ -161,7 +160,8 @@ struct RunResult {
   int64_t num_parameters = 0;
   // All metrics of the job, in the order of MetricsOf, like EpochMetrics::valid_metrics.
   std::vector<double> best_valid_metrics, best_test_metrics, final_test_metrics;
-  // Links of these splits that were not ranked, because they have no negatives. The metrics cover the other links.
+  // Links of the validation and test splits that were not ranked, because they have no negatives. The metrics cover
+  // all other links.
   int64_t unranked_valid_links = 0, unranked_test_links = 0;
 };
 
@@ -197,21 +197,20 @@ class RunContext {
   // Called after each step; must be cheap.
   virtual void OnProgress(const Progress& progress) = 0;
   // Called after each step of training and evaluation; must be cheap. If `entries` is null, the entries reported
-  // before stay valid, with slightly old statistics. It is never null after a command or at a run's end.
+  // before stay valid, with slightly old statistics. `entries` is never null after a command or at a run's end.
   virtual void OnGraphCache(const graphcache::Snapshot& snapshot,
                             std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries) = 0;
   // Called at each boundary of a training step. Returns, in order, the commands after `after_sequence` that take
-  // effect now. These are the commands stamped with `step` (optimizer steps done), and those without a stamp or with
-  // an earlier one, if no command with a later stamp precedes them. The latter get the stamp `step`, which is on disk
-  // when this returns.
+  // effect now. `step` is the number of optimizer steps done. A command takes effect if its stamp is `step`. A
+  // command that has no stamp, or an earlier one, also takes effect, unless a command with a later stamp precedes it.
+  // It then gets the stamp `step`, and the stamp is on disk when this returns.
   virtual std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) = 0;
   // Takes an epoch's metrics. A resumed run reports an epoch again, with equal metrics, if its checkpoint does not
   // have it.
   virtual void OnEpoch(const EpochMetrics& metrics) = 0;
-  // Called before a checkpoint is written. Makes the epochs reported so far survive the process, because a run that
-  // resumes from the checkpoint does not report them again. On an error the checkpoint is not written.
-  // `is_last` is true if no step of this run follows and the run needs the checkpoint, so the call may wait for the
-  // store.
+  // Called before a checkpoint is written. Stores the epochs reported so far on disk, because a run that resumes from
+  // the checkpoint does not report them again. After an error the checkpoint is not written. If `is_last` is true, no
+  // step of this run follows and the run needs the checkpoint, so the call may wait for the store.
   virtual absl::Status StoreEpochs(bool is_last) = 0;
   // Called when a checkpoint is complete on disk. The newest reported progress includes it.
   virtual void OnCheckpoint(int64_t step, absl::Duration duration) = 0;
@@ -259,15 +258,15 @@ inline constexpr EnumNames<EvaluatedRows, 4> kEvaluatedRowsNames{{{{EvaluatedRow
                                                                    {EvaluatedRows::kAll, "all"}}}};
 
 struct EvaluateRequest {
-  // The options of the job that made the weights, except for the metrics, which are those wanted here.
+  // The options of the job that made the weights. Only the metrics are those that the evaluation is to compute.
   spec::TrainOptions options;
   data::OpenedDataset dataset;
-  // Describes the dataset that the weights were trained on, if that is another one and still known.
+  // Describes the dataset that the weights were trained on, if that is not `dataset` and is still known.
   std::optional<data::ImportedSummary> trained_on;
-  // True if the weights were trained on another dataset, known or not. Categories are then read by their values in
+  // True if the weights were trained on another dataset, known or not. Categories are then matched by their values in
   // the source.
   bool other_dataset = false;
-  // If true, a value that the weights do not know contributes nothing. Otherwise it is refused.
+  // If true, a category that the weights do not know contributes nothing. If false, the evaluation is refused.
   bool allow_unknown_categories = false;
   // data::Graph::names_checksum of the dataset that the weights were trained on, if that is one large graph.
   std::optional<uint64_t> trained_names;
@@ -279,11 +278,11 @@ struct EvaluateRequest {
 
 struct RowsEvaluation {
   int64_t rows = 0;
-  int64_t unranked = 0;         // links among them without negatives; no metric counts them
+  int64_t unranked = 0;         // links without negatives, which no metric counts
   double loss = 0;              // mean over present labels; NaN if there are none
   std::vector<double> metrics;  // in the order of MetricsOf; empty if no row has a label
   std::string predictions;      // CSV like kTestPredictionsFile; empty unless requested
-  // One line for each column with values that contributed nothing, because the weights do not know them.
+  // One line for each column with categories that the weights do not know, and that therefore contributed nothing.
   std::vector<std::string> notes;
 };
 
@@ -304,10 +303,10 @@ struct RunOutcome {
 inline constexpr std::string_view kBestWeightsFile = "best.safetensors";
 inline constexpr std::string_view kLastWeightsFile = "last.safetensors";
 inline constexpr std::string_view kTestPredictionsFile = "test_predictions.csv";
-// The weights that the job begins with (safetensors), in job_directory. The file is there before the run if the job's
-// options say init_from.
+// The file in job_directory with the weights that the job begins with (safetensors). If the job's options have
+// init_from, the file exists before the run.
 inline constexpr std::string_view kInitialWeightsFile = "initial.safetensors";
-// The program's archive, in the same folder, if the job trains a program.
+// The file in job_directory with the program's archive, if the job trains a program.
 inline constexpr std::string_view kProgramFile = "program.pt2";
 
 // Runs one job at a time on the device.
@@ -317,66 +316,63 @@ class Runner {
  public:
   virtual ~Runner() = default;
   // Trains to the end, or to a stop at a step boundary. For a stop it first writes a checkpoint, for cancel and drain
-  // alike. Turns any exception of the math library into a Status.
-  // Errors: a transient error (status.h) comes from the machine. If the same request runs again later, it goes on
-  // from the newest checkpoint.
+  // alike. Turns any exception of the math library into a Status. Errors: a transient error (status.h) is the
+  // machine's fault. If the request runs again later, the run goes on from the newest checkpoint.
   virtual absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) = 0;
-  // Returns what each cache policy would cost a job with these options. Leaves nothing behind, except a set's shape
-  // plan. Calls `keep_going` now and then; false ends it with Cancelled.
-  // Threads: with `measure`, only the device's one thread may call it. Otherwise it is thread-safe and does not use
-  // the device.
-  // Errors: those of CheckCompatible; DataLoss.
+  // Returns what each cache policy would cost a job with these options. Leaves nothing on disk, except the shape plan
+  // of a job on a set. Calls `keep_going` now and then; false ends it with Cancelled. Threads: with `measure`, only
+  // the device's one thread may call it. Otherwise it is thread-safe and does not use the device. Errors: those of
+  // CheckCompatible; DataLoss.
   virtual absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request,
                                                           const std::function<bool()>& keep_going) = 0;
   // Returns the entries that a job with these options would add to the graph cache of MPS. Runs a few of the job's
-  // steps, on the host if there is no MPS.
-  // Threads: if device() is kMps, only the device's one thread may call it. Otherwise it is thread-safe.
-  // Errors: those of PlanCache. FailedPrecondition for a step whose keys do not follow from the sizes of its batch,
-  // and if this libtorch is for an accelerator other than MPS.
+  // steps, on the host if there is no MPS. Threads: if device() is kMps, only the device's one thread may call it.
+  // Otherwise it is thread-safe. Errors: those of PlanCache. FailedPrecondition if the keys of a step do not follow
+  // from the sizes of its batch, or if this libtorch is for an accelerator other than MPS.
   virtual absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
                                                         const std::function<bool()>& keep_going) = 0;
-  // Passes weights once over rows of a dataset. Trains nothing and leaves nothing behind. Calls `on_progress` with
-  // the rows done and the rows in total (0 if not known yet); false ends it with Cancelled.
-  // Threads: if device() is not kCpu, only the device's one thread may call it. Otherwise it is thread-safe.
-  // Errors: those of CheckCompatible, under "" and "dataset". InvalidArgument with violations of "rows" if there are
-  // no such rows. InvalidArgument with violations of "dataset" if the weights do not fit it, or if, without
-  // predictions, none of its rows has a label. ResourceExhausted if the memory that this process holds leaves no
-  // room. DataLoss.
+  // Evaluates weights on rows of a dataset, in one pass. Trains nothing and leaves nothing on disk. Calls
+  // `on_progress` with the rows done and the rows in total (0 if not known yet). If `on_progress` returns false, the
+  // evaluation ends with Cancelled. Threads: if device() is not kCpu, only the device's one thread may call it.
+  // Otherwise it is thread-safe. Errors: those of CheckCompatible, under "" and "dataset". InvalidArgument with
+  // violations of "rows" if the dataset has no such rows. InvalidArgument with violations of "dataset" if the weights
+  // do not fit the dataset. The same if no row has a label and no predictions are requested. ResourceExhausted if
+  // other work of this process leaves too little memory. DataLoss.
   virtual absl::StatusOr<RowsEvaluation> EvaluateWeights(
       const EvaluateRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) = 0;
   // Checks that a model with these options can be built for this dataset.
   // Errors: InvalidArgument with violations under `prefix`.
   virtual absl::Status CheckCompatible(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;
-  // Returns the request's weights as a file for this job alone, in which each node of the job's dataset gets the row
-  // of the node with the same name, if the names show that rows differ. Returns the weights unchanged if the model or
-  // the file has no rows of nodes. A file that is not a safetensors file is returned unchanged, too;
-  // CheckInitialWeights refuses it.
-  // Errors: InvalidArgument with a violation under `prefix` if no node has the name of a trained one, or if it is
-  // unknown which nodes the rows belong to. DataLoss.
+  // Returns the request's weights as a file for this job alone. If the names show that the nodes of the two datasets
+  // differ, each node of the job's dataset gets the row of the trained node with the same name. If the model or the
+  // file has no rows of nodes, returns the weights unchanged. Returns a file unchanged, too, if it is not a
+  // safetensors file; CheckInitialWeights refuses it. Errors: InvalidArgument with a violation under `prefix` if no
+  // node has the name of a trained one, or if it is unknown which nodes the rows belong to. DataLoss.
   virtual absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix) const = 0;
   // Checks that a job with these compatible options can begin with the weights of this safetensors file.
   // Errors: InvalidArgument with a violation under `prefix`.
   virtual absl::Status CheckInitialWeights(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                            std::string_view file, std::string_view prefix,
                                            const WeightsTarget& target = {}) const = 0;
-  // Checks that a compatible job has enough memory, as far as its plan tells, and has something to learn from. Keeps
-  // a set's plan for the run. Ignores `measure`. Returns what the job's user should know, one line each. Calls
-  // `keep_going` now and then.
-  // Errors: InvalidArgument with violations under `prefix`. Cancelled if `keep_going` returns false. DataLoss.
+  // Checks that a compatible job has enough memory, as far as its plan tells, and has something to learn from. For a
+  // job on a set, keeps the plan for the run. Ignores `measure`. Returns notes for the job's user, one line each.
+  // Calls `keep_going` now and then. Errors: InvalidArgument with violations under `prefix`. Cancelled if
+  // `keep_going` returns false. DataLoss.
   virtual absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,
                                                              const std::function<bool()>& keep_going) = 0;
   // Reads and checks the whole archive of a program, as a run would, and describes the program. Does not use the
-  // device.
-  // Errors: those of program::LoadProgram (server/program/load.h), in one line. ResourceExhausted if the archive is
-  // larger than the memory that this process may use; it is transient if other work holds that memory.
+  // device. Errors: those of program::LoadProgram (server/program/load.h), in one line. ResourceExhausted if the
+  // archive is larger than the memory that this process may use; the error is transient if other work holds that
+  // memory.
   virtual absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive) const = 0;
   virtual DeviceKind device() const = 0;  // never kAuto
   virtual int threads() const = 0;
   virtual std::string_view torch_version() const = 0;
   // Returns the storage that tensors use. The peak starts again with each run.
   virtual StorageUse storage_use() const { return {}; }
-  // Returns the present state. Values that only the device's thread may read are those that it last published.
+  // Returns the present state. For a value that only the device's thread may read, returns the one that this thread
+  // last published.
   virtual DeviceState device_state() const { return {}; }
 };
 

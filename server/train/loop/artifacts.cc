@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// If someone removes the folder meanwhile, the work is not at fault: the next checkpoint makes it again.
+// If someone removed the folder meanwhile, the job is not at fault: the next checkpoint makes the folder again.
 absl::Status TransientIfNotFound(absl::Status status) {
   return absl::IsNotFound(status) ? AsTransient(std::move(status)) : status;
 }
@@ -89,13 +89,13 @@ absl::Status WriteCsv(const fs::path& file, const NameRows& name, std::span<cons
   return writer.SyncAndClose();
 }
 
-// Replaces the file as WriteFileAtomic does, without ever holding all of it in memory.
+// Replaces the file as WriteFileAtomic does, but never holds the whole file in memory.
 absl::Status ReplaceCsv(const fs::path& target, const NameRows& name, std::span<const uint32_t> ids,
                         std::span<const float> predictions) {
   const fs::path temporary = target.parent_path() / absl::StrCat(".tmp-", target.filename().string());
   absl::Status written = WriteCsv(temporary, name, ids, predictions);
   if (written.ok()) written = Rename(temporary, target);
-  // The temporary file goes at once, because on a full disk the next attempt needs its bytes.
+  // Removes the temporary file at once, because on a full disk the next attempt needs its space.
   if (!written.ok()) RemoveAll(temporary).IgnoreError();
   return written;
 }

@@ -23,7 +23,8 @@ namespace permafrost::train {
 absl::Status LinkArtifact(const std::filesystem::path& source, const std::filesystem::path& job_directory,
                           std::string_view name);
 
-// The columns and the rows' names of a table of predictions. In each row the names stand before the predicted values.
+// The columns of a table of predictions, and the names in its rows. In each row the names stand before the predicted
+// values.
 struct NamedRows {
   std::vector<std::string> columns;  // "graph"; or "node"; or "source", "target" and their "time"
   std::vector<std::string> names;    // [rows * columns]

@@ -25,7 +25,7 @@ constexpr int kVersion = 1;
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kReplacedPrefix = ".old-";
 
-// One table for writing, for reading and for the files' names.
+// The parts of a checkpoint. Writing, reading and the names of the files all use this one table.
 struct Part {
   std::string_view file;
   CheckpointPart tensors;
@@ -39,7 +39,7 @@ constexpr Part kParts[] = {kWeights,
                            kBest,
                            kAveraged};
 
-// Returns null for NaN, which JSON does not have.
+// Returns null for NaN, since JSON has no NaN.
 json NumberOrNull(double value) { return std::isnan(value) ? json() : json(value); }
 
 json ToJson(const RunState& s) {
@@ -93,7 +93,8 @@ RunState FromJson(const json& j) {
   return s;
 }
 
-// Reads a file of a complete checkpoint. A missing file is damage (DataLoss), but one that cannot be read is not.
+// Reads a file of a complete checkpoint. A missing file is damage (DataLoss). A file that cannot be read is another
+// error.
 absl::StatusOr<std::string> ReadPart(const fs::path& path) {
   absl::StatusOr<std::string> data = ReadFile(path);
   if (absl::IsNotFound(data.status())) return absl::DataLossError(data.status().message());
@@ -124,7 +125,7 @@ absl::Status CheckVersion(const fs::path& file, const json& version) {
   return absl::DataLossError(absl::StrCat(file.string(), ": version ", version.dump(), " is not known"));
 }
 
-// A decrease of the learning rate by less than this does not count, as with PyTorch's eps.
+// A decrease of the learning rate by less than this does not count, like PyTorch's eps.
 constexpr double kLeastFall = 1e-8;
 
 bool IsProgress(const spec::OptimizerOptions& options, spec::Metric metric, double value, double best) {
@@ -175,7 +176,7 @@ absl::StatusOr<std::vector<int64_t>> CheckpointStore::Steps() const {
 
 absl::Status CheckpointStore::Save(const Checkpoint& checkpoint) {
   absl::Status saved = Write(checkpoint);
-  // If someone removes the folder meanwhile, the next attempt makes it again.
+  // If someone removed the folder meanwhile, the next attempt makes it again.
   return absl::IsNotFound(saved) ? AsTransient(std::move(saved)) : saved;
 }
 
@@ -185,16 +186,18 @@ absl::Status CheckpointStore::Write(const Checkpoint& checkpoint) {
   const fs::path temporary = directory_ / absl::StrCat(AbslView(kTemporaryPrefix), step);
   PF_RETURN_IF_ERROR(RemoveAll(temporary));
   PF_RETURN_IF_ERROR(CreateDirectories(temporary));
-  // The half-written folder goes at once, because on a full disk the next attempt needs its bytes.
+  // Removes the half-written folder at once, because on a full disk the next attempt needs its space.
   absl::Cleanup remove_half_written = [&temporary] { RemoveAll(temporary).IgnoreError(); };
   PF_RETURN_IF_ERROR(WriteFiles(checkpoint, temporary));
-  // If a stop came before the epoch's evaluation, the same step is saved twice, and the newer checkpoint has more.
-  // The older one is renamed rather than removed, so that a crash between the two renames loses neither.
+  // If a stop came before the epoch's evaluation, the same step is saved twice, and the newer checkpoint also has the
+  // evaluation. The older checkpoint is renamed rather than removed, so that a crash between the two renames loses
+  // neither checkpoint.
   const fs::path replaced = directory_ / absl::StrCat(AbslView(kReplacedPrefix), step);
   absl::Status stepped_aside = Rename(target, replaced);
   if (!stepped_aside.ok() && !absl::IsNotFound(stepped_aside)) return stepped_aside;
   if (const absl::Status published = PublishDirectory(temporary, target); !published.ok()) {
-    // A resume would restore the older one anyway, but the weights must have this name before that, too.
+    // A resume would restore the older checkpoint anyway. But its weights are needed under this name even without a
+    // resume.
     if (stepped_aside.ok()) Rename(replaced, target).IgnoreError();
     return published;
   }
@@ -221,8 +224,8 @@ absl::Status CheckpointStore::WriteFiles(const Checkpoint& checkpoint, const fs:
     state["graph_cache"] = {{"snapshot", json::parse(graphcache::ToJson(*checkpoint.cache))},
                             {"entries", json::parse(graphcache::ToJson(checkpoint.cache_entries))}};
   }
-  // The manifest also has a hash of its own content. It is written exactly as it is dumped, so that a changed byte is
-  // never read as the same value.
+  // The manifest also has a hash of its own content. The content is written exactly as it is dumped, so that a
+  // changed byte is never read as an equal value.
   const json manifest = {{"checkpoint", state}, {"xxh3", HashHex(Hash64(state.dump()))}};
   return WriteFileSynced(directory / kCheckpointManifest, manifest.dump(1));
 }
@@ -237,7 +240,7 @@ absl::StatusOr<Checkpoint> CheckpointStore::Load(int64_t step, const TakePart& t
   }
   const json& body = manifest["checkpoint"];
   Checkpoint checkpoint;
-  // Each part with its hash, which is empty if the part has no file.
+  // The parts with their hashes. If a part has no file, its hash is empty.
   std::vector<std::pair<const Part*, std::string>> parts;
   try {
     PF_RETURN_IF_ERROR(CheckVersion(directory / kCheckpointManifest, body.at("version")));
@@ -302,8 +305,8 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointStore::FindNewest() const {
     absl::StatusOr<Checkpoint> checkpoint =
         Load(step, [](CheckpointPart, const std::vector<nn::NamedTensor>&) { return absl::OkStatus(); });
     if (checkpoint.ok()) {
-      // Newer damaged ones are set aside, or they would count towards `keep` in place of checkpoints that the resumed
-      // run saves.
+      // Newer damaged checkpoints are set aside. Otherwise they would count towards `keep`, in place of checkpoints
+      // that the resumed run saves.
       for (const int64_t newer : damaged) PF_RETURN_IF_ERROR(SetAside(newer));
       return *std::move(checkpoint);
     }

@@ -1,8 +1,6 @@
-// Checkpoints of a run: the folders jobs/ID/checkpoints/STEP/, each complete or absent.
-// A checkpoint holds weights, optimizer, the best weights so far, and everything else that the rest of the run
-// depends on. So a run that resumes from it ends bit-equal to one that was never interrupted (on a CPU, with an equal
-// thread count).
-// Threads: the device thread.
+// Checkpoints of a run: the folders jobs/ID/checkpoints/STEP/, each complete or absent. A checkpoint holds weights,
+// optimizer, the best weights so far, and everything else that the rest of the run depends on. So, on a CPU and with
+// an equal thread count, a resumed run ends with the same bits as an uninterrupted one. Threads: the device thread.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +29,14 @@ namespace permafrost::train {
 struct PlateauState {
   double learning_rate = 0;  // the present learning rate
   // The best value of the deciding metric so far; NaN if there is none yet. The job's best epoch may have a better
-  // one, because an improvement below the threshold does not count here.
+  // value, because an improvement below the threshold does not count here.
   double best = std::numeric_limits<double>::quiet_NaN();
   int64_t bad_epochs = 0;  // epochs without improvement, in a row
   bool operator==(const PlateauState&) const = default;
 };
 
-// Takes an epoch's value of the deciding metric. Returns true if the learning rate fell. A NaN changes nothing.
+// Takes an epoch's value of the deciding metric. Returns true if the learning rate fell. A NaN leaves `state`
+// unchanged.
 bool TakeEpoch(const spec::OptimizerOptions& options, spec::Metric metric, double value, PlateauState& state);
 
 // The numbers of a checkpoint.
@@ -56,7 +55,7 @@ struct RunState {
   uint64_t dataset_checksum = 0;           // data::ContentChecksumOf the training data; 0 if unknown
   PlateauState plateau;                    // for schedule kPlateau
   int64_t rewinds = 0;                     // rewinds of NonFinite::kRewind, as far as this checkpoint knows
-  std::vector<int64_t> skipped_steps;      // steps whose batches were skipped, rising
+  std::vector<int64_t> skipped_steps;      // steps whose batches were skipped, in rising order
 };
 
 // Convert the numbers to and from JSON. NaN and all digits survive. Errors: DataLoss.
@@ -94,17 +93,16 @@ class CheckpointStore {
   // Errors: on an error nothing of the checkpoint stays on disk, and earlier ones are unchanged. The error is
   // transient (status.h) if the machine is at fault, or if someone removed the folder.
   absl::Status Save(const Checkpoint& checkpoint);
-  // Returns the newest complete checkpoint without its tensors, or nullopt if there are no checkpoints. Newer ones
-  // that are proven damaged (a file is missing, or a checksum or the structure is wrong) are renamed to
-  // `.damaged-STEP`, never deleted.
-  // Errors: DataLoss if there are checkpoints and all are damaged; they keep their names. FailedPrecondition
-  // (transient) for a checkpoint that a newer build wrote. Any other error, always transient (status.h), if a
-  // checkpoint cannot be read at the moment. After an error nothing is set aside.
+  // Returns the newest complete checkpoint without its tensors, or nullopt if there are no checkpoints. Newer
+  // checkpoints that are proven damaged (a file is missing, or a checksum or the structure is wrong) are renamed to
+  // `.damaged-STEP`, never deleted. Errors: DataLoss if there are checkpoints and all are damaged; they keep their
+  // names. FailedPrecondition (transient) for a checkpoint that a newer build wrote. Any other error, always
+  // transient (status.h), if a checkpoint cannot be read at the moment. After an error nothing is set aside.
   absl::StatusOr<std::optional<Checkpoint>> FindNewest() const;
   // Passes the tensors of the checkpoint of `step` to `take`, one part at a time, so that memory holds only one part.
-  // A part that the checkpoint lacks has no tensors. `averaged` is left out, because no run goes on from it.
-  // Errors: those of `take`. DataLoss if the checkpoint is damaged or missing. Any other error, always transient, if
-  // it cannot be read at the moment.
+  // If the checkpoint lacks a part, `take` gets an empty list for it. `averaged` is left out, because no resumed run
+  // needs it. Errors: those of `take`. DataLoss if the checkpoint is damaged or missing. Any other error, always
+  // transient, if the checkpoint cannot be read at the moment.
   using TakePart = std::function<absl::Status(CheckpointPart part, const std::vector<nn::NamedTensor>& tensors)>;
   absl::Status LoadTensors(int64_t step, const TakePart& take) const;
   // Return paths of files of the checkpoint of `step`.
@@ -114,7 +112,7 @@ class CheckpointStore {
 
  private:
   absl::StatusOr<std::vector<int64_t>> Steps() const;  // newest first
-  // Returns everything except the tensors, which go to `take`.
+  // Passes the tensors to `take`, and returns everything else.
   absl::StatusOr<Checkpoint> Load(int64_t step, const TakePart& take) const;
   absl::Status Write(const Checkpoint& checkpoint);
   absl::Status WriteFiles(const Checkpoint& checkpoint, const std::filesystem::path& directory) const;
@@ -133,11 +131,11 @@ class CheckpointStore {
 // Threads: one thread.
 class CheckpointSchedule {
  public:
-  // A run's first checkpoint by time comes this early, so that a job that is killed again and again gets further each
-  // time. Later intervals double until they reach CheckpointOptions::every_seconds.
+  // The first checkpoint by time comes this long after a run's first step. So each run of a job that is killed again
+  // and again makes progress. Later intervals double until they reach CheckpointOptions::every_seconds.
   static constexpr absl::Duration kFirst = absl::Seconds(1);
-  // Checkpoints by time take at most this fraction of a run: if one takes long, the next comes later. The first one
-  // is an exception, because its cost is unknown.
+  // Writing checkpoints by time takes at most this fraction of a run: if one takes long, the next comes later. The
+  // first checkpoint is an exception, because its cost is unknown.
   static constexpr double kMaxPart = 0.02;
 
   explicit CheckpointSchedule(const spec::CheckpointOptions& options);
@@ -147,7 +145,7 @@ class CheckpointSchedule {
   bool Due(int64_t step, absl::Duration now) const;
   void OnSaved(absl::Duration begin, absl::Duration end);
   // Called if a checkpoint could not be written. The next attempt comes after a second, then after two, four and so
-  // on up to a minute, whatever is due.
+  // on up to a minute, even if another checkpoint is due earlier.
   void OnFailed(absl::Duration now);
 
  private:

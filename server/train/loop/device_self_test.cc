@@ -29,7 +29,7 @@ constexpr int64_t kHidden = 64, kLayers = 4, kBatchSize = 32;
 constexpr int64_t kLeastSteps = 20, kLeastOtherSteps = 50, kClearEvery = 20;
 constexpr double kMegabyte = 1e6;
 
-// A context for jobs that nobody stops or watches.
+// A context for jobs that run without an observer and are never stopped.
 class Unwatched final : public RunContext {
  public:
   StopRequest stop_requested() const override { return StopRequest::kNone; }
@@ -62,8 +62,8 @@ struct Rig {
     while (!engine.cache().ready()) PF_RETURN_IF_ERROR(engine.CaptureNext(step));
     return absl::OkStatus();
   }
-  // Returns everything that a step changes and that is comparable between devices. The learning rate is left out,
-  // because its type differs.
+  // Returns all tensors that a step changes, for a comparison between devices. Leaves out the learning rate, because
+  // its type depends on the device.
   std::vector<nn::NamedTensor> State() const {
     std::vector<nn::NamedTensor> state = task->tensors().All();
     for (const nn::NamedTensor& t : optimizer.state()) {
@@ -138,7 +138,8 @@ class SelfTest {
 
  private:
   std::optional<int64_t> Entries(const Rig& rig) const;
-  // Returns the memory that may grow: the driver's bytes if it tells them, or else the process's.
+  // Returns the memory whose growth is measured, in bytes: the driver's if the driver reports it, and otherwise the
+  // process's.
   double Memory() const;
   int64_t Emptied() const;
   absl::Status Step(const Plan& plan, Rig& rig, Rig& reference, HostBatch& batch, HostBatch& same, int64_t step,

@@ -20,27 +20,28 @@ struct SelfTestOptions {
   DeviceChoice device;
   int threads = 0;  // same as RunnerOptions::threads
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
-  // Steps of the sealed job, at least 20. The other jobs have a tenth of it, but at least 50.
+  // Steps of the sealed job, at least 20. Each other job has a tenth of these steps, but at least 50.
   int64_t steps = 1'000;
 };
 
-// The outcome of a job under one policy. Entries are the device's compiled graphs if it keeps such graphs, and
-// otherwise the cache's executables.
+// The outcome of a job under one policy. "Entries" means the device's compiled graphs if the device keeps such
+// graphs, and otherwise the cache's executables.
 struct SelfTestArm {
   std::string policy;
   int64_t steps = 0;
   double milliseconds = 0;        // mean time of a step, without captures ahead
   std::optional<int64_t> sealed;  // entries after the first step
-  std::optional<int64_t> end;     // entries after the last one
+  std::optional<int64_t> end;     // entries after the last step
   int64_t emptied = 0;            // the number of times that the device's caches were emptied
-  // Memory growth from the first step to the last: the driver's if it tells, or else the process's.
+  // Memory growth from the first step to the last. This is the driver's memory if the driver reports it, and
+  // otherwise the process's.
   double growth_mb = 0;
   std::optional<int64_t> driver_bytes;
   int64_t compared = 0;       // steps that were also run on the CPU
   double difference = 0;      // largest difference of a loss or running statistic in any step
   std::string differs;        // name of the value with that difference, and its step
-  double gradients = 0;       // difference of gradients, median over the steps
-  double gradients_most = 0;  // difference of gradients, the largest
+  double gradients = 0;       // median over the steps of the difference of gradients
+  double gradients_most = 0;  // largest difference of gradients in any step
 };
 
 struct SelfTestReport {
@@ -52,17 +53,17 @@ struct SelfTestReport {
 
 // Largest differences from the CPU that pass, as a fraction of the largest compared value. Losses and running
 // statistics must stay within kSelfTestTolerance in every step. Gradients jump if the input of a ReLU, or an error of
-// the L1 loss, is next to 0, which happens to one of a hundred thousand inputs, and so in many steps. So their median
-// over the steps must stay within kSelfTestTolerance, and all steps within kSelfTestJump. A wrong kernel differs in
-// every step.
+// the L1 loss, is next to 0. This happens to one input in a hundred thousand, and so in many steps. So the median
+// difference of gradients over the steps must stay within kSelfTestTolerance, and the largest within kSelfTestJump. A
+// wrong kernel differs in every step.
 inline constexpr double kSelfTestTolerance = 1e-4, kSelfTestJump = 5e-2;
 
 // Trains GINE on a set of small graphs in these jobs: sealed; `always`, which must grow; `always`, cleared every few
-// steps; and one for each policy that keeps nothing. Each compared step starts from equal state on the same batch. It
-// compares the loss, running statistics, and the optimizer's moments, which hold the gradients. It does not compare
-// the weights, because Adam makes a whole step from the sign of a gradient that is only noise. Calls `progress` with
-// a line before each job.
-// Errors: those of OpenBackend and of the jobs.
+// steps; and one for each policy that keeps nothing. For each compared step, the device and the CPU start from equal
+// state on the same batch. The comparison covers the loss, running statistics, and the optimizer's moments, which
+// contain the gradients. It leaves out the weights, because Adam takes a full-size step in the direction of a
+// gradient that is only noise. Calls `progress` with a line before each job. Errors: those of OpenBackend and of the
+// jobs.
 absl::StatusOr<SelfTestReport> RunSelfTest(const SelfTestOptions& options, const data::OpenedDataset& dataset,
                                            const std::function<void(std::string_view line)>& progress);
 

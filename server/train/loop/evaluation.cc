@@ -39,8 +39,8 @@ absl::Status CheckRowsOfLinks(EvaluatedRows rows) {
   return violations.ToStatus();
 }
 
-// Checks that the dataset has as many nodes as the embeddings, because embeddings of one graph's nodes say nothing
-// about other nodes.
+// Checks that the dataset has as many nodes as there are embeddings, because the embedding of a node says nothing
+// about any other node.
 absl::Status CheckSameNodes(const data::ImportedSummary& trained, const data::ImportedSummary& own) {
   const auto *const from = std::get_if<data::GraphSummary>(&trained), *const to = std::get_if<data::GraphSummary>(&own);
   if (from == nullptr || (to != nullptr && from->nodes == to->nodes)) return absl::OkStatus();
@@ -55,8 +55,8 @@ absl::Status CheckSameNodes(const data::ImportedSummary& trained, const data::Im
   return violations.ToStatus();
 }
 
-// Refuses a dataset that has the same number of nodes in another order, because its import may have renumbered them.
-// Without names, the ids are the rows.
+// Refuses a dataset with the same number of nodes in another order, since its import may have renumbered the nodes.
+// If the nodes have no names, their ids are their rows.
 absl::Status CheckSameOrder(const EvaluateRequest& request, const data::ImportedSummary& trained) {
   const auto* const from = std::get_if<data::GraphSummary>(&trained);
   const auto* const graph = std::get_if<std::shared_ptr<const data::Graph>>(&request.dataset);
@@ -74,8 +74,8 @@ absl::Status CheckSameOrder(const EvaluateRequest& request, const data::Imported
   return violations.ToStatus();
 }
 
-// Refuses weights whose file says that their rows belong to other nodes. Called if the weights were trained on this
-// dataset, or on one that is no longer known.
+// Refuses weights if their file says that the rows belong to other nodes. Called if the weights were trained on this
+// dataset, or on a dataset that is no longer known.
 absl::Status CheckSaidOrder(const EvaluateRequest& request) {
   if (!HasNodeRows(request.options, request.dataset)) return absl::OkStatus();
   const std::map<std::string, std::string> metadata = nn::ReadSafetensorsMetadata(request.weights);
@@ -89,8 +89,8 @@ absl::Status CheckSaidOrder(const EvaluateRequest& request) {
   return violations.ToStatus();
 }
 
-// Pads the batch as little as possible, or, unless `any_shape` is true, to the first planned rung that holds it.
-// Rungs serve devices that compile for each new shape.
+// Pads the batch and returns its inputs. If `any_shape` is true, pads as little as possible. Otherwise pads to the
+// first planned rung that holds the batch, because the device compiles for each new shape.
 absl::StatusOr<const graphcache::StepInputs*> InputsOf(HostBatch& batch, const Task& task, bool any_shape) {
   BatchShape shape = batch.least_padded();
   if (!any_shape && task.pads()) {
@@ -103,7 +103,7 @@ absl::StatusOr<const graphcache::StepInputs*> InputsOf(HostBatch& batch, const T
   return batch.PadTo(shape, /*step=*/0);
 }
 
-// Returns the bytes that this process holds, except for the dataset's pages, which the kernel can reclaim.
+// Returns the bytes that this process holds, without the pages of the dataset, since the kernel can reclaim these.
 uint64_t HeldBeside(const data::OpenedDataset& dataset) {
   const uint64_t resident = ResidentBytes();
   return resident - std::min(resident, std::visit([](const auto& mapped) { return mapped->mapped_bytes(); }, dataset));
@@ -120,7 +120,7 @@ absl::Status CheckWithin(const spec::TrainOptions& options, const data::OpenedDa
   return PlanJob(options, model, graphs, context, "", keep_going, !spec::IsProgram(options)).status();
 }
 
-// Checks that an evaluation also fits in memory beside what a running job holds.
+// Checks that an evaluation fits in the memory that a running job leaves free.
 absl::Status CheckBeside(const spec::TrainOptions& options, const data::OpenedDataset& dataset,
                          const PlanContext& context, const std::function<bool()>& keep_going) {
   PlanContext left = context;
@@ -129,15 +129,15 @@ absl::Status CheckBeside(const spec::TrainOptions& options, const data::OpenedDa
   absl::Status fits = CheckWithin(options, dataset, left, keep_going);
   const std::vector<FieldViolation> violations = GetViolations(fits);
   if (violations.empty()) return fits;
-  // If it does not fit in all memory either, that error is returned instead.
+  // If the evaluation does not fit in all of the memory either, returns the error that says so.
   PF_RETURN_IF_ERROR(CheckWithin(options, dataset, context, keep_going));
   return absl::ResourceExhaustedError(
       absl::StrFormat("the evaluation %s beside the %.0f MB that the server holds; accepted: when it holds less",
                       violations.front().description, static_cast<double>(held) / 1e6));
 }
 
-// Checks that predictions and labels fit in memory beside what the process already holds: as numbers, and with `text`
-// also as CSV.
+// Checks that predictions and labels fit in the memory that the process does not yet hold. They are counted as
+// numbers, and with `text` also as CSV.
 absl::Status CheckRoom(const data::OpenedDataset& dataset, int64_t rows, int64_t values, bool text,
                        const MemoryLimits& limits) {
   constexpr double kNumberBytes = 8, kTextBytes = 14, kNameBytes = 24;
@@ -154,8 +154,7 @@ absl::Status CheckRoom(const data::OpenedDataset& dataset, int64_t rows, int64_t
                       rows, values, wanted / 1e6, text ? " with their text" : "", held / 1e6, limit / 1e6));
 }
 
-// Fixes the model's node and edge inputs to those that the weights were trained with, whatever the evaluated dataset
-// has.
+// Sets the model's node and edge inputs to those of the training, even if the evaluated dataset has others.
 void FixInputs(const data::ImportedSummary& trained, spec::ModelOptions& model) {
   const auto* graph = std::get_if<data::GraphSummary>(&trained);
   if (graph == nullptr || spec::TraitsOf(model.architecture).walks) return;
@@ -176,7 +175,8 @@ absl::StatusOr<TranslatedDataset> ReadAsTrained(const EvaluateRequest& request, 
     return violations.ToStatus();
   }
   spec::TrainOptions own = options;
-  // If the dataset that the weights were trained on is gone, the weights tell whether they read edge features.
+  // The dataset that the weights were trained on is gone, so the metadata of the weights tell whether the model reads
+  // edge features.
   if (*known && (*known)->edge.width > 0 && own.model.edge_inputs != spec::EdgeInputs::kFeatures &&
       std::holds_alternative<std::shared_ptr<const data::Graph>>(request.dataset)) {
     own.model.edge_inputs = spec::EdgeInputs::kFeatures;
@@ -198,8 +198,8 @@ absl::StatusOr<TranslatedDataset> ReadAsTrained(const EvaluateRequest& request, 
   return translated;
 }
 
-// Checks that the dataset has labels. Rows without a label can be predicted, but not evaluated. So if predictions are
-// requested, it is enough that the number of targets is known.
+// Checks that the dataset has labels. Rows without a label can be predicted, but have no metrics. So if predictions
+// are requested, only the number of targets must be known.
 absl::Status CheckHasLabels(const EvaluateRequest& request, const data::ImportedSummary& own) {
   if (HasLabels(own)) return absl::OkStatus();
   Violations violations;
@@ -218,9 +218,9 @@ absl::Status CheckHasLabels(const EvaluateRequest& request, const data::Imported
 }  // namespace
 
 spec::TrainOptions OptionsOfEvaluation(spec::TrainOptions options, const data::ImportedSummary& trained) {
-  // For one large graph, a budget is part of how a block is drawn, in evaluation too. For a set of graphs, the budget
-  // and batch_size, which may be as large as possible, only say how many graphs a batch has. Another set may have
-  // graphs larger than the budget.
+  // For one large graph, a budget is part of how a block is drawn, in evaluation too. For a set of graphs, budget and
+  // batch_size only set the number of graphs in a batch. Both are replaced, because batch_size may have its largest
+  // value, and another set may have graphs larger than the budget.
   if (const auto* set = std::get_if<data::GraphSetSummary>(&trained)) {
     options.batch_size = GraphsPerBatch(options, SizesOf(*set));
     options.batching = {};
@@ -264,7 +264,8 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   if (!request.trained_on) PF_RETURN_IF_ERROR(CheckSaidOrder(request));
   if (links) {
     PF_RETURN_IF_ERROR(CheckRowsOfLinks(request.rows));
-    // If this graph has fewer categories than the weights, the missing ones still have rows of weights.
+    // If this graph has fewer categories than the weights, the model still has a row for each category of the
+    // weights.
     if (is_other) dataset = AsTrained(dataset, trained);
   } else {
     if (!Walks(options)) PF_RETURN_IF_ERROR(CheckHasLabels(request, own));
@@ -303,7 +304,7 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
                                         "node; accepted: a dataset with other links"));
     return violations.ToStatus();
   }
-  // Embeddings are evaluated on few rows, and all rows are kept only for predictions.
+  // An evaluation of embeddings reads few rows, and keeps all rows only for predictions.
   if (request.predictions || !Walks(options)) {
     PF_RETURN_IF_ERROR(CheckRoom(dataset, total, links ? 2 : task->num_outputs(), request.predictions, context.limits));
   }
@@ -345,7 +346,7 @@ namespace {
 void Keep(const at::Tensor& prediction, const HostBatch& batch, std::vector<float>& out) {
   const auto rows = batch.prediction_rows();
   const auto ids = static_cast<int64_t>(batch.ids().size());
-  // Copies the whole tensor first: on the device, a part would be a new shape for each number of ids.
+  // Copies the whole tensor to the host first. A slice on the device would have a new shape for each number of ids.
   const at::Tensor all = prediction.to(at::kCPU);
   const at::Tensor host = (rows.empty() ? all.narrow(0, 0, ids) : all).contiguous();
   const float* values = host.const_data_ptr<float>();

@@ -19,8 +19,8 @@
 
 namespace permafrost::train {
 
-// Turns the options of a job, which was trained on a dataset described by `trained`, into options for an evaluation:
-// nothing is trained, resumed or kept.
+// Turns the options of a job into options for an evaluation, in which nothing is trained, resumed or kept. `trained`
+// describes the dataset that the job was trained on.
 spec::TrainOptions OptionsOfEvaluation(spec::TrainOptions options, const data::ImportedSummary& trained);
 
 // Implements Runner::EvaluateWeights, with its contract.

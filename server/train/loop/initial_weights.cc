@@ -56,7 +56,7 @@ struct Matches {
   std::vector<std::pair<at::Tensor, at::Tensor>> taken;  // pairs of source and destination
   std::vector<std::string> left, missing;                // names of tensors in the file; in the model
   // For strict loading: one entry for each tensor that is left or missing, with the reason. A tensor whose shape
-  // differs has only one entry.
+  // differs has a single entry.
   std::vector<std::string> differences;
 };
 
@@ -152,8 +152,8 @@ bool HasEmbeddings(const nn::TensorSet& tensors) {
   });
 }
 
-// Checks that, if the weights are known to come from another dataset, both they and the job's dataset say what their
-// categories stand for.
+// If the weights are known to come from another dataset, checks that both the weights and the job's dataset say what
+// their categories stand for.
 absl::Status CheckTables(const spec::TrainOptions& options, const data::ImportedSummary& summary, std::string_view file,
                          const WeightsTarget& target) {
   if (!target.other_dataset || !ReadsCategories(options, summary)) return absl::OkStatus();
@@ -176,8 +176,8 @@ absl::Status AsViolation(const absl::Status& status, std::string_view prefix, st
 
 // The table of node rows, for node2vec and for learned inputs.
 constexpr std::string_view kRowsTensor = "embedding.weight";
-// A tensor beside the table, in a file for one job. For each node of the job's dataset it holds the row of the table,
-// or kNoRow. [nodes] int64.
+// A tensor [nodes] int64 in a file that is made for one job. For each node of the job's dataset, it holds the node's
+// row in the table, or kNoRow.
 constexpr std::string_view kPlacesTensor = "permafrost.node_rows";
 constexpr const char* kNamesKey = "permafrost.node_names";
 
@@ -222,9 +222,8 @@ absl::Status CheckSaidNodes(const spec::TrainOptions& options, const std::map<st
 }
 
 // Moves each node's row to the node's place, in a file that MapNodeRows made. A node without a row in the file gets
-// its row from the model (`tensors`). Returns the end of a line about what was done, or an empty string for any other
-// file.
-// Errors: InvalidArgument if the file refers to a row that it lacks.
+// its row from the model (`tensors`). Returns the end of a line about what was done. If MapNodeRows did not make the
+// file, returns an empty string. Errors: InvalidArgument if the file refers to a row that it lacks.
 absl::StatusOr<std::string> PlaceNodeRows(const nn::TensorSet& tensors, nn::SafetensorsFile& file) {
   const auto found = Find(file.tensors, kPlacesTensor);
   if (found == file.tensors.end()) return "";

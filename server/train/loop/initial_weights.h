@@ -19,20 +19,19 @@
 namespace permafrost::train {
 
 // Copies tensors of `file`, a safetensors file, into the model. Returns one line about the tensors that were taken
-// and left.
-// Compares the file's categories with `own`, the categories that the model reads, and moves each row of weights to
-// the category with the same value. Rows for values that the file lacks stay as they are, and the line counts them.
-// If the categories of either side are unknown, rows keep their places.
-// Errors: InvalidArgument if it is not a safetensors file. Without how.by_name, InvalidArgument if any tensor
+// and those that were left out. Compares the file's categories with `own`, the categories that the model reads, and
+// moves each row of weights to the category with the same value. Rows for values that the file lacks stay as they
+// are, and the line counts them. If the categories of the file or of the model are unknown, rows keep their places.
+// Errors: InvalidArgument if `file` is not a safetensors file. Without how.by_name, InvalidArgument if any tensor
 // differs, naming the first one and how many differ. With how.by_name, InvalidArgument if no tensor fits. After an
 // error nothing is copied.
 absl::StatusOr<std::string> TakeWeights(std::string_view file, const spec::InitialWeights& how, nn::TensorSet& tensors,
                                         const std::optional<data::Categories>& own = std::nullopt);
 
-// Copies all tensors of `file`, which must match the model's tensors by name and shape. A tensor in `zero_rows` has
-// one row more in the model, which becomes zeros. `source` names the owner of the weights, for errors.
-// Errors: InvalidArgument if it is not a safetensors file, or if tensors differ, naming the first one and how many
-// differ.
+// Copies all tensors of `file`, which must match the model's tensors by name and shape. For each tensor named in
+// `zero_rows`, the model has one more row than the file, and this row becomes zeros. `source` names the owner of the
+// weights, for errors. Errors: InvalidArgument if `file` is not a safetensors file, or if tensors differ, naming the
+// first one and how many differ.
 absl::Status TakeAllWeights(std::string_view file, std::string_view source, nn::TensorSet& tensors,
                             const std::vector<std::string>& zero_rows = {});
 
@@ -53,19 +52,19 @@ absl::Status FixParameters(const spec::TrainOptions& options, std::string_view p
 absl::Status CheckFixedParameters(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                   std::string_view prefix);
 
-// The rest of this file handles weights of single nodes: rows of node2vec's table, or of learned inputs. Such rows
-// are about the nodes that they were trained on, and another dataset may number its nodes differently.
+// The rest of this file handles weights of single nodes: rows of node2vec's table, or of learned inputs. Each row
+// belongs to the node that it was trained for, and another dataset may number its nodes differently.
 
 // Returns true if a job with these options on this dataset has a row of weights for each node.
 bool HasNodeRows(const spec::TrainOptions& options, const data::OpenedDataset& dataset);
 
-// Returns the metadata with which a file of weights says to which nodes its rows belong. Empty if the weights have no
-// rows of nodes.
+// Returns the metadata that tell, in a file of weights, which node each row belongs to. They are empty if the weights
+// have no rows of nodes.
 std::map<std::string, std::string> NodeNamesMetadata(const spec::TrainOptions& options,
                                                      const data::OpenedDataset& dataset);
 
 // Returns true if the metadata of a file of weights say that its rows belong to other nodes than this graph's, or are
-// in another order. Returns false if the metadata say nothing about it.
+// in another order. Returns false if the metadata say nothing about nodes.
 bool SaysOtherNodes(const std::map<std::string, std::string>& metadata, const data::Graph& graph);
 
 // Implements Runner::MapNodeRows, with its contract.

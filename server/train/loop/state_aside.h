@@ -1,6 +1,5 @@
-// Tensors of a run that are replaced for a while: the weights by their averages, state by zeros during a capture, and
-// everything that a step changes by its values before the step.
-// Threads: the device thread.
+// Replaces the content of a run's tensors for a while. Weights are replaced by their averages, state by zeros during
+// a capture, and everything that a step changed by its values before the step. Threads: the device thread.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,8 @@ namespace permafrost::train {
 // exports them.
 class AveragedWeights {
  public:
-  // Borrows both. Allocates memory for the replaced weights at once, because the memory of a run must not grow.
+  // Borrows both arguments. Allocates memory for the replaced weights at once, because the memory of a run must not
+  // grow.
   AveragedWeights(nn::TensorSet& tensors, const nn::Optimizer& optimizer);
 
   bool exist() const { return !aside_.empty(); }
@@ -49,7 +49,8 @@ class AveragedWeights {
   std::vector<at::Tensor> aside_;
 };
 
-// Holds tensors in an unnamed file while they are zero in memory, because a capture keeps no copy of zeros.
+// Holds the values of tensors in an unnamed file, while the tensors are zero in memory. This saves memory, because a
+// capture keeps no copy of a tensor of zeros.
 class ParkedState {
  public:
   // Moves large tensors, one after the other, to a file in `directory` that has no name and ends with this process.
@@ -78,11 +79,12 @@ class ParkedState {
 };
 
 // The rest of this file handles values that are not finite. A run reads its loss only now and then, because reading
-// waits for the device. If the loss is not finite, the run begins again at its newest checkpoint, as after a crash,
-// and takes every step up to there with care: it undoes the first step that makes such a value, and skips that step's
-// batch. The skipped batch follows from the job alone, so a run that resumes from any checkpoint skips the same one.
+// waits for the device. If the loss that it reads is not finite, the run begins again at its newest checkpoint, as
+// after a crash. It then takes all steps up to that reading of the loss with care: it undoes the first step that
+// makes a value that is not finite, and skips that step's batch. The skipped batch follows from the job alone, so a
+// run that resumes from any checkpoint skips the same one.
 
-// A job that needs more than these has another fault than a bad batch.
+// The most rewinds and skipped batches of a job. If a job needs more, its fault is not a few bad batches.
 inline constexpr int64_t kMaxRewinds = 100;
 inline constexpr int64_t kMaxSkippedBatches = 100;
 

@@ -42,9 +42,9 @@ void Declare(const std::string& prefix, const std::vector<nn::NamedTensor>& tens
   }
 }
 
-// During its lifetime, a backward pass runs on the thread that calls it. Otherwise Autograd would run a pass on a
-// device other than the CPU on a thread of its own. But MPS must be called from one thread only, and a recording sees
-// only the operators of its own thread.
+// During its lifetime, a backward pass runs on the thread that calls it. By default, Autograd runs a pass on a device
+// other than the CPU on a separate thread. But MPS must be called from one thread only, and a recording sees only the
+// operators of its own thread.
 class SingleThreadedBackward {
  public:
   SingleThreadedBackward() : before_(State().get_multithreading_enabled()) {
@@ -63,8 +63,8 @@ void Declare(const LossOptions& loss, std::vector<device::StateTensor>& state) {
   if (loss.class_weights.defined()) state.push_back({"loss.class_weights", loss.class_weights, "loss"});
 }
 
-// Returns the program's own loss if there is one, or else the job's loss. The program's own loss counts as a mean
-// over the labelled rows.
+// Returns the loss that the program computed, if it did, and otherwise the job's loss. A loss that the program
+// computed counts as a mean over the labelled rows.
 nn::LossTerms LossOfStep(const LossOptions& options, const Task::Output& output) {
   if (!output.loss.defined()) {
     return nn::ComputeLoss(options.loss, output.prediction, output.labels, options.class_weights);
@@ -86,7 +86,8 @@ nn::LossTerms ShareTerms(const nn::LossTerms& own) {
   return {.mean = own.mean * part, .sum = all[0], .count = count};
 }
 
-// The greatest age of the entries that other threads see. The cost of copying entries rises with their number.
+// The greatest age of the entries that other threads see. Entries are not copied at every step, since the cost of a
+// copy rises with their number.
 constexpr std::chrono::milliseconds kEntriesInterval(500);
 
 // The number of times that the log reports emptied caches. Further ones are only counted.
@@ -158,8 +159,8 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
     const SingleThreadedBackward on_this_thread;
     std::optional<collective::Part> part;
     if (output.loss.defined() && collective::IsShared()) part.emplace(own.count);
-    // Calls grad() instead of backward(): backward() accumulates into .grad, which copies tensors that someone else,
-    // such as a recording, still holds.
+    // Calls grad() instead of backward(). backward() accumulates into .grad, and then copies any tensor that a
+    // recording, for example, still holds.
     std::vector<at::Tensor> gradients = torch::autograd::grad({terms.mean}, optimizer.parameters());
     if (output.loss.defined()) {
       // The program's loss may divide by the number of labels, and the gradient of 0 / 0 is NaN.
@@ -241,12 +242,11 @@ double ErrorSums::Mean() const {
 
 namespace {
 
-// Step numbers of the probes, in their order. They differ, so that a step that keeps the number on the host is
-// detected.
+// The step number of each probe. The numbers differ, to detect a step that keeps its number on the host.
 constexpr std::array<int64_t, device::kDynamicProbes> kProbeSteps{0, 1, 5, 2};
 constexpr int64_t kRungStep = 3;
 
-// During its lifetime, the steps that a capture runs belong to this rank alone.
+// During its lifetime, this rank runs steps alone, without exchanges, as a capture must.
 struct CaptureScope {
   explicit CaptureScope(collective::Group* group) : shared(group) {}
   const collective::Scope shared;
@@ -381,9 +381,9 @@ void StepEngine::Report(bool with_entries) {
   context_.OnGraphCache(cache_.snapshot(), std::move(entries));
 }
 
-// The functions below work between steps, for a device that compiles by shape and keeps what it compiled (MPS). The
-// graph cache bounds the number of shapes that reach the device. Under a policy that keeps nothing, these functions
-// empty the device's caches.
+// The functions below work between steps. They serve a device that compiles by shape and keeps what it compiled
+// (MPS). The graph cache bounds the number of shapes that reach the device. Under a policy that keeps nothing, these
+// functions empty the device's caches.
 
 absl::StatusOr<graphcache::StepResult> StepEngine::Run(Mode mode, HostBatch& batch, int64_t step) {
   graphcache::StepResult result;
@@ -436,7 +436,8 @@ absl::Status StepEngine::EndStepOnDevice() {
   return absl::OkStatus();
 }
 
-// Unfreezes the device's graphs first: otherwise they could not be compiled again after the caches are emptied.
+// Unfreezes the device's graphs first, because frozen graphs could not be compiled again after the caches are
+// emptied.
 absl::Status StepEngine::EmptyDevice(EmptyReason reason) {
   if (std::exchange(told_sealed_, false)) backend_.SetGraphsFrozen(false);
   return backend_.EmptyCaches(reason);

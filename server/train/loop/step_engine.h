@@ -33,16 +33,16 @@
 namespace permafrost::train {
 
 // Compiles the kernels that steps on a GPU use (nn/gpu) for the backend's device. A no-op on devices that compile no
-// kernels. Call it before the first step on the device.
-// Errors: FailedPrecondition in one line. Steps then use PyTorch's operators.
+// kernels. Call it before the first step on the device. Errors: FailedPrecondition with a message of one line. After
+// an error, steps use PyTorch's operators.
 absl::Status UseKernelsOf(const device::Backend& backend);
 
 // Sums a loss over many batches. The sums stay on the device, so only reading them waits for it.
 class ErrorSums {
  public:
-  // Sums in float64, or in pairs of float32 if the device has no float64 (MPS). The second float32 of a pair sums
-  // what the first one loses, so an epoch of 2^24 labels and more is summed as exactly as in float64. Source: Knuth,
-  // TAOCP 2, 4.2.2, theorem B.
+  // Sums in float64, or in pairs of float32 if the device has no float64 (MPS). The second float32 of a pair sums the
+  // rounding errors of the first. So even the loss of 2^24 labels or more is summed as exactly as in float64. Source:
+  // Knuth, TAOCP 2, 4.2.2, theorem B.
   explicit ErrorSums(c10::Device device) : ErrorSums(device, device.is_mps()) {}
   ErrorSums(c10::Device device, bool pairs);
 
@@ -63,7 +63,7 @@ class ErrorSums {
   std::vector<nn::NamedTensor> tensors_;
 };
 
-// The moments of a training step at which on_phase is called: the step's begin, and the end of each phase.
+// The moments of a training step at which on_phase is called: the begin of the step, and the end of each phase.
 enum Phase : int { kBegin, kForward, kBackward, kOptimizer };
 
 struct LossOptions {
@@ -109,8 +109,8 @@ class StepCompiler final : public graphcache::Compiler {
 
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(Mode mode) override;
-  // Returns Capture's result if the step cannot be recorded for every shape, or if the task or the device has no such
-  // recordings.
+  // Captures a rung from one recording that serves every rung. If the step cannot be recorded like this, or if the
+  // task or the device has no dynamic executables, returns the result of Capture.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRung(Mode mode, const BatchShape& shape) override;
   absl::Status WarmUp(Mode mode, const BatchShape& shape) override;
   std::string NoDynamicReason() const override { return train::NoDynamicReason(backend_, task_); }
@@ -130,8 +130,8 @@ class StepCompiler final : public graphcache::Compiler {
   std::array<bool, 2> resists_{};  // by Mode: true if each rung is recorded by itself
 };
 
-// Runs every step of a run: a batch goes through the job's graph cache, and becomes a replay, a capture or an eager
-// step. Borrows its arguments; lives for one run.
+// Runs every step of a run. It passes each batch to the job's graph cache, which makes the step a replay, a capture
+// or an eager step. Borrows its arguments; lives for one run.
 class StepEngine {
  public:
   // `group` holds the ranks that share the training steps; null if there is only this one.
@@ -140,13 +140,14 @@ class StepEngine {
   StepEngine(const StepEngine&) = delete;
   ~StepEngine();
 
-  // Make the captures that the cache needs before the next step, by GraphCache::CaptureNext and GraphCache::Apply. A
-  // clear command first empties the caches of a device that keeps graphs.
+  // Make the captures that the cache needs before the next step, by GraphCache::CaptureNext and GraphCache::Apply. On
+  // a device that keeps graphs, a clear command first empties the device's caches.
   absl::Status CaptureNext(int64_t step);
   absl::Status Apply(const graphcache::Command& command, int64_t step);
 
   // Runs one training step on `batch`, padded to the shape that the cache chooses. `step` is the number of optimizer
-  // steps done. Adds the time of each phase to `seconds`; on asynchronous devices that is the time to enqueue it.
+  // steps done. Adds the time of each phase to `seconds`. On an asynchronous device, this is the time to enqueue the
+  // phase.
   absl::Status Train(HostBatch& batch, int64_t step, PhaseSeconds& seconds);
   // Runs one evaluation step. Returns [padded graphs, outputs], valid until the next step.
   absl::StatusOr<at::Tensor> Evaluate(HostBatch& batch, int64_t step);
@@ -168,8 +169,8 @@ class StepEngine {
   using Clock = std::chrono::steady_clock;
   void OnPhase(int phase);
   absl::StatusOr<graphcache::StepResult> Run(Mode mode, HostBatch& batch, int64_t step);
-  // These serve a device that keeps graphs: they handle a step's end and a change of policy, and empty the device's
-  // caches.
+  // These three methods serve a device that keeps graphs. They handle the end of a step, handle a change of policy,
+  // and empty the device's caches.
   absl::Status EndStepOnDevice();
   absl::Status EmptyDevice(EmptyReason reason);
   void AnnouncePolicyOnDevice();

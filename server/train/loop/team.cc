@@ -24,10 +24,10 @@
 namespace permafrost::train {
 namespace {
 
-// A program's archive may take 1 / kProgramShare of the memory. While it arrives it is held twice, and after that its
-// tensors are held, too.
+// A program's archive may take 1 / kProgramShare of the memory. While the archive arrives, memory holds it twice, and
+// later also its tensors.
 constexpr uint64_t kProgramShare = 4;
-// Time for ranks to end when they have finished their work.
+// The time that ranks get to end after they have finished their work.
 constexpr absl::Duration kLastReports = absl::Seconds(2);
 // The most lines that a thread may add to the job's log.
 constexpr size_t kMostNews = 100;
@@ -36,8 +36,8 @@ constexpr absl::Duration kStragglerWindow = absl::Seconds(10);
 constexpr int kStragglerWindows = 3;
 constexpr double kStragglerSlow = 1.5;
 
-// Returns the seconds that a rank computed for a step between two reports, or nullopt if it did no step or started
-// again.
+// Returns a rank's mean compute time of a step between two reports, in seconds. Returns nullopt if the rank did no
+// step or started again.
 std::optional<double> ComputeSeconds(const RankProgress& before, const RankProgress& now) {
   const int64_t steps = now.steps - before.steps;
   if (steps <= 0) return std::nullopt;
@@ -120,7 +120,7 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, cons
     tcp.rank = place->rank;
     tcp.token = place->rendezvous_token;
     tcp.keep_connecting = tcp.keep_going;
-    // The leader bounds how long an error of another rank may last, and its own waiting may take longer than a step.
+    // The leader limits how long other ranks are waited for, and its own waiting may take longer than a step.
     tcp.step_timeout = tcp.connect_timeout = tcp.meet_timeout;
     auto joined = collective::JoinTcp(place->leader_host, place->rendezvous_port, tcp);
     if (asked_to_stop()) return absl::CancelledError("stopped while the other ranks were awaited");
@@ -180,7 +180,7 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, cons
 }
 
 absl::Status Team::ConnectRecruits(collective::TcpOptions options, const std::function<bool()>& asked_to_stop) {
-  // A recruit whose call has ended will not connect, so the connecting stops.
+  // If the call to a recruit has ended, this recruit will not connect. Connecting then stops.
   options.keep_going = [asked_to_stop, recruits = recruits_.get()] {
     return !asked_to_stop() && recruits->failure().ok();
   };
@@ -194,7 +194,7 @@ absl::Status Team::ConnectRecruits(collective::TcpOptions options, const std::fu
   const ErrorReason reason = GetReason(led.status());
   const auto rank = reason.metadata.find("rank");
   int64_t missing = 0;
-  // If another rank's call has ended, the connecting stopped early, and the missing rank is not at fault.
+  // If the call to another rank has ended, connecting stopped early, and the missing rank is not at fault.
   const bool waited = recruits_->failure().ok();
   if (waited && rank != reason.metadata.end() && absl::SimpleAtoi(rank->second, &missing)) recruits_->Avoid(missing);
   return WhyLost(led.status());
@@ -240,7 +240,8 @@ absl::Status Team::ShareProgram(spec::ModelOptions& model) const {
   if (group_->leads()) {
     PF_ASSIGN_OR_RETURN(archive, ReadFile(model.program_file));
   }
-  // All ranks learn what fits, so that none waits for a text that another rank refuses.
+  // All ranks learn the largest size that fits every rank, so that none waits for an archive that another rank
+  // refuses.
   const uint64_t share = MemoryLimit() / kProgramShare;
   const auto most = static_cast<double>(share);
   const std::vector<double> sizes = group_->AllGather(std::array{static_cast<double>(archive.size())});

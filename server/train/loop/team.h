@@ -1,5 +1,6 @@
-// The ranks that train one job. The team is this daemon alone, or this daemon leads it, or another daemon leads it.
-// Threads: the device thread. A leader's team that may grow has its own thread, which asks peers.
+// The ranks that train one job. A team is this daemon alone, several daemons led by this one, or several daemons led
+// by another one. Threads: the device thread. If a leader's team may grow, it also has a thread of its own, which
+// asks peers.
 #pragma once
 
 #include <atomic>
@@ -31,13 +32,12 @@ namespace permafrost::train {
 // Errors: InvalidArgument with a violation under `prefix`.
 absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, std::string_view prefix);
 
-// Finds a rank for which the others wait.
-// Threads: one caller at a time.
+// Finds a rank that keeps the others waiting. Threads: one caller at a time.
 class StragglerWatch {
  public:
-  // Takes the progress of the ranks, by rank, at the time `now`. Returns one line about a rank whose steps, for half
-  // a minute, took over 1.5 times as long to compute as the median of the others. Reports each rank only once.
-  // Ignores times in which some rank has no steps, such as an evaluation.
+  // `ranks` is the progress of each rank, by rank, at the time `now`. A rank is slow if, for half a minute, it took
+  // over 1.5 times as long to compute a step as the median of the others. Returns one line about a slow rank, but
+  // only once for each rank. Ignores periods in which some rank has no steps, such as an evaluation.
   std::optional<std::string> Look(const std::vector<RankProgress>& ranks, absl::Duration now);
 
  private:
@@ -55,35 +55,34 @@ struct TeamOptions {
   absl::Duration step_timeout = absl::Seconds(30);
   // Same as RecruitRequest::patience.
   absl::Duration patience = absl::ZeroDuration();
-  // Interval at which a team that is smaller than the job wants asks whether another daemon would join.
+  // Interval of asking whether another daemon would join. Only a team that is smaller than the job wants asks.
   absl::Duration look_interval = absl::Seconds(5);
 };
 
 class Team {
  public:
-  // Finds up to `replicas` daemons for the request, and at least as many as its options demand, and connects them.
-  // Errors: Unavailable (transient) with kTooFewPeersReason if too few daemons join, and with kRankLostReason if one
-  // of them does not connect. FailedPrecondition if a peer says that the job cannot be trained. Cancelled if a stop
-  // was requested.
+  // Forms the team of a request and connects its daemons. The team has at most `replicas` daemons, and at least as
+  // many as the options demand. Errors: Unavailable (transient) with kTooFewPeersReason if too few daemons join, and
+  // with kRankLostReason if one of them does not connect. FailedPrecondition if a peer says that the job cannot be
+  // trained. Cancelled if a stop was requested.
   static absl::StatusOr<std::unique_ptr<Team>> Form(const RunRequest& request, const TeamOptions& options,
                                                     RunContext& context);
   ~Team();
 
   int64_t rank() const { return group_ == nullptr ? 0 : group_->rank(); }
   int64_t size() const { return group_ == nullptr ? 1 : group_->size(); }
-  // Returns the connected ranks, or null if there is only this one.
+  // Returns the connected ranks, or null if this rank is the only one.
   collective::Group* group() const { return group_.get(); }
   // Returns true if this team has other ranks, or may get some.
   bool is_shared() const { return group_ != nullptr || recruits_ != nullptr; }
-  // Gives each rank the archive of the leader's program.
-  // Errors: those of ReadFile; ResourceExhausted on all ranks if the archive is too large for one of them. Throws
-  // what the group throws.
+  // Gives each rank the archive of the leader's program. Errors: those of ReadFile; ResourceExhausted on all ranks if
+  // the archive is too large for one of them. Throws the exceptions of the group's exchanges.
   absl::Status ShareProgram(spec::ModelOptions& model) const;
-  // Returns the cause of `error`, with which the run ended. If another rank is the cause, returns a transient error
-  // with kRankLostReason that names it; or Cancelled, if a stop was requested while that rank kept this one waiting.
-  // Otherwise returns `error`.
+  // Returns the cause of `error`, the error that ended the run. If another rank is the cause, returns a transient
+  // error with kRankLostReason that names this rank. If a stop was requested while that rank kept this one waiting,
+  // returns Cancelled instead. If no other rank is the cause, returns `error`.
   absl::Status Explain(absl::Status error, const RunContext& context) const;
-  // Returns true once another daemon would join a team that is smaller than the job wants. Cheap.
+  // Returns true if the team is smaller than the job wants, and another daemon would join it. Cheap.
   bool can_grow() const { return can_grow_.load(std::memory_order_relaxed); }
   // Makes can_grow() false until the peers are asked again.
   void PutOffGrowth() { can_grow_.store(false, std::memory_order_relaxed); }
@@ -91,12 +90,12 @@ class Team {
   void AwaitLastReports() const;
   // Returns what the ranks exchanged and did. `own` is this rank's progress, without an address.
   Exchange Report(const RankProgress& own) const;
-  // Logs which rank keeps the others waiting, and why peers do not join, each once. Only for the leader.
+  // Logs which rank keeps the others waiting, and why peers do not join. Logs equal lines only once. Only for the
+  // leader.
   void TellNews(const std::vector<RankProgress>& ranks, RunContext& context);
 
  private:
-  // Collects lines from the thread that asks peers, each once.
-  // Threads: thread-safe.
+  // Collects lines from the thread that asks peers, and drops repeated lines. Threads: thread-safe.
   class News {
    public:
     void Add(std::string_view line);
@@ -112,8 +111,8 @@ class Team {
   absl::Status ConnectRecruits(collective::TcpOptions options, const std::function<bool()>& asked_to_stop);
   // Waits until all ranks are connected. Errors: those of Explain.
   absl::Status Meet(const RunContext& context) const;
-  // Returns the error of a lost rank: the answer of its daemon, if its call has ended, or else `seen`, which is what
-  // this rank met.
+  // Returns the error of a lost rank. If the call to the daemon of that rank has ended, this is the daemon's answer.
+  // Otherwise it is `seen`, the error that this rank met.
   absl::Status WhyLost(const absl::Status& seen) const;
   // Runs on the thread that asks whether others would join, until the team ends.
   void LookForOthers(Peers& peers, const RecruitRequest& request, absl::Duration interval);

@@ -46,7 +46,7 @@
 namespace permafrost::train {
 namespace {
 
-// The time that daemons that leave a team may take until they can join the next one.
+// The time that a daemon may take to leave one team and join the next.
 constexpr absl::Duration kPatience = absl::Seconds(3);
 constexpr int kMostVain = 3;
 constexpr absl::Duration kLongestLook = absl::Minutes(10);
@@ -57,8 +57,7 @@ RunOutcome StoppedOutcome(const RunContext& context) {
   return {.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
 }
 
-// The functions below describe a program's archive to people, from the program itself.
-// Threads: pure functions of the file.
+// The functions below describe a program in readable text. Threads: pure functions of the program's archive.
 
 // Returns the expression of a size, with the letters N, E and G of a batch instead of the export's symbols.
 std::string SizeText(const program::Size& size, const program::BatchSymbols& symbols) {
@@ -162,7 +161,7 @@ spec::ProgramDescription Describe(const program::LoadedProgram& loaded) {
 }
 
 // Loads the archive and describes it, by the contract of Runner::DescribeProgram. Tensors take at most as much memory
-// as their file has bytes, so a file larger than `limit`, or than the memory left, is refused unread.
+// as the archive has bytes. So an archive larger than `limit`, or than the memory left, is refused unread.
 absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive, uint64_t limit,
                                                          const std::optional<MemoryLeft>& memory) {
   std::error_code error;
@@ -202,18 +201,20 @@ class TorchRunner final : public Runner {
       int64_t farthest = 0;    // the highest step that any team reached
       int vain = 0;            // teams in a row that reached no higher step
       while (true) {
-        // The model is checked again, because less memory may be free than when the job came. A rank of another
-        // daemon's job gets its program only after the ranks have connected, and is checked then.
+        // Checks the model again, because less memory may be free than when the job was submitted. If another daemon
+        // leads a job with a program, this rank gets the program only after the ranks have connected, and checks it
+        // then.
         if (!request.place || !spec::IsProgram(request.options)) {
           PF_RETURN_IF_ERROR(CheckModel(request.options, data::SummaryOf(request.dataset), "spec."));
         }
-        // The device may have changed since the job came. The team finds out whether there are enough peers.
+        // The device may have changed since the job was submitted. The check takes enough peers for granted, because
+        // forming the team counts them.
         PF_RETURN_IF_ERROR(
             CheckReplicas(request.options.replicas, backend_->kind(), /*peers=*/request.options.replicas, "spec."));
         int64_t reached = 0, size = 0;
         bool grows = false;
         const absl::StatusOr<RunOutcome> outcome = TrainOnce(request, options, context, reached, size, grows);
-        // After several teams that got no further, the job waits in the queue.
+        // If several teams in a row have reached no higher step, the job goes back to the queue.
         vain = reached > farthest ? 0 : vain + 1;
         farthest = std::max(farthest, reached);
         const bool goes_on = GetReason(outcome.status()).reason == kRankLostReason && vain < kMostVain;
@@ -226,7 +227,7 @@ class TorchRunner final : public Runner {
           context.Log(LogLevel::kInfo, "another daemon is free: the job goes on with it");
         }
         options.patience = kPatience;
-        // If the last attempt to grow brought no daemon, twice the time passes until all peers are asked again.
+        // If the last attempt to grow brought no daemon, doubles the time until all peers are asked again.
         options.look_interval =
             grows && size <= grown_from ? std::min(2 * options.look_interval, kLongestLook) : look_interval_;
         grown_from = grows ? size : 0;
@@ -276,7 +277,7 @@ class TorchRunner final : public Runner {
     const auto evaluate = [&]() -> absl::StatusOr<RowsEvaluation> {
       PF_RETURN_IF_ERROR(CheckPrecision(request.options.model, backend_->kind(), nn::CanRoundFactors(), "spec."));
       device::UseThreads(threads_);
-      // The evaluation uses no kept plans, so that it leaves nothing behind.
+      // The evaluation has no store of plans, so it leaves nothing on disk.
       return train::EvaluateWeights(request, *backend_, threads_, {.limits = Limits()}, on_progress);
     };
     return backend_->kind() == DeviceKind::kCpu ? device::CatchTorch(evaluate) : OnDevice<RowsEvaluation>(evaluate);
@@ -289,7 +290,8 @@ class TorchRunner final : public Runner {
     return CheckModel(options, summary, prefix);
   }
 
-  // Checks what CheckCompatible checks, except the number of replicas. Serves ranks of this or another daemon's job.
+  // Same as CheckCompatible, but does not check the number of replicas. So it also serves a rank of another daemon's
+  // job.
   absl::Status CheckModel(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                           std::string_view prefix) const {
     PF_RETURN_IF_ERROR(CheckPrecision(options.model, backend_->kind(), nn::CanRoundFactors(), prefix));
@@ -322,7 +324,8 @@ class TorchRunner final : public Runner {
   DeviceKind device() const override { return backend_->kind(); }
   int threads() const override { return threads_; }
   std::string_view torch_version() const override { return torch_version_; }
-  // Other threads call these two, for example a metrics scrape, and an exception there would end the process.
+  // Other threads call these two methods, for example for a metrics scrape. An exception on such a thread would end
+  // the process.
   StorageUse storage_use() const override {
     const auto asked = device::CatchTorch([&]() -> absl::StatusOr<StorageUse> { return backend_->storage(); });
     const absl::MutexLock lock(&mu_);
@@ -339,8 +342,8 @@ class TorchRunner final : public Runner {
   }
 
  private:
-  // Forms a team and trains with it until the job or the team ends. Sets `size` to the team's size, `reached` to its
-  // last step if it did any, and `grows` to true if it ended to make way for a larger team.
+  // Forms a team and trains with it until the job or the team ends. Sets `size` to the team's size. If the team did
+  // any step, sets `reached` to the last one. Sets `grows` to true if the team ended to make way for a larger one.
   absl::StatusOr<RunOutcome> TrainOnce(const RunRequest& request, const TeamOptions& options, RunContext& context,
                                        int64_t& reached, int64_t& size, bool& grows) {
     const absl::StatusOr<std::unique_ptr<Team>> formed = Team::Form(request, options, context);
@@ -355,7 +358,7 @@ class TorchRunner final : public Runner {
             context.stop_requested() == StopRequest::kNone;
     return outcome;
   }
-  // Trains with a team until the job or the team ends. Sets `reached` to the team's last step if it did any.
+  // Trains with a team until the job or the team ends. If the team did any step, sets `reached` to the last one.
   absl::StatusOr<RunOutcome> TrainWith(Team& team, const RunRequest& asked, RunContext& context, int64_t& reached) {
     RunRequest request = asked;
     request.options.replicas = team.size();
@@ -381,7 +384,7 @@ class TorchRunner final : public Runner {
     plan.log = [&context](std::string_view line) { context.Log(LogLevel::kInfo, line); };
     std::optional<Rewind> rewind;
     while (true) {
-      // Exceptions of a group that has lost ranks are caught here, where the reason is known.
+      // Catches the exceptions of a group that has lost ranks. Only here is the reason known.
       const auto trainer = device::CatchTorch(
           [&] { return Trainer::Create(request, *backend_, threads_, context, plan, team, rewind); });
       const absl::Status begun = trainer.ok() ? absl::OkStatus() : team.Explain(trainer.status(), context);
@@ -390,11 +393,11 @@ class TorchRunner final : public Runner {
       absl::StatusOr<RunOutcome> outcome = device::CatchTorch([&] { return (*trainer)->Run(); });
       if ((*trainer)->run_steps() > 0) reached = (*trainer)->step();
       if (!outcome.ok()) outcome = team.Explain(outcome.status(), context);
-      // The stop came in the middle of a step, so the next run begins with the newest checkpoint.
+      // The stop came in the middle of a step, so the next run begins at the newest checkpoint.
       if (absl::IsCancelled(outcome.status())) return StoppedOutcome(context);
       rewind = (*trainer)->rewind();
       if (outcome.ok() || !rewind) return outcome;
-      // The run begins as after a crash, and takes its steps with care.
+      // The run begins again as after a crash, and takes its steps with care.
       context.Log(LogLevel::kWarning,
                   absl::StrCat(outcome.status().message(), ": back to the newest checkpoint, rewind ", rewind->count,
                                " of ", kMaxRewinds));
@@ -417,8 +420,8 @@ class TorchRunner final : public Runner {
     if (outcome.ok()) return outcome;
     return AskDevice(outcome.status());
   }
-  // Returns the cause of `error`, which occurred on the device's thread. If an accelerator no longer answers, that is
-  // the cause, whatever the error says.
+  // Returns the cause of `error`, which occurred on the device's thread. If an accelerator no longer answers, this is
+  // the cause, even if the error says something else.
   absl::Status AskDevice(const absl::Status& error) const {
     if (IsDeviceFault(error) || backend_->kind() == DeviceKind::kCpu) return error;
     const absl::Status answer = device::CatchTorch([&] {

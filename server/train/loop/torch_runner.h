@@ -30,13 +30,13 @@ struct RunnerOptions {
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
   // How features of large graphs are read.
   data::RowCaches::Options features;
-  // Space to keep free on the disk of jobs. Checkpoints that are due wait while less is free.
+  // Space to keep free on the disk of jobs. A checkpoint that is due waits while less space is free.
   DiskReserve reserve;
   // The daemons with which jobs with several replicas are trained. They outlive the runner. Null if there are none.
   Peers* peers = nullptr;
   // The time that a step waits for one of these daemons.
   absl::Duration peer_timeout = absl::Seconds(30);
-  // Interval at which a job that trains on fewer daemons than it wants asks whether another one is free.
+  // Interval of asking whether another daemon is free. Only a job that trains on fewer daemons than it wants asks.
   absl::Duration look_interval = absl::Seconds(5);
 };
 

@@ -45,7 +45,7 @@ void TakeCacheTotals(const graphcache::Snapshot& cache, EpochMetrics& metrics) {
   metrics.cache_bytes = train.entry_bytes + cache.of(Mode::kEval).entry_bytes + cache.shared_bytes;
 }
 
-// Returns the metadata for the files of weights, for users who take the files away.
+// Returns the metadata of the weights files. Users read them when they use a file elsewhere.
 std::map<std::string, std::string> MetadataOf(const RunRequest& request, const Task& task,
                                               const std::optional<data::Categories>& categories) {
   std::map<std::string, std::string> metadata = NodeNamesMetadata(request.options, request.dataset);
@@ -64,7 +64,7 @@ bool IsBetter(spec::Metric metric, double value, double best) {
 }
 
 void ProgressMeter::Add(absl::Duration now, int64_t steps, int64_t graphs) {
-  // The last sample is the present one. It is replaced until it is far enough from the sample before it.
+  // The last sample is provisional. New samples replace it until it is far enough from the sample before it.
   const size_t count = samples_.size();
   if (count >= 2 && samples_[count - 1].time - samples_[count - 2].time < kMeterResolution) {
     samples_.back() = {now, steps, graphs};
@@ -146,9 +146,9 @@ absl::StatusOr<StopRequest> Trainer::PrepareStep() {
   for (const graphcache::Command& command : context_.TakeCacheCommands(last, state_.step)) {
     PF_RETURN_IF_ERROR(engine_.Apply(command, state_.step));
     PF_ASSIGN_OR_RETURN(const StopRequest stop, WarmUp());
-    // The remaining commands belong to this step, and a resumed run begins with them.
+    // The remaining commands take effect at this step too, so a resumed run applies them first.
     if (stop != StopRequest::kNone) return stop;
-    // Reports now, so that the sender of the command sees what it led to.
+    // Reports now, so that the sender of the command sees its effect.
     engine_.Report(/*with_entries=*/true);
   }
   if (engine_.cache().ready()) return StopRequest::kNone;
@@ -159,7 +159,7 @@ absl::StatusOr<StopRequest> Trainer::PrepareStep() {
 
 absl::StatusOr<StopRequest> Trainer::WarmUp() {
   std::optional<ParkedState> parked;
-  // The moments are parked, so that the warm-up meets zeros, as at a job's start.
+  // Parks the moments, so that the warm-up finds them 0, as it does at a job's start.
   if (state_.step > 0 && !engine_.cache().ready() && leads()) {
     absl::StatusOr<std::optional<ParkedState>> moved = ParkedState::Park(job_directory_, reserve_, optimizer_.state());
     if (!moved.ok()) {
@@ -171,7 +171,7 @@ absl::StatusOr<StopRequest> Trainer::WarmUp() {
     }
   }
   absl::StatusOr<StopRequest> stop = CaptureAhead();
-  // If this fails, the run's state is useless, and the newest checkpoint replaces it.
+  // If Restore fails, the run's state is useless, and the newest checkpoint replaces it.
   if (parked) PF_RETURN_IF_ERROR(parked->Restore());
   return stop;
 }
@@ -221,8 +221,8 @@ absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
     PF_ASSIGN_OR_RETURN(stop, Test(result));
   }
   if (stop != StopRequest::kNone) {
-    // A failed checkpoint is not an error here: the run then resumes from the previous checkpoint, and ends in the
-    // same way.
+    // A checkpoint that cannot be written is not an error here. The job resumes from the previous checkpoint, and its
+    // result is the same.
     if (const absl::Status stored = saved() ? absl::OkStatus() : SaveLastCheckpoint(); !stored.ok()) {
       context_.Log(LogLevel::kWarning,
                    absl::StrFormat("no checkpoint at the stop, at step %d: %s", state_.step, stored.message()));
@@ -282,7 +282,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     }
     PF_ASSIGN_OR_RETURN(const StopRequest stop, PrepareStep());
     if (stop != StopRequest::kNone) return stop;
-    // Each rank has taken its own time to capture its step, so all ranks meet first.
+    // The time to capture a step differs between ranks, so all ranks meet first.
     if (group_ != nullptr && run_steps_ == 0) group_->Meet();
     const absl::Duration begin = Worked();
     PF_ASSIGN_OR_RETURN(HostBatch * host, stream->Next());
@@ -298,7 +298,8 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     const absl::Duration end = Worked();
     step_seconds_ += Seconds(end - begin);
     state_.epoch_seconds += Seconds(end - begin);
-    // Only the leader reads the loss. Another rank would read it at another step, and might end there alone.
+    // Only the leader reads the loss. Any other rank would read its loss at a different step, and might end there
+    // alone.
     if (leads() && end >= next_loss_read_) {
       progress_.loss = engine_.losses().Mean();
       PF_RETURN_IF_ERROR(CheckFinite(progress_.loss));
@@ -358,7 +359,7 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   state_.epoch_seconds = 0;
   engine_.losses().Reset();
   context_.OnEpoch(metrics);
-  // The job's result and weights come from the last checkpoint, so there must be one.
+  // The job's result and weights come from the last checkpoint, so it must be written.
   if (IsTrained()) {
     PF_RETURN_IF_ERROR(SaveLastCheckpoint());
   } else if (schedule_.Due(state_.step, Worked())) {
@@ -379,7 +380,8 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   result.final_test_metrics = last->metrics;
   result.final_test_loss = last->loss;
 
-  // This overwrites the last weights. They are in the checkpoint of this step, which a stop does not write again.
+  // The best weights overwrite the last ones in memory. The last weights are in the checkpoint of this step, and a
+  // stop does not write that again.
   nn::CopyInto(best_, task_->tensors().All());
   // If the last weights are the best, they are tested only once.
   const absl::StatusOr<Evaluation> best =

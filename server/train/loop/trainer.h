@@ -29,9 +29,9 @@
 
 namespace permafrost::train {
 
-// Returns true if the weights of an evaluation with the metric `value` replace those chosen by `best`; `best` is NaN
-// if there are none yet. A NaN `value` replaces only a NaN, so without a validation split the last epoch counts as
-// the best.
+// Returns true if an epoch whose metric is `value` becomes the best epoch. `best` is the metric of the best epoch so
+// far, or NaN if there is none. A NaN `value` counts as better only than NaN, so without a validation split the last
+// epoch is the best.
 bool IsBetter(spec::Metric metric, double value, double best);
 
 // Measures the throughput over the last seconds, and estimates the time that is left. It reads no clock: callers pass
@@ -62,27 +62,29 @@ class ProgressMeter {
 
 class Trainer {
  public:
-  // Builds model and optimizer, and resumes from the newest checkpoint, if there is one.
-  // `team` holds the ranks that train the job together, which may be one. All ranks do the same steps from the state
-  // of rank 0. Only rank 0 keeps and publishes anything. `backend`, `context` and `team` outlive the trainer.
-  // Errors: Cancelled if a stop was requested meanwhile; the checkpoint is then unchanged.
+  // Builds model and optimizer, and resumes from the newest checkpoint, if there is one. `team` holds the ranks that
+  // train the job together; it may hold only this one. All ranks do the same steps from the state of rank 0. Only
+  // rank 0 keeps and publishes anything. `backend`, `context` and `team` outlive the trainer. Errors: Cancelled if a
+  // stop was requested meanwhile; the checkpoint is then unchanged.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, const device::Backend& backend,
                                                          int threads, RunContext& context,
                                                          const PlanContext& plan_context, Team& team,
                                                          const std::optional<Rewind>& rewind = std::nullopt);
-  // Trains to the end, or to a stop. If the team can grow, ends as for a drain, at a step boundary.
+  // Trains to the end, or to a stop. If the team can grow, the run ends at a step boundary, as it does for a drain.
   absl::StatusOr<RunOutcome> Run();
   // Returns the steps of this run, and the steps of the whole job so far.
   int64_t run_steps() const { return run_steps_; }
   int64_t step() const { return state_.step; }
-  // Set if Run ended with an error that a new trainer can recover from, if it is created with this value.
+  // Set if Run ended with an error from which a new trainer can recover. The new trainer must be created with this
+  // value.
   const std::optional<Rewind>& rewind() const { return rewind_; }
 
  private:
   Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
           DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories, Team& team);
 
-  // Returns true if every epoch is done, or if the last `patience` epochs of the job validated no better.
+  // Returns true if every epoch is done, or if the last `patience` epochs of the job did not improve the validation
+  // metric.
   bool IsTrained() const;
   // Each of these returns the StopRequest that ended it early, or kNone if it ran to its end.
   absl::StatusOr<StopRequest> TrainEpoch();
@@ -113,11 +115,11 @@ class Trainer {
   absl::Status SaveLastCheckpoint() { return SaveCheckpoint(/*is_last=*/true); }
   // `is_last` has the meaning that it has in RunContext::StoreEpochs.
   absl::Status SaveCheckpoint(bool is_last);
-  // Writes a checkpoint that is due. If the machine cannot take it, or only from the space reserved for others, the
-  // run goes on and tries again later. Stopping would lose everything since the previous checkpoint, which memory
-  // still holds.
+  // Writes a checkpoint that is due. If the disk has no room for it beside the space reserved for others, or the
+  // machine fails to write it, the run goes on and tries again later. Stopping would lose all progress since the
+  // previous checkpoint, which memory still holds.
   absl::Status SaveDueCheckpoint();
-  // Makes a checkpoint of the present state, which shares the tensors.
+  // Makes a checkpoint of the present state. The checkpoint shares the run's tensors.
   Checkpoint MakeCheckpoint();
   bool saved() const { return saved_ && saved_->first == state_.step && saved_->second == state_.position; }
   // Links the files of the present step's checkpoint into the artifacts.
@@ -125,19 +127,20 @@ class Trainer {
   // Makes the run take with care all steps before rewind.until_step. Call it after Resume.
   void TakeCare(const Rewind& rewind);
   absl::Status CheckFinite(double loss);
-  // Fails if every batch of the epoch that ends was skipped. For short epochs it looks at the last ten batches, or at
-  // all of the job.
+  // Fails if every batch of the epoch that ends was skipped. If an epoch has fewer than ten batches, fails if the
+  // last ten batches were skipped, or all batches of a job that has fewer than ten.
   absl::Status CheckNotAllSkipped() const;
-  // Fails if the validation loss is not finite although every weight is. A rewind would lead to the same loss again,
-  // so a job that rewinds goes on instead, unless this was its last epoch and no epoch before gave a best one.
+  // Fails if the validation loss is not finite although every weight is. A rewind would lead to the same loss again.
+  // So a job with NonFinite::kRewind goes on instead, unless this was its last epoch and no earlier epoch is the best
+  // one.
   absl::Status CheckValidation(const Evaluation& valid);
   // Fails if a weight, the optimizer's state or a sum of losses is not finite: a checkpoint must never hold such a
-  // state.
+  // value.
   absl::Status CheckFiniteState();
   // Returns the error of a run with a value that is not finite. Sets rewind_ if the job shall go on with a rewind.
   absl::Status NotFinite(const std::string& what);
-  // Runs one step. If a careful step makes a value that is not finite, undoes it: then only the step counter
-  // advances. If that step ends a group, the update uses the group's other batches.
+  // Runs one step. If a careful step makes a value that is not finite, undoes the step, so that only the step counter
+  // advances. If the undone step ends a group of batches, the update uses the group's other batches.
   absl::Status TakeStep(HostBatch& host);
   absl::Status TakeCarefulStep(HostBatch& host);
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
@@ -147,7 +150,7 @@ class Trainer {
   absl::StatusOr<StopRequest> WarmUp();
   // Makes the captures. WarmUp calls it after it has parked the optimizer's state.
   absl::StatusOr<StopRequest> CaptureAhead();
-  // Returns the counters of the job's training steps, with their rows.
+  // Returns the graph cache's counters of the job's training steps. They count rows too.
   const graphcache::ModeStats& rows() const { return engine_.cache().of(Mode::kTrain); }
   absl::Duration Worked() const { return work_.Elapsed() - warm_up_; }
   void ReportLookAhead(const BatchStream& stream);
@@ -165,7 +168,7 @@ class Trainer {
   collective::Group* const group_;  // owned by team_; null if this rank trains alone
   const std::vector<spec::Metric> metrics_;
   const std::unique_ptr<Task> task_;
-  const std::optional<data::Categories> categories_;  // that the model reads; nullopt if the dataset does not say
+  const std::optional<data::Categories> categories_;  // those that the model reads; nullopt if unknown
   nn::Optimizer optimizer_;
   AveragedWeights averaged_;
   StepEngine engine_;

@@ -22,10 +22,10 @@ namespace permafrost::train {
 namespace {
 
 // Checks that the job's dataset still holds the data that the checkpoint was trained on. A job knows its dataset only
-// by name, and the name may belong to other data by now. `store_checksum` is data::ChecksumOf the dataset.
+// by name, and by now the name may stand for other data. `store_checksum` is data::ChecksumOf the dataset.
 absl::Status CheckDataset(const DatasetId& dataset, const RunState& now, uint64_t store_checksum,
                           const RunState& found) {
-  // Checkpoints of older versions have no checksum, or the store's checksum.
+  // Checkpoints of older versions have no checksum, or the one of the store.
   if (found.dataset_checksum == 0 || found.dataset_checksum == store_checksum) return absl::OkStatus();
   if (found.dataset_checksum == now.dataset_checksum) return absl::OkStatus();
   return WithReason(
@@ -82,14 +82,14 @@ absl::Status Trainer::Resume() {
   seconds_before_ = state_.train_seconds;
   PF_RETURN_IF_ERROR(RestoreCache(*found));
   if (!IsTrained() && !engine_.cache().ready()) {
-    // The warm-up comes before the moments are loaded, because a capture keeps no copy of zeros.
+    // Warms up before it loads the moments, because a capture keeps no copy of a tensor of zeros.
     Report();
-    // If a stop ends the warm-up, the run sees it again before its first step.
+    // If a stop ends the warm-up, the run sees the stop again before its first step.
     PF_RETURN_IF_ERROR(WarmUp().status());
     engine_.Report(/*with_entries=*/true);
   }
   PF_RETURN_IF_ERROR(TakeTensors());
-  // The earlier run may have been killed after the checkpoint and before its artifacts.
+  // The earlier run may have been killed after it wrote the checkpoint and before it linked the artifacts.
   PF_RETURN_IF_ERROR(PublishArtifacts());
   context_.Log(LogLevel::kInfo,
                absl::StrFormat("resumed from the checkpoint of step %d: epoch %d, batch %d of %d", state_.step,
@@ -109,12 +109,13 @@ absl::Status Trainer::TakeTensors() {
                                          AbslView(kDeviceNames.Name(backend_.kind())), ", which cannot go on from it"));
   };
   absl::Status taken = checkpoints_.LoadTensors(state_.step, take);
-  // The checkpoint was complete a moment ago, so the error is transient. The next resume sees what became of it.
+  // The checkpoint was complete a moment ago, so the error is transient. The next resume looks at the checkpoint
+  // again.
   return absl::IsDataLoss(taken) ? AsTransient(std::move(taken)) : taken;
 }
 
-// A resumed run needs the same entries, because they decide the shape to which each batch is padded, and so the last
-// bits of every sum.
+// A resumed run needs equal entries. They decide the shape to which each batch is padded, and so the last bits of
+// every sum.
 absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
   if (!checkpoint.cache) return absl::OkStatus();
   // Reports the counts of earlier runs before this run adds its own.
@@ -136,7 +137,7 @@ Checkpoint Trainer::MakeCheckpoint() {
 }
 
 absl::Status Trainer::ShareState() {
-  // All ranks meet first: the leader may capture its step before it loads its moments, which takes time.
+  // All ranks meet first, because the leader may have spent time on captures.
   group_->Meet();
   const std::string own = task_->Describe(), leaders = group_->BroadcastText(own);
   if (own != leaders) {
@@ -220,11 +221,11 @@ absl::Status Trainer::TakeStep(HostBatch& host) {
 absl::Status Trainer::TakeCarefulStep(HostBatch& host) {
   careful_->Keep();
   PF_RETURN_IF_ERROR(engine_.Train(host, state_.step, progress_.phase_seconds));
-  // The sums of losses are among these tensors.
+  // The tensors of careful_ include the sums of losses.
   if (careful_->AllFinite()) return absl::OkStatus();
   careful_->TakeBack();
   optimizer_.SkipBatch();
-  // If the update is still not finite, other batches of the group are at fault, and the whole group is dropped.
+  // If the update is still not finite, other batches of the group are at fault. The whole group is then dropped.
   if (!careful_->AllFinite()) {
     careful_->TakeBack();
     optimizer_.DropGroup();
@@ -247,8 +248,7 @@ absl::Status Trainer::TakeCarefulStep(HostBatch& host) {
 }
 
 absl::Status Trainer::CheckFinite(double loss) {
-  // With no labels counted, a NaN only means that the epoch has had no labels so far. With labels, it is a
-  // divergence.
+  // A NaN means a divergence, unless the epoch has had no labels so far.
   if (std::isfinite(loss) || engine_.losses().Count() == 0) return absl::OkStatus();
   return NotFinite(absl::StrFormat("the training loss became %g", loss));
 }
@@ -256,14 +256,14 @@ absl::Status Trainer::CheckFinite(double loss) {
 absl::Status Trainer::CheckFiniteState() {
   std::string name = FindNotFinite(task_->tensors().All());
   if (name.empty()) name = FindNotFinite(optimizer_.state());
-  // The sums of losses are in the checkpoint too, and the loss is read only now and then.
+  // Checks the sums of losses too: the checkpoint holds them, and the loss is read only now and then.
   if (name.empty()) name = FindNotFinite(engine_.losses().tensors());
   return name.empty() ? absl::OkStatus() : NotFinite(absl::StrCat(name, " became not finite"));
 }
 
 absl::Status Trainer::CheckNotAllSkipped() const {
-  // An epoch of few batches may lose all of them to random draws that later epochs do not repeat, so more batches are
-  // looked at.
+  // In an epoch of few batches, all may be skipped because of random draws that later epochs do not repeat. So at
+  // least this many batches are examined, if the job has as many.
   constexpr int64_t kLeast = 10;
   const int64_t batches = task_->batches_per_epoch();
   const int64_t last = std::min(std::max(batches, kLeast), batches * options_.epochs), first = state_.step - last;

@@ -20,7 +20,7 @@
 namespace permafrost::train {
 namespace {
 
-// How many graphs are walked between two checks whether to stop.
+// The number of graphs that are walked between two checks for a stop.
 constexpr int64_t kGraphsPerCheck = int64_t{1} << 16;
 // Dealing a graph to a composed batch takes this many times as long as shuffling it.
 constexpr int64_t kDealCost = 8;
@@ -176,7 +176,7 @@ absl::StatusOr<BatchShape> ProvenBound(const data::GraphExtents& graphs, std::sp
   return data::Batcher::LeastPadded({nodes.sum(), edges.sum(), most});
 }
 
-// Returns the most graphs of a batch that one rank takes.
+// Returns the largest number of graphs of one batch that a rank takes.
 int64_t LargestShare(const ScheduleOptions& options) {
   return (options.batch_size + options.world_size - 1) / options.world_size;
 }

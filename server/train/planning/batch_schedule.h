@@ -1,6 +1,5 @@
-// Walks through the batches of a job on a set of small graphs ahead of its first step, and tells their shapes. They
-// are known ahead since sampling is seeded.
-// Threads: pure functions.
+// Tells the shapes of a job's batches before its first step, by walking through the batches. The job is on a set of
+// small graphs. Its batches are known ahead, since they are drawn from a seed. Threads: pure functions.
 #pragma once
 
 #include <array>
@@ -18,15 +17,16 @@
 
 namespace permafrost::train {
 
-// The part of a schedule that is walked. The time grows with the graphs (32 million graphs of small sets take about
-// 0.4 seconds), the memory with the batches.
+// Limits of the part of a schedule that is walked. The time of a walk grows with the number of graphs (32 million
+// graphs of small sets take about 0.4 seconds). Its memory grows with the number of batches.
 struct WalkLimits {
   int64_t batches = 2'000'000, graphs = int64_t{1} << 25;
 };
 // Limits that let the whole schedule be walked.
 inline constexpr WalkLimits kWholeWalk{.batches = std::numeric_limits<int64_t>::max(),
                                        .graphs = std::numeric_limits<int64_t>::max()};
-// Returns limits that take about as long if batches are composed: an eighth of the graphs.
+// Returns the limits for a kind of batching. If batches are composed, the limit of graphs is an eighth, so that a
+// walk takes about as long.
 WalkLimits LimitsOf(spec::BatchingKind kind, WalkLimits limits = {});
 
 // Returns the batches that a job with these options trains on.
@@ -36,16 +36,16 @@ data::EpochOrder TrainingOrder(const data::GraphExtents& graphs, const data::Epo
 data::EpochOrder EvaluationOrder(const data::GraphExtents& graphs, data::Split split, int64_t batch_size,
                                  const spec::BatchingOptions& batching);
 
-// Returns by Mode whether only the last batch of an epoch has fewer graphs than the others.
+// Returns, by Mode, whether all batches of an epoch but the last have the same number of graphs.
 std::array<bool, 2> HavePartialBatches(const spec::TrainOptions& options);
 graphcache::GraphSizes SizesOf(const data::GraphSetSummary& summary);
-// Returns how many graphs, or seeds, a full training batch has. That is batch_size, or on a set with a budget as many
-// graphs of mean size as the budget holds.
+// Returns how many graphs, or seeds, a full training batch has. On a set with a budget, this is how many graphs of
+// mean size the budget holds; otherwise it is batch_size.
 int64_t GraphsPerBatch(const spec::TrainOptions& options, const graphcache::GraphSizes& train);
 
-// Walks all batches of `epochs` epochs and counts them by shape, within the limits. `cut` of the result says whether
-// there were more. The caller fills in the name, the ceiling and all of evaluation. Errors: Cancelled if `keep_going`,
-// called now and then, returns false.
+// Walks all batches of `epochs` epochs and counts them by shape, within the limits. If there are more batches, the
+// result's `cut` is true. The caller fills in the result's name, its ceiling and all of its fields about evaluation.
+// Errors: Cancelled if `keep_going`, called now and then, returns false.
 absl::StatusOr<graphcache::PlannedSchedule> WalkBatches(const data::GraphExtents& graphs, const data::EpochOrder& order,
                                                         int64_t epochs, const WalkLimits& limits,
                                                         const std::function<bool()>& keep_going);
@@ -54,7 +54,7 @@ struct ScheduleOptions {
   int64_t epochs = 0, batch_size = 0;
   uint64_t seed = 0;
   spec::BatchingOptions batching;
-  // Shapes are those of this rank's share of each training batch.
+  // The rank for whose share of each training batch the shapes are planned, and the number of ranks.
   int64_t rank = 0, world_size = 1;
   // If a training schedule exceeds the limits, only its beginning is walked, and its ceiling is the proven bound.
   WalkLimits limits;

@@ -15,15 +15,16 @@ namespace {
 using data::BlockSizes;
 
 constexpr double kDeviations = 8;
-// Rungs closer than this factor would be captured for nothing.
+// The least factor between two rungs. A closer rung would not be worth its capture.
 constexpr double kLeastStep = 1.005;
-// The factor between rungs above the top one, and the scale after which the bound itself follows.
+// The factor between rungs above the top one, and the largest scale of such a rung. After that, the next rung is the
+// bound.
 constexpr double kStepAbove = 1.5, kMaxScale = 1e4;
 
 // The standard normal distribution is cut into nine equally likely parts. These are the middles of the parts.
 constexpr std::array<double, BlockRungs::kAlike> kNormal{-1.593, -0.967, -0.589, -0.282, 0, 0.282, 0.589, 0.967, 1.593};
 
-// Returns a block's dimensions without its seeds, whose number is equal in all batches.
+// Returns a block's dimensions, without the number of seeds, which is equal in all batches.
 std::vector<double> Dimensions(const BlockSizes& sizes) {
   std::vector<double> dims(sizes.nodes.begin() + 1, sizes.nodes.end());
   dims.push_back(static_cast<double>(sizes.edges));
@@ -40,7 +41,7 @@ std::vector<double> Mean(const std::vector<BlockSizes>& probes) {
   return mean;
 }
 
-// Returns `size` times `seeds`, at most 2^55. No machine holds as many, and the sizes of a block add up without
+// Returns `size` times `seeds`, at most 2^55. No machine holds so many rows or edges, and sums of such sizes do not
 // overflow.
 int64_t Times(int64_t size, int64_t seeds) {
   constexpr int64_t kMost = int64_t{1} << 55;
@@ -75,8 +76,8 @@ double Deviation(const std::vector<double>& scales) {
   return std::sqrt(squares / std::max(1.0, static_cast<double>(scales.size()) - 1));
 }
 
-// Returns kAlike scales around each scale. None is below the least of `scales`, so that a rung that holds one of them
-// also holds a probe.
+// Returns kAlike scales around each scale. None is below the least of `scales`, so that each rung holds at least one
+// probe.
 std::vector<double> Around(const std::vector<double>& scales) {
   // Source: Silverman, Density Estimation, 1986, equation 3.28.
   const double width = 1.06 * Deviation(scales) * std::pow(static_cast<double>(scales.size()), -0.2);
@@ -101,8 +102,8 @@ BlockSizes Scaled(const std::vector<double>& mean, double scale, const BlockSize
   return LeastPadded(std::move(rung));
 }
 
-// Returns at most `count` of the rising `scales`, including the last. Each scale costs the least chosen one that holds
-// it; the choice makes the sum of these costs least.
+// Chooses at most `count` of the rising `scales`, and always the last. The cost of a scale is the least chosen scale
+// that is not below it. The choice minimises the sum of the costs.
 std::vector<double> Choose(const std::vector<double>& scales, int64_t count) {
   const size_t n = scales.size();
   // cost[k][i] is the cost if k rungs serve the first i scales, and the last rung is scales[i - 1].
@@ -149,7 +150,8 @@ BlockSizes AtLeastDynamic(BlockSizes sizes, bool has_nonzeros) {
 
 namespace {
 
-// Cuts a block to the bounds of a sample. Each hop is cut by itself, since the hops before it may find less.
+// Cuts a block to the bounds of a sample. Each hop is cut by itself, since earlier hops may find fewer nodes than
+// here.
 BlockSizes Within(const data::NeighborSamplingOptions& sampling, bool means_elsewhere, BlockSizes sizes) {
   if (sampling.max_nodes > 0) {
     for (int64_t& rows : sizes.nodes) rows = std::min(rows, sampling.max_nodes);
@@ -164,7 +166,7 @@ BlockSizes Within(const data::NeighborSamplingOptions& sampling, bool means_else
 BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
                              const data::GraphSummary& graph, bool means_elsewhere) {
   if (sampling.disjoint && seeds > 1) {
-    // The block is `seeds` blocks of one seed each.
+    // The sizes are those of `seeds` separate blocks of one seed each.
     BlockSizes sizes = UnboundedAtDegree(sampling, 1, degree, graph, means_elsewhere);
     for (int64_t& rows : sizes.nodes) rows = Times(rows, seeds);
     sizes.edges = Times(sizes.edges, seeds);
@@ -175,7 +177,7 @@ BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int6
   sizes.nodes.push_back(seeds);
   const auto edges_of = [&](int64_t targets, int64_t fan_out) {
     const bool all = fan_out == spec::kAllNeighbors;
-    // With replacement, a node that has any neighbour draws as often as it is told to.
+    // With replacement, a node that has any neighbour draws `fan_out` of them.
     const int64_t drawn = all ? degree : sampling.replace ? (degree > 0 ? fan_out : 0) : std::min(fan_out, degree);
     // A number of nodes times a fan-out does not overflow, but the product of two numbers of nodes might. With
     // replacement a block may have more edges than the graph.
@@ -248,7 +250,7 @@ BlockRungs BlockRungs::Plan(const std::vector<BlockSizes>& probes, const BlockSi
   plan.num_planned_ = std::ssize(plan.rungs_);
   const BlockSizes end = LeastPadded(bound);
   for (double scale = top; !(plan.rungs_.back() == end);) {
-    // If the probes are 0 in some or all dimensions, no factor leads to the bound.
+    // If the probes are 0 in a dimension, no scale reaches the bound.
     scale = kStepAbove * std::max(scale, 1.0);
     BlockSizes rung = scale > kMaxScale ? end : Scaled(mean, scale, bound);
     plan.Push(std::move(rung));
@@ -272,7 +274,8 @@ void BlockRungs::AddPartial(const BlockRungs& partial) {
   if (partial.num_planned_ == 0) return;
   const BlockSizes& rung = partial.rungs_[static_cast<size_t>(partial.num_planned_ - 1)];
   if (!rungs_.front().Holds(rung)) {
-    // With fewer seeds, more nodes are left to be found. So what such a batch needs is planned too.
+    // A batch with fewer seeds may find more nodes in a hop, since more are left to be found. So the rungs that such
+    // a batch needs become planned too.
     while (num_planned_ < std::ssize(rungs_) && !rungs_[static_cast<size_t>(num_planned_ - 1)].Holds(rung))
       ++num_planned_;
     return;

@@ -1,11 +1,11 @@
 // The few padded sizes that a job's sampled blocks are rounded up to.
 //
 // A schedule of sampled blocks is not walked ahead, since that would cost as much as sampling for the whole job.
-// Instead some batches are sampled before the first step. Full batches have sizes close together, since these are sums
-// over many seeds, so a few multiples of the mean block serve all. Each rung is the mean block times a scale, which is
-// the same in every dimension, and the rungs form a chain. The scales are those that pad the sampled batches, and
-// others like them, least. The top scale has a margin. Above the top rung, the chain goes on by a factor of 1.5 up to
-// the proven bound, for a batch that exceeds the margin.
+// Instead some batches are sampled before the first step. The sizes of full batches lie close together, since each is
+// a sum over many seeds. So a few multiples of the mean block serve all batches. Each rung is the mean block times a
+// scale that is the same in every dimension, so the rungs form a chain. The scales are chosen for the least padding
+// of the sampled batches and of others like them. The top scale has a margin. For a batch that exceeds this margin,
+// the chain goes on above the top rung by factors of 1.5, up to the proven bound.
 //
 // Threads: a value; pure functions.
 #pragma once
@@ -21,7 +21,8 @@ namespace permafrost::train {
 
 class BlockRungs {
  public:
-  // The most rungs that a ladder has unless told otherwise. They are those that pad least.
+  // The most rungs of a ladder, unless the caller of Plan sets another maximum. The rungs with the least padding are
+  // chosen.
   static constexpr int64_t kMaxRungs = spec::kDefaultRungs;
 
   // Alike returns this many sizes for each probe.
@@ -29,23 +30,24 @@ class BlockRungs {
 
   BlockRungs() = default;
   // Returns the sizes that batches like `probes` may be expected to have. There are kAlike equally likely sizes for
-  // each probe; together they are the smoothed distribution of the probes. A few batches do not show all sizes that
-  // come. Rungs chosen for the probes alone would seem to need less padding than they do.
+  // each probe; together they are the smoothed distribution of the probes. A few probes do not show all sizes that
+  // will occur. Rungs chosen for the probes alone would seem to need less padding than they do.
   static std::vector<data::BlockSizes> Alike(const std::vector<data::BlockSizes>& probes,
                                              const data::BlockSizes& bound);
-  // `probes` are sizes without padding of at least one batch, all of equally many seeds. No block of so many seeds, or
-  // of fewer, is larger than `bound`. The top rung lies eight standard deviations above the largest probe, or at the
-  // bound if that is smaller. The deviation is measured on each batch's largest scale. If sums are normal, one batch
-  // in 10^15 exceeds this rung.
+  // `probes` are the sizes, without padding, of one or more batches with equal numbers of seeds. No block with that
+  // many seeds or fewer is larger than `bound`. The top rung lies eight standard deviations above the largest probe,
+  // or at the bound if that is smaller. The deviation is measured on each batch's largest scale. If these scales are
+  // normally distributed, one batch in 10^15 exceeds this rung.
   static BlockRungs Plan(const std::vector<data::BlockSizes>& probes, const data::BlockSizes& bound,
                          int64_t max_rungs = kMaxRungs);
-  // Adds a rung below this chain for the last, partial batch of each epoch. It is the highest planned rung of
-  // `partial`, if that is smaller in every dimension than the lowest rung of this chain. Otherwise, rungs of this
-  // chain become planned up to the first one that holds it. An empty chain becomes `partial`.
+  // Adds a rung below this chain for the last, partial batch of each epoch. The rung is the highest planned rung of
+  // `partial`, if that is smaller in every dimension than the lowest rung of this chain. Otherwise no rung is added,
+  // and the rungs of this chain become planned up to the first one that holds that rung of `partial`. An empty chain
+  // becomes `partial`.
   void AddPartial(const BlockRungs& partial);
 
-  // The rungs rise, and each holds the one before. First come the planned rungs, at which batches are expected, then
-  // those up to the bound.
+  // Returns the rungs in rising order; each holds the one before. First come the planned rungs, at which batches are
+  // expected, and then the rungs up to the bound.
   const std::vector<data::BlockSizes>& rungs() const { return rungs_; }
   int64_t num_planned() const { return num_planned_; }
   // Returns the shapes of the planned rungs.

@@ -60,12 +60,12 @@ absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, 
 
 struct MeasuredCosts {
   graphcache::StepCosts costs;
-  // found while the step was captured; empty if the step is dynamic, or was known not to be
+  // found during the capture; empty if the step is dynamic, or was known in advance not to be
   std::string no_dynamic_reason;
 };
 
-// Two batches are visited in turns, kVisits times each. At each visit, each run on the batch is timed at least once,
-// and then until its time is up. A run has about kTimedSeconds for all visits together.
+// Two shapes are visited in turns, kVisits times each. At each visit, every run at the shape is timed at least once,
+// and then again until its time is up. A run has about kTimedSeconds for all visits together.
 constexpr int kVisits = 5;
 constexpr double kTimedSeconds = 50e-3;
 
@@ -85,14 +85,14 @@ BatchShape TypicalShape(const graphcache::PlannedSchedule& schedule) {
   return std::ranges::min_element(schedule.train, {}, distance)->shape;
 }
 
-// The seconds of a step on this many rows, of which `real_rows` are real.
+// The seconds of a step on `rows` rows, of which `real_rows` are real.
 struct Timed {
   double seconds = 0, real_rows = 0, rows = 0;
 };
 
 graphcache::StepTime Line(const Timed& typical, const Timed& largest) {
   const double rows = largest.real_rows - typical.real_rows;
-  // A single size, or times in the wrong order because of noise, do not tell the fixed part of the time.
+  // If there is only one size, or if noise puts the times in the wrong order, the fixed part of the time is unknown.
   const double slope = rows > 0 ? (largest.seconds - typical.seconds) / rows : 0;
   const double per_row =
       slope > 0 ? std::min(slope, typical.seconds / typical.real_rows) : typical.seconds / typical.real_rows;
@@ -128,13 +128,13 @@ class Meter {
   };
   absl::StatusOr<Made> Capture(Mode mode, const BatchShape& shape);
   absl::StatusOr<Made> CaptureDynamic(Mode mode);
-  // The runs that are timed at one shape, in the order of their places.
+  // The runs that are timed at one shape. The values are their places in `turns`.
   enum Run : size_t { kEager, kReplay, kPadded, kRuns };
   struct AtShape {
     AtShape(const BatchShape& at, size_t of_runs) : shape(at), runs(of_runs), turns(of_runs) {}
     Timed Of(Run run) const { return {turns.Median(run), real_rows[run], rows[run]}; }
     BatchShape shape;
-    size_t runs;  // the runs before this one are timed
+    size_t runs;  // the number of runs that are timed, from kEager on
     std::unique_ptr<Executable> executable;
     Turns turns;
     std::array<double, kRuns> real_rows{}, rows{};
@@ -185,7 +185,7 @@ absl::StatusOr<double> Meter::TimeReplay(Executable& executable, HostBatch& batc
 }
 
 absl::StatusOr<double> Meter::TimeEager(HostBatch& batch) {
-  // A job is admitted with memory for either eager steps or replays.
+  // A job is admitted with memory for eager steps or for replays, not for both.
   compiler_.GiveBackMemory();
   gave_back_ = true;
   const graphcache::StepInputs& inputs = *batch.TakeInputs(++steps_);
@@ -234,7 +234,7 @@ absl::StatusOr<MeasuredCosts> Meter::Measure(const graphcache::PlannedSchedule& 
   AtShape typical(TypicalShape(schedule), kPadded), largest(schedule.ceiling, kRuns);
   MeasuredCosts out;
   graphcache::StepCosts& costs = out.costs;
-  // Captures the largest shape first, since its arena serves the other one too.
+  // Captures the largest shape first, since the typical one can then use its arena.
   for (AtShape* const at : {&largest, &typical}) {
     PF_ASSIGN_OR_RETURN(Made made, Capture(Mode::kTrain, at->shape));
     costs.capture = made.seconds;
@@ -363,7 +363,7 @@ std::vector<graphcache::PlannedShape> CensusTaker::Reaching(Mode mode, const gra
     return rungs == 0 ? all : take(LadderOf(task_.plan(), mode, rungs));
   }
   const bool pads = row.options.on_miss == OnMiss::kPad || row.options.on_miss == OnMiss::kReject;
-  // Steps that run eager, or that are captured and dropped, reach the device all the same.
+  // A step reaches the device even if it runs eager, or if its capture is dropped.
   if (row.options.policy != Policy::kFreeze || !pads || freeze_at == 0) return all;
   if (mode == Mode::kEval) return take(schedule_->eval_rungs);
   if (!schedule_->rungs.empty()) return take(schedule_->rungs);

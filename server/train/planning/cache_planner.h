@@ -1,6 +1,6 @@
-// Plans a job's graph cache before the job is made. For a plan, measures how long steps and captures take on the
-// device. For a census, counts the graphs that MPS would compile.
-// Threads: the device thread if it measures, otherwise any.
+// Plans a job's graph cache before the job is made. A plan may measure how long steps and captures take on the
+// device. A census counts the graphs that MPS would compile. Threads: the device thread for a plan that measures,
+// otherwise any.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace permafrost::train {
 
-// Does what Runner::PlanCache says, except for checking the options.
+// Same as Runner::PlanCache, except that the options are not checked.
 absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, const device::Backend& backend, int threads,
                                                 const PlanContext& context, const std::function<bool()>& keep_going);
 
@@ -27,20 +27,20 @@ absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, cons
 absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request, int threads, const PlanContext& context,
                                               const std::function<bool()>& keep_going);
 
-// Runs once, and returns how many seconds it took.
+// Runs something once, and returns how many seconds that took.
 using TimedRun = std::function<absl::StatusOr<double>()>;
 
-// The seconds of some runs that are to be compared, by run and round. The runs take turns, so that what slows the
-// machine meanwhile slows all of them.
+// Times several runs for a comparison, in rounds. The runs take turns, so that a disturbance of the machine slows all
+// of them.
 class Turns {
  public:
   explicit Turns(size_t runs) : seconds_(runs) {}
 
-  // Runs all of `runs` once in each round; there must be as many as the constructor was told. Every second round,
-  // counted over all calls, goes in reverse order. Makes at least one round, and further ones until the runs of this
-  // call took `seconds` in total. Errors: those of a run.
+  // Runs each of `runs` once in every round. `runs` must have as many elements as the constructor was told. Every
+  // second round, counted over all calls, goes in reverse order. Makes at least one round, and further rounds until
+  // the runs of this call have taken `seconds` in total. Errors: those of a run.
   absl::Status Add(std::span<const TimedRun> runs, double seconds);
-  // Returns the median of the run's seconds, or the lower one of the two in the middle. Call it after Add.
+  // Returns the median of the run's seconds; of two middle values, the lower one. Call it after Add.
   double Median(size_t run) const;
 
  private:

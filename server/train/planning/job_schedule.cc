@@ -33,14 +33,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Raised whenever equal options lead to a plan that differs from earlier ones.
+// Versions of the files. Raise one whenever equal options lead to a different plan, or to different sizes.
 constexpr int kPlanVersion = 2, kSizesVersion = 2;
 constexpr std::string_view kExtension = ".plan";
 
 // Writes all digits, so that different values have different keys.
 std::string Digits(double value) { return absl::StrFormat("%.17g", value); }
 
-// Returns a file's three lines: the checksum of the other two, the key, and the plan.
+// Returns the three lines of a file: first the checksum of the other two, then the key, and then the plan.
 std::string TextOf(const std::string& key, const std::string& body) {
   const std::string content = absl::StrCat(key, "\n", body, "\n");
   return absl::StrCat(HashHex(Hash64(content)), "\n", content);
@@ -64,7 +64,7 @@ absl::StatusOr<PlanFile> ReadPlan(const fs::path& path) {
   return PlanFile{text.substr(first + 1, second - first - 1), text.substr(second + 1)};
 }
 
-// Sizes as plain numbers, one batch after the other: the rows of each segment, the edges, the nonzeros.
+// Sizes as plain numbers. For each batch, one after the other: the rows of each segment, the edges, the nonzeros.
 struct SizesText {
   int64_t train_segments = 0, eval_segments = 0;
   std::vector<int64_t> train, eval;
@@ -118,7 +118,7 @@ absl::StatusOr<SampledSizes> SampledSizesFromJson(const std::string& body) {
 
 // The time between two calls of `keep_going` while the schedule is walked.
 constexpr std::chrono::milliseconds kStopInterval(20);
-// How many batches the host holds at once: those made ready ahead and the one in the step.
+// The number of batches that the host holds at once: those made ready ahead, and the one in the step.
 constexpr double kHostGraphSetBatches = 4;
 
 // Walks the schedule on a thread of its own, while the calling thread checks whether to stop.
@@ -276,7 +276,7 @@ void ScheduleStore::RemoveOldest() {
   }
   std::ranges::sort(plans);
   for (size_t i = 0; i + kMostSchedules < plans.size(); ++i) {
-    // A plan can be made again. A file that is not a plan may be anything, so it stays.
+    // Removes only plans, because a plan can be made again. A file that is not a plan stays.
     if (ReadPlan(plans[i].second).ok()) RemoveAll(plans[i].second).IgnoreError();
   }
 }
@@ -300,7 +300,7 @@ absl::StatusOr<RunMemory> MemoryOf(const spec::TrainOptions& options, const nn::
                    .batch_bytes = kHostGraphSetBatches * inputs,
                    .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float),
                    .input_bytes = inputs};
-  // Made features take 4 bytes for each node of the set.
+  // Features that the server makes take 4 bytes for each node of the set.
   if (read.width != summary.node_features.width) {
     memory.batch_bytes += sizeof(float) * static_cast<double>(summary.all.nodes);
   }

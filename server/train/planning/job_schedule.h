@@ -1,7 +1,6 @@
-// The plan of a job. On a set of small graphs it tells the shapes of the job's batches, and whether there is memory
-// for them. Plans are kept on disk, so that a resume or an equal job takes its plan from there. On a set this saves
-// walking every batch of every epoch again; on one large graph it saves sampling batches ahead.
-// Threads: thread-safe.
+// The plan of a job. For a set of small graphs, the plan tells the shapes of the job's batches, and whether there is
+// memory for them. Plans are kept on disk, for a resumed job or an equal one. On a set, a kept plan saves walking
+// every batch of every epoch again. On one large graph, it saves sampling batches ahead. Threads: thread-safe.
 #pragma once
 
 #include <array>
@@ -33,25 +32,25 @@
 
 namespace permafrost::train {
 
-// Returns a key of everything that a job's plan depends on: jobs with one key have one plan. `rungs` is how many rungs
-// the plan's ladders have, or 0 if the plan has no ladders.
+// Returns a key of everything that a job's plan depends on. Jobs with equal keys have equal plans. `rungs` is how
+// many rungs the plan's ladders have, or 0 if the plan has no ladders.
 std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs, int64_t rank = 0);
 
-// By Mode: the sizes of the batches that a job on one large graph samples ahead, in their order.
+// By Mode: the sizes of the batches that a job on one large graph samples ahead, in the order of sampling.
 using SampledSizes = std::array<std::vector<data::BlockSizes>, 2>;
 
-// Returns the key of a job's sampled sizes, or "" if the graph has no checksum to identify it; nothing is kept then.
-// `means_elsewhere` says whether the sizes count entries of neighbour lists (data::SizesOf). `rank` says which of the
-// job's replicas has these batches.
+// Returns the key of a job's sampled sizes. If the graph has no checksum to identify it, returns "", and no sizes are
+// kept. `means_elsewhere` says whether the sizes count entries of neighbour lists (data::SizesOf). `rank` says which
+// of the job's replicas has these batches.
 std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph, bool means_elsewhere = false,
                        int64_t rank = 0);
 
 class ScheduleStore {
  public:
-  // At most this many plans are kept. Beyond that, those written longest ago are removed.
+  // At most this many plans are kept. Any further plan replaces the one that was written longest ago.
   static constexpr size_t kMostSchedules = 64;
 
-  // The first Keep makes `directory`. `warn` gets a line about each file that cannot be read or written.
+  // Keep makes `directory` if it is missing. `warn` gets a line about each file that cannot be read or written.
   ScheduleStore(std::filesystem::path directory, std::function<void(std::string_view)> warn)
       : directory_(std::move(directory)), warn_(std::move(warn)) {}
 
@@ -88,12 +87,12 @@ struct PlanContext {
   int64_t rank() const { return group == nullptr ? 0 : group->rank(); }
   // Set only for a run, since a cache serves one run at a time. If null, features are read through the mapping.
   data::RowCaches* rows = nullptr;
-  // Set for a run on a device that gathers the features of sampled blocks itself, if it has memory for them
+  // True for a run on a device that gathers the features of sampled blocks itself, if it has memory for the features
   // (train/tasks/feature_table.h).
   bool features_on_device = false;
   // Backend::AllocatePinned of that device; null if the device reads no memory of the host.
   std::function<std::optional<device::PinnedRows>(int64_t rows, int64_t width)> allocate_pinned = nullptr;
-  // Set for a run: the disk space that checkpoints which fall due must leave free.
+  // Set for a run: the disk space that a checkpoint must leave free when it is due.
   DiskReserve reserve;
   // Set for a run: called once with a line that says which file a kept plan was taken from. Null if nobody is to be
   // told.
@@ -102,8 +101,8 @@ struct PlanContext {
 
 // Returns the kept plan of the job, or walks its schedule. `pads` says whether batches may be padded to a ladder
 // (PaddingOf in train/tasks/program_trials.h). Errors: InvalidArgument with violations under `prefix` if the largest
-// batch and the executables take more memory than there is, or if that batch cannot be indexed; Cancelled if
-// `keep_going`, called now and then, returns false.
+// batch and the executables take more memory than there is, or if the largest batch exceeds the index range;
+// Cancelled if `keep_going`, called now and then, returns false.
 absl::StatusOr<graphcache::ShapeSchedule> PlanJob(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                                   const data::GraphExtents& graphs, const PlanContext& context,
                                                   std::string_view prefix, const std::function<bool()>& keep_going,

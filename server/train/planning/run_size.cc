@@ -15,8 +15,8 @@ namespace permafrost::train {
 namespace {
 
 constexpr double kMostBytes = 1e18;  // no machine has this many
-// Copies of the parameters that live as long as the run: the parameters, two moments, and those of the best epoch. A
-// capture copies the first three.
+// The copies of the parameters that live as long as the run: the parameters, two moments, and the parameters of the
+// best epoch. A capture copies the first three.
 constexpr double kLastingCopies = 4, kStateCopies = 3, kMoments = 2;
 // The part of a training step's memory that a forward pass holds at once. Without gradients, a layer's rows are freed
 // once the next layer has made its rows.
@@ -28,19 +28,19 @@ constexpr double kToldExecutables = 0.1;
 int64_t ToBytes(double bytes) { return static_cast<int64_t>(std::min(bytes, kMostBytes)); }
 double Gigabytes(double bytes) { return bytes / 1e9; }
 
-// Returns the bytes that are read into this process at once. A resume reads the optimizer's file, the largest, as
-// bytes and as tensors. An evaluation reads the tensors of the weights.
+// Returns the most bytes of a file that this process holds at once. A resume holds the optimizer's file, the largest
+// one, as bytes and as tensors. An evaluation holds the tensors of the weights.
 double ReadBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return (limits.trains ? 2 * (kMoments + memory.state_copies) : 1) * sizeof(float) * memory.cost.parameters;
 }
 
-// Returns the bytes of the weights and of a step at its worst moment.
+// Returns the peak memory of the weights and of a step, in bytes.
 double StepBytes(const RunMemory& memory, const MemoryLimits& limits) {
   const double parameters = sizeof(float) * memory.cost.parameters,
                activations = sizeof(float) * memory.cost.activations;
   const double read = limits.device ? 0 : ReadBytes(memory, limits);
   if (!limits.trains) return parameters + std::max(read, kForwardPart * activations);
-  // A training step takes the gradients too.
+  // A training step also holds the gradients.
   const double step = activations + parameters;
   // A resume reads its files while the arena of its captures is held.
   const double state = std::max((kStateCopies + memory.state_copies) * parameters, read);
@@ -51,17 +51,17 @@ double StepBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return (kLastingCopies + memory.state_copies + memory.other_copies) * parameters + peak;
 }
 
-// Returns the bytes of the staging's buffers on the host. The device holds as many.
+// Returns the bytes of the staging buffers on the host. Those on the device take as many.
 double StagedBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return limits.device ? static_cast<double>(device::Staging::kSlots) * memory.input_bytes : 0;
 }
 
-// Returns the bytes that this process holds beside the steps.
+// Returns the bytes of host memory that a run takes in addition to its steps.
 double HostBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return memory.batch_bytes + StagedBytes(memory, limits) + memory.result_bytes;
 }
 
-// Returns the bytes that executables take in the memory that steps run in.
+// Returns the bytes that executables take in the memory that holds the steps.
 double ExecutableBytes(const RunMemory& memory, const MemoryLimits& limits) {
   const auto executables = static_cast<double>(memory.executables);
   if (limits.graphs) return limits.trains ? executables * memory.input_bytes : 0;
@@ -74,7 +74,7 @@ void AddCopies(const spec::OptimizerOptions& options, RunMemory& memory) {
   if (options.accumulate_steps > 1) memory.state_copies += 1;  // sums of gradients
   if (options.ema_decay == 0) return;
   memory.state_copies += 1;
-  memory.other_copies += 1;  // the weights, which lie aside while the averages evaluate
+  memory.other_copies += 1;  // the weights, which are set aside while the averages are evaluated
 }
 
 uint64_t ProcessBytes(const RunMemory& memory, const MemoryLimits& limits) {
@@ -96,7 +96,7 @@ void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_
     const double needed = other + cache;
     const auto allowed = static_cast<double>(limit);
     if (needed <= allowed) return;
-    // A few executables take too little beside a step to be mentioned.
+    // A few executables are not mentioned, since they take little memory compared with a step.
     const std::string cached = cache > kToldExecutables * needed
                                    ? absl::StrCat(", and ", memory.executables, " executables, ",
                                                   std::ceil(10 * Gigabytes(cache)) / 10, " GB of it")

@@ -62,8 +62,8 @@ absl::Status CheckForm(const program::Program& form,
   return absl::OkStatus();
 }
 
-// Returns the values that `outputs` or writes depend on. Other nodes are left out: exports keep nodes that nothing
-// reads.
+// Returns the values on which `outputs` or writes depend. Values that nothing reads are left out; exports keep the
+// nodes that make them.
 std::set<program::ValueIndex> UsedValues(const program::Graph& graph, std::span<const program::ValueIndex> outputs) {
   std::set<program::ValueIndex> used(outputs.begin(), outputs.end());
   const auto is_used = [&](const program::Output& output) {
@@ -82,7 +82,8 @@ class Source {
  public:
   Source(uint64_t seed, int64_t place, const Tensor& step) : seed_(seed), place_(place), step_(step) {}
 
-  // Returns a mask of x's size and type: 0 where dropped, else 1 / (1 - p). With p = 1 all is dropped.
+  // Returns a mask of x's size and type. An element is 0 if it is dropped, and otherwise 1 / (1 - p). With p = 1,
+  // every element is dropped.
   Tensor Mask(const Tensor& x, double p) const {
     const Tensor ones = at::ones(Flat(x), x.options().dtype(at::kFloat).requires_grad(false));
     const Tensor kept = p >= 1 ? at::zeros_like(ones) : nn::Dropout(ones, step_, Key(0), p);
@@ -92,12 +93,12 @@ class Source {
     if (p < 1 && x.dim() == 2 && x.scalar_type() == at::kFloat) return nn::Dropout(x, step_, Key(0), p);
     return x * Mask(x, p);
   }
-  // Returns float32 numbers in [0, 1) of x's size. Each stream of a node has other numbers.
+  // Returns uniform float32 numbers in [0, 1), of x's size. Each stream of a node has different numbers.
   Tensor Uniform(const Tensor& x, int stream = 0) const {
     const Tensor like = at::zeros(Flat(x), x.options().dtype(at::kFloat).requires_grad(false));
     return nn::Uniform(like, step_, Key(stream)).view(x.sizes());
   }
-  // Same as Uniform, but in x's type. The type may have fewer bits, but no number is rounded up to 1.
+  // Same as Uniform, but in x's type. The type may have fewer bits than float32, but no number is rounded up to 1.
   Tensor UniformOf(const Tensor& x) const {
     const double steps = x.scalar_type() == at::kHalf ? 1 << 11 : x.scalar_type() == at::kBFloat16 ? 1 << 8 : 0;
     const Tensor drawn = Uniform(x);
@@ -131,8 +132,8 @@ class Source {
   const Tensor& step_;
 };
 
-// Returns zeros of the sizes and type that a factory's arguments give. The arguments begin at stack[sizes]: sizes,
-// dtype, layout, device.
+// Returns zeros with the sizes and the type in the arguments of a factory operator. These arguments are sizes, dtype,
+// layout and device, from stack[sizes] on.
 Tensor Zeros(const Stack& stack, size_t sizes, const Tensor& step) {
   const auto type = stack[sizes + 1].toOptional<at::ScalarType>().value_or(at::kFloat);
   return at::zeros(stack[sizes].toIntVector(), step.options().dtype(type));
@@ -157,7 +158,7 @@ Tensor Integers(const Source& source, const Tensor& like, int64_t low, int64_t h
   return (bits(0) * kOne + bits(1)).remainder(range).add(low).to(like.scalar_type());
 }
 
-// One row per operator. `draw` maps the arguments of its schema to its results, and ignores the generator.
+// One row per operator. `draw` maps the arguments of the operator's schema to its results, and ignores the generator.
 struct Row {
   std::string_view target;  // without "torch.ops.aten."
   std::vector<c10::IValue> (*draw)(const Source& source, const Stack& stack, const Tensor& step);
@@ -222,7 +223,7 @@ constexpr Row kRows[] = {
        const Tensor x = s[0].toTensor();
        const double from = s[1].toDouble(), to = s[2].toDouble();
        const Tensor drawn = (source.UniformOf(x).to(at::kFloat) * (to - from) + from).to(x.scalar_type());
-       // A type of few bits may round up to `to`, which the interval excludes.
+       // A type of few bits may round a number up to `to`, which the interval excludes.
        return Values{Fill(x, at::where(drawn.lt(to), drawn, at::full_like(drawn, from)))};
      }},
     {"normal_.default",
@@ -268,7 +269,7 @@ Tensor TensorOf(const Stack& stack, Argument argument) {
   return value.isTensor() ? value.toTensor() : Tensor();
 }
 
-// Moves a running statistic towards the batch's value, if `moves`.
+// If `moves` is true, moves a running statistic towards the batch's value.
 void Follow(const Tensor& running, const Tensor& value, double momentum, const Tensor& moves) {
   running.copy_(at::where(moves, running * (1 - momentum) + value * momentum, running));
 }
@@ -379,7 +380,7 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
       }
     }
     if (own_linears) {
-      // Norms of padded batches see only the real rows (Normalize).
+      // In padded batches, norms must see only the real rows (Normalize).
       if (auto layers = program::WithRowLayers(*form.program, {.norms = !options_.norms && nn::RunsRowNorm(device_)})) {
         take(std::move(layers->program));
         fused_ = true;
@@ -423,7 +424,8 @@ Tensor BoundProgram::OnDevice(const Tensor& tensor) {
 
 absl::Status BoundProgram::AddState(const program::Interpreter& interpreter, const std::vector<Tensor>& state) {
   const program::Program& form = interpreter.program();
-  // The program's own loss may use only part of what makes the prediction; parameters outside that part stay fixed.
+  // A loss that the program computes may depend on fewer values than the prediction does. Parameters on which the
+  // loss does not depend are fixed.
   const std::set<program::ValueIndex> used =
       UsedValues(form.graph, has_loss_ ? std::span(form.outputs).subspan(1) : std::span(form.graph.outputs));
   const std::vector<size_t>& mutated = interpreter.mutated();

@@ -1,6 +1,6 @@
-// A program (server/program) bound to a device and a job: its tensors, its random numbers, and one run. The models of
-// both levels are made of it (program_model.h). Threads: making one is thread-safe; using it belongs to the device
-// thread.
+// A program (server/program) bound to a device and a job: its tensors, its random numbers, and the running of its
+// forms. The models of both levels use it (program_model.h). Threads: Make is thread-safe; all other methods belong
+// to the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,27 +33,28 @@ namespace permafrost::train {
 // the batch norms of padded batches. Threads: thread-safe for different tensors, but Draw runs on the device thread.
 
 // Random operators draw with our own generator. Every number is a pure function of (seed, step, place of the operator
-// among those that draw, row, column), so captures, resumes and equal runs draw the same. Rows are the first dimension.
-// The distributions are PyTorch's; the numbers are not.
+// among those that draw, row, column). So captures, resumes and equal runs draw equal numbers. Rows are the first
+// dimension. The distributions are PyTorch's; the numbers are not.
 
 // Returns whether Draw knows the operator.
 bool CanDraw(const program::Node& node);
 
 // Runs a node that draws, in place of PyTorch's operator. Takes the arguments off the stack and puts the results
-// there. `step` is [1] int64. Gradients pass as PyTorch's do.
+// there. `step` is [1] int64. Gradients flow as through PyTorch's operator.
 void Draw(const program::Node& node, uint64_t seed, int64_t place, const at::Tensor& step, torch::jit::Stack& stack);
 
 // A batch norm of a padded batch runs over its real rows, in place of aten::batch_norm.
 
-// Returns the shape of the norm's input. The stack holds the arguments of aten::batch_norm, which stay there.
+// Returns the shape of the norm's input. The stack holds the arguments of aten::batch_norm, and is left unchanged.
 std::vector<int64_t> ShapeOfNorm(const torch::jit::Stack& stack);
-// Returns whether the norm uses the batch's statistics rather than running ones. The stack stays as it is.
+// Returns whether the norm uses the batch's statistics rather than running ones. The stack is left unchanged.
 bool NormTrains(const torch::jit::Stack& stack);
 
 // Takes the arguments off the stack and leaves the output there. The input is [rows, channels, ...], and `real`, bool
 // [rows], marks its real rows. The mean and the (biased) variance are those of the real rows, on all ranks if a step
-// is shared. Running statistics are updated as PyTorch does. Padding rows get the bias (0 without one) and no
-// gradient. If a channel has fewer than two values, running statistics, if there are any, are used and not updated.
+// is shared. Running statistics are updated as PyTorch does. In padding rows the output is the bias (0 without one),
+// and no gradient flows. If a channel has fewer than two values and the norm has running statistics, it uses these
+// and does not update them.
 void NormalizeReal(const at::Tensor& real, torch::jit::Stack& stack);
 
 // The rows that a batch norm of a program normalises.
@@ -62,8 +63,8 @@ enum class NormRows { kNodes, kEdges, kPredicted };
 using ProgramNorms = std::array<std::vector<NormRows>, 2>;
 
 // Random operators draw numbers as Draw says. Parameters that the module froze or does not use are fixed. A buffer is
-// saved if it is in the module's state_dict or if a step writes to it. A tensor with several names is saved under the
-// first one.
+// saved if it is in the module's state_dict or if a step writes to it. A tensor with several names is saved under its
+// first name.
 class BoundProgram {
  public:
   struct Options {
@@ -75,8 +76,8 @@ class BoundProgram {
     bool fused = true;
     std::optional<ProgramNorms> norms;  // set if batches are padded
   };
-  // `check` returns an error if the job's data has no such input. Errors: those of `check`, and InvalidArgument. All
-  // name the program, and the input, parameter or node if one is at fault.
+  // `check` returns an error if the job's data lacks the input. Errors: those of `check`, and InvalidArgument. Each
+  // error names the program, and the input, parameter or node at fault, if there is one.
   static absl::StatusOr<std::unique_ptr<BoundProgram>> Make(
       const program::LoadedProgram& loaded, Options options, c10::Device device,
       absl::FunctionRef<absl::Status(const program::Input& input)> check);
@@ -85,7 +86,8 @@ class BoundProgram {
     at::Tensor prediction;  // the first output, unchecked
     at::Tensor loss;        // scalar of a floating type; undefined if the module returns none
   };
-  // Marks the real rows of a padded batch, bool [rows]. Batch norms that use batch statistics skip all other rows.
+  // Masks of the real rows of a padded batch, each bool [rows]. Batch norms that use batch statistics skip all other
+  // rows.
   struct RealRows {
     at::Tensor nodes, edges, predicted;
   };
@@ -95,16 +97,16 @@ class BoundProgram {
   Output Run(Mode mode, const at::Tensor& step, const RealRows* real,
              absl::FunctionRef<c10::IValue(const program::Input& input)> value);
 
-  // Returns whether operators of nn run in place of the program's own.
+  // Returns whether operators of nn run in place of operators of the program.
   bool is_fused() const { return fused_; }
-  // Returns whether row_linear runs a float32 linear map of the program. bfloat16 rounds only the factors of such
-  // maps.
+  // Returns whether row_linear runs any float32 linear map of the program. With bfloat16, only the factors of these
+  // maps are rounded.
   bool has_own_products() const { return own_products_; }
   // Returns whether training draws random numbers.
   bool draws() const { return draws_; }
   // Returns the input shape of each batch norm in the last Run without padding, in the order of nodes. Only for
-  // programs that are not fused. The shape is empty for a norm that used running statistics; at the end of the list,
-  // such norms are left out.
+  // programs that are not fused. For a norm that used running statistics, the shape is empty. Empty shapes at the end
+  // of the list are left out.
   const std::vector<std::vector<int64_t>>& norm_shapes() const { return norm_shapes_; }
 
   const std::vector<program::Input>& inputs() const;
@@ -115,10 +117,11 @@ class BoundProgram {
   BoundProgram(Options options, c10::Device device) : options_(std::move(options)), device_(device) {}
   absl::Status Bind(const program::LoadedProgram& loaded,
                     absl::FunctionRef<absl::Status(const program::Input& input)> check);
-  // Normalises over the real rows of the batch that Run runs, or over all rows if it is not padded. In a shared step,
-  // the rows of all ranks count. Returns false if libtorch's batch norm must run instead.
+  // Normalises over the real rows of the batch that Run runs, or over all rows if the batch is not padded. In a
+  // shared step, the rows of all ranks count. Returns false if libtorch's batch norm must run instead.
   bool Normalize(Mode mode, size_t place, torch::jit::Stack& stack);
-  // Returns the job's copy of a loaded tensor, one copy for all of its names. The loaded program is not changed.
+  // Returns the job's copy of a loaded tensor. A tensor with several names has one copy. The loaded program is not
+  // changed.
   at::Tensor OnDevice(const at::Tensor& tensor);
   // Adds the tensors of a form that no other form has added.
   absl::Status AddState(const program::Interpreter& interpreter, const std::vector<at::Tensor>& state);
@@ -136,10 +139,10 @@ class BoundProgram {
   std::vector<std::vector<int64_t>> norm_shapes_;
 };
 
-// Checks that a program's features have the type and the columns of the dataset's features. A single column may lack
-// its dimension.
+// Checks that a program's features have the type and the columns of the dataset's features. If there is a single
+// column, the program's input may lack the column dimension.
 absl::Status CheckFeatures(const program::Input& input, const nn::EncoderInput& features);
-// Returns whether the input is a single column that lacks its dimension.
+// Returns whether the input is a single column without the column dimension.
 inline bool IsSqueezed(const program::Input& input) { return input.type.sizes.size() == 1; }
 
 }  // namespace permafrost::train

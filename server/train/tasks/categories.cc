@@ -65,7 +65,7 @@ data::FeatureSummary& FeaturesOf(data::ImportedSummary& summary, bool of_edges) 
 
 std::string_view TableName(bool of_edges) { return of_edges ? "edge" : "node"; }
 
-// Returns e.g. "7 in 3 rows". For several values it also tells how many others there are.
+// Returns e.g. "7 in 3 rows". If there are several values, also tells how many more there are.
 std::string TellValues(const CategoryTable& own, const data::CountedValues& values) {
   const auto& [value, rows] = values.front();
   std::string text = absl::StrCat(data::NameOfValue(own, value), " in ", rows, rows == 1 ? " row" : " rows");
@@ -83,8 +83,8 @@ int64_t PlainColumns(const FeatureCategories& features) {
   return plain;
 }
 
-// Returns why two columns cannot mean the same, e.g. "is a degree, and that of the weights a label"; empty if they
-// can.
+// Returns why two columns cannot have the same meaning, e.g. "is a degree, and that of the weights a label"; empty if
+// they can.
 std::string WhyNot(const CategoryTable& own, const CategoryTable& known) {
   const auto name = [](const CategoryTable& table) {
     const std::string_view origin = data::kCategoryOriginNames.Name(table.origin);
@@ -129,7 +129,7 @@ class Translator {
  private:
   void Add(const std::string& what) { violations_.Add(kDatasetField, what); }
 
-  // Returns true if both sides have tables, or if nothing needs them; else adds a violation.
+  // Returns true if the dataset and the weights have tables, or if no table is needed. Otherwise adds a violation.
   bool CheckKnown() {
     const bool needed = ReadsCategories(pass_.options, own_summary_) ||
                         (pass_.trained_on && ReadsCategories(pass_.options, *pass_.trained_on));
@@ -144,8 +144,8 @@ class Translator {
     return false;
   }
 
-  // Returns the categories that the weights know. Older weights have none; type and width then come from the dataset
-  // that they were trained on.
+  // Returns the categories that the weights know. Weights of older versions have none. Type and width then come from
+  // the dataset that the weights were trained on.
   std::optional<FeatureCategories> Known(bool of_edges) const {
     if (pass_.known) return of_edges ? pass_.known->edge : pass_.known->node;
     if (!pass_.trained_on) return std::nullopt;
@@ -171,15 +171,15 @@ class Translator {
     for (size_t t = 0; t < known->tables.size(); ++t) {
       translation.maps.emplace_back(translation.own.tables[t], known->tables[t]);
     }
-    // Translated integers keep the dataset's own type; only their numbers change.
+    // Translated integers keep the type that they have in the dataset; only their values change.
     translation.known.type = IsCategorical(translation.own.type) ? translation.own.type : known->type;
     for (size_t t = 0; t < translation.maps.size(); ++t) PF_RETURN_IF_ERROR(TellUnknown(of_edges, translation, t));
     out = std::move(translation);
     return absl::OkStatus();
   }
 
-  // Returns true if each table of the dataset can be read as the weights' table in its place. Other numbers of columns
-  // and other types are reported elsewhere (CheckKnows).
+  // Returns true if each table of the dataset can be read as the table of the weights at the same place. CheckKnows
+  // reports a different number of columns and different types.
   bool ArePairs(bool of_edges, const data::FeatureTranslation& translation) {
     const FeatureCategories &own = translation.own, &known = translation.known;
     if (data::IsCategorical(own.type) != data::IsCategorical(known.type)) return false;
@@ -230,8 +230,8 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Returns the table of classes. For older weights and datasets it is made from the summary, which has the classes
-  // only if they were renumbered.
+  // Returns the table of classes. For weights or datasets of older versions, the table is made from the summary. A
+  // summary has the classes only if they were renumbered.
   static std::optional<CategoryTable> ClassesOf(const std::optional<Categories>& categories,
                                                 const data::ImportedSummary* summary) {
     if (categories && categories->classes) return categories->classes;
@@ -245,7 +245,8 @@ class Translator {
     const auto known = ClassesOf(pass_.known, pass_.trained_on ? &*pass_.trained_on : nullptr);
     if (!own || !known || own->too_many || known->too_many) return absl::OkStatus();
     const bool over_classes = spec::HasClasses(pass_.options.loss);
-    // Labels that are measures need no translation, unless one of the two sides renumbered its classes.
+    // Labels that are measures need no translation, unless the dataset's classes or those of the weights were
+    // renumbered.
     if (!over_classes && !own->ranked && !known->ranked) return absl::OkStatus();
     data::CategoryMap map(*own, *known);
     if (!map.unknown_values().empty()) {
@@ -273,7 +274,7 @@ class Translator {
     const std::optional<data::FeatureTranslation> node = translation.node, edge = translation.edge;
     const bool classes = translation.classes.has_value();
     result_.dataset = pass_.dataset;
-    // A violation ends in an error, which needs no dataset.
+    // After a violation, the caller returns an error and needs no dataset.
     const bool makes = violations_.empty();
     if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&pass_.dataset)) {
       if (makes && (node || edge || classes)) {
@@ -290,7 +291,7 @@ class Translator {
         FeaturesOf(result_.trained, of_edges) = FeaturesOf(now, of_edges);
       } else if (const auto known = Known(of_edges);
                  known && !pass_.trained_on && known->tables.empty() && known->width > 0) {
-        // The dataset that the weights were trained on is gone, but the weights know its columns.
+        // The dataset that the weights were trained on is gone, but the weights know the columns of that dataset.
         FeaturesOf(result_.trained, of_edges).type = known->type;
         FeaturesOf(result_.trained, of_edges).width = known->width;
       }
@@ -337,7 +338,7 @@ class Translator {
   TranslatedDataset result_;
 };
 
-// Moves rows of weights to the places that the categories of another dataset have.
+// Moves each row of weights to the place of its category in another dataset.
 class RowMover {
  public:
   RowMover(const std::vector<nn::NamedTensor>& model, std::vector<nn::NamedTensor>& file)
@@ -346,8 +347,8 @@ class RowMover {
   const MovedRows& moved() const { return moved_; }
 
   absl::Status MoveFeatures(std::string_view encoder, const FeatureCategories& from, const FeatureCategories& to) {
-    // Features of another form need weights of other shapes. Whoever loads the weights refuses them or leaves them
-    // out.
+    // If the features have another form, the weights have other shapes. The code that loads the weights then refuses
+    // them or leaves them out.
     if (from == to || from.tables.size() != to.tables.size()) return absl::OkStatus();
     Pairs columns{.rows = PlainPairs(from, to)};
     bool one_hot = false;
@@ -394,8 +395,8 @@ class RowMover {
   }
 
  private:
-  // `rows` holds (to, from) for each value that both tables have. `taken` and `fresh` count the rows that are taken
-  // over and those that begin anew.
+  // `rows` holds a pair (to, from) for each value that both tables have. `taken` counts the rows that are taken over,
+  // and `fresh` those that are initialised afresh.
   struct Pairs {
     std::vector<std::pair<int64_t, int64_t>> rows;
     int64_t taken = 0, fresh = 0;
@@ -448,7 +449,7 @@ class RowMover {
     moved_.fresh += pairs.fresh;
   }
 
-  // Returns false if one of the two has no such tensor, or if a tensor's size is not that of its table.
+  // Returns false if the file or the model has no such tensor, or if the tensor's size is not that of its table.
   bool Rewrite(const std::string& name, int64_t dimension, int64_t from_size, int64_t to_size,
                const std::vector<std::pair<int64_t, int64_t>>& pairs) {
     const nn::NamedTensor* const own = Find(model_, name);
@@ -459,7 +460,7 @@ class RowMover {
       return false;
     }
     const at::NoGradGuard no_grad;
-    // For tensors without values, sizes are enough, and they take no memory.
+    // A tensor without values only needs its sizes, and takes no memory.
     if (own->value.is_meta()) {
       std::vector<int64_t> sizes = known->value.sizes().vec();
       sizes[static_cast<size_t>(dimension)] = to_size;

@@ -1,5 +1,5 @@
-// Tells what a job's weights know about the categories of its dataset, and makes another dataset readable for the
-// weights. Categories match by the source's values, whatever numbers the two imports gave them.
+// Tells what a job's weights know about the categories of its dataset, and translates another dataset's categories
+// for the weights. Categories match by their values in the source, not by the numbers that an import gave them.
 // Threads: pure functions.
 #pragma once
 
@@ -18,13 +18,13 @@
 
 namespace permafrost::train {
 
-// A key in the metadata of a weights file. Its value holds the tables of what the model reads (CategoriesToJson). The
-// key is absent if an older version made the weights or imported their dataset.
+// A key in the metadata of a weights file. Its value holds the category tables that the model reads
+// (CategoriesToJson). The key is absent if an older version made the weights or imported their dataset.
 inline constexpr char kCategoriesKey[] = "permafrost.categories";
 
-// Returns only the tables that a model with these options has weights for. There is none for features that the model
-// does not read, or that are made. The table of classes stays if the loss is over classes, or if the classes are
-// renumbered.
+// Returns those tables of `all` for which a model with these options has weights. Leaves out tables of features that
+// the model does not read, or that the server makes. Keeps the table of classes if the loss is over classes, or if
+// the classes are renumbered.
 data::Categories CategoriesRead(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                 data::Categories all);
 // Returns true if the model reads columns that are categories. A dataset that an older version imported has no tables
@@ -38,19 +38,19 @@ struct CategoryPass {
   const std::optional<data::Categories>& known;  // what the weights know
   // Summary of the dataset that the weights were trained on, if it is still known.
   const std::optional<data::ImportedSummary>& trained_on;
-  // If true, a value that the weights do not know contributes nothing. If false, it is refused.
+  // If true, a category that the weights do not know contributes nothing. If false, it is refused.
   bool allow_unknown = false;
-  bool predictions = false;  // whether predictions are asked for; their labels need not be known
+  bool predictions = false;  // whether predictions are requested; the weights then need not know the labels
   uint64_t process_limit = 0;
 };
 struct TranslatedDataset {
   data::OpenedDataset dataset;
-  // Summary of the dataset that the weights were trained on, with the ranges that the model is made for now.
+  // Summary of the dataset that the weights were trained on, with the category ranges for which the model is now
+  // made.
   data::ImportedSummary trained;
-  // Names of tables of weights that get one row more than the weights have. The row is zeros and serves unknown
-  // values.
+  // Names of the tables of weights to which one row of zeros is added. That row serves unknown categories.
   std::vector<std::string> zero_rows;
-  // A line for each column with unknown values.
+  // A line for each column with unknown categories.
   std::vector<std::string> notes;
 };
 // Translates the dataset's categories to those of the weights. Adds a violation of "dataset" for categories that the
@@ -58,15 +58,15 @@ struct TranslatedDataset {
 // ResourceExhausted.
 absl::StatusOr<TranslatedDataset> TranslateCategories(const CategoryPass& pass, Violations& violations);
 
-// Counts rows of the weights that a job on other categories begins with: those taken from the old weights, and those
-// begun anew.
+// For a job that begins with weights trained on other categories: the number of rows taken from the old weights, and
+// of rows initialised afresh.
 struct MovedRows {
   int64_t taken = 0, fresh = 0;
-  bool other_classes = false;  // the loss has one output, and its labels now mean something else
+  bool other_classes = false;  // the loss has one output, and its labels have another meaning now
 };
-// Rewrites the weights in `file`, which know the categories `from`, for a model that reads the categories `to`. The
-// row of each value moves to where `to` has the value. Rows of new values are copied from `model`. Errors:
-// InvalidArgument if a column is of another kind.
+// Rewrites the weights in `file`, trained on the categories `from`, for a model that reads the categories `to`. The
+// row of each value moves to the place of that value in `to`. For a value that `from` lacks, the row is copied from
+// `model`. Errors: InvalidArgument if a column is of another kind.
 absl::StatusOr<MovedRows> MoveRows(const data::Categories& from, const data::Categories& to,
                                    const std::vector<nn::NamedTensor>& model, std::vector<nn::NamedTensor>& file);
 

@@ -41,7 +41,7 @@ class KnownRanges {
     if (own == trained) return;
     Add("it has ", own, " ", AbslView(what), ", and the weights were trained on ", trained);
   }
-  // Checks integer columns. They are categories, each with a row of weights.
+  // Checks integer columns. Their values are categories, and each category has a row of weights.
   void CheckCategories(std::string_view table, const FeatureSummary& own, const FeatureSummary& trained) {
     const bool of_categories = data::IsCategorical(own.type);
     if (of_categories != data::IsCategorical(trained.type)) {
@@ -58,7 +58,8 @@ class KnownRanges {
       return;
     }
   }
-  // Checks that classes are whole numbers from 0 on, no more than the weights know. `Summary` is of either kind.
+  // Checks that classes are whole numbers from 0 on, and that the weights know all of them. `Summary` is of either
+  // kind.
   template <class Summary>
   void CheckClasses(spec::Loss loss, int64_t present, const Summary& own, const Summary& trained) {
     if (!spec::HasClasses(loss) || present == 0) return;
@@ -72,7 +73,7 @@ class KnownRanges {
   Violations violations_;
 };
 
-// Returns how many rows are predicted for: graphs of a set, or nodes of one large graph.
+// Returns the number of predicted rows: graphs of a set, or nodes of one large graph.
 int64_t NumRows(const GraphSetSummary& set) { return set.all.graphs; }
 int64_t NumRows(const GraphSummary& graph) { return graph.nodes; }
 
@@ -81,7 +82,7 @@ int64_t PresentLabels(const Summary& summary) {
   return NumRows(summary) * summary.num_targets - summary.num_missing_labels;
 }
 
-// Checks targets and classes if any row has a label. Without labels, there are none that the weights could lack.
+// If any row has a label, checks targets and classes. Without labels, there is nothing that the weights could lack.
 template <class Summary>
 void CheckTargets(const Summary& trained, const Summary& own, spec::Loss loss, KnownRanges& check) {
   const int64_t present = PresentLabels(own);
@@ -107,14 +108,15 @@ void CheckClassValues(const GraphSetSummary& trained, const GraphSetSummary& own
             text(trained.class_values));
 }
 
-// Summaries of older versions say only whether inverse edges were added.
+// Returns the directions of the edges. Summaries of older versions say only whether inverse edges were added.
 template <class Summary>
 EdgeDirections DirectionsOf(const Summary& summary) {
   if (summary.directions == EdgeDirections::kUnknown && summary.inverse_edges_added) return EdgeDirections::kAdded;
   return summary.directions;
 }
 
-// Refuses edges in one direction for weights that saw each edge with its inverse, and the other way round.
+// Checks that edges have their inverses in both datasets or in neither. Weights that saw each edge with its inverse
+// do not suit edges in one direction, and the reverse.
 template <class Summary>
 void CheckDirections(const Summary& trained, const Summary& own, KnownRanges& check) {
   const EdgeDirections of_weights = DirectionsOf(trained), of_own = DirectionsOf(own);
@@ -140,11 +142,11 @@ void Check(const GraphSetSummary& trained, const GraphSetSummary& own, const spe
   // Degrees and constants do not depend on the features that the nodes have.
   if (inputs != spec::NodeInputs::kDegree && inputs != spec::NodeInputs::kConstant) {
     check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
-    // A program knows by itself which numbers it takes.
+    // A program defines which numbers it accepts.
     if (!spec::IsProgram(options)) check.CheckCategories("node", own.node_features, trained.node_features);
   }
   check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
-  // Positions need no check: binding refuses a program that reads them if the set has none.
+  // Positions need no check: if the set has none, a program that reads them cannot be bound.
   if (!spec::IsProgram(options)) check.CheckCategories("edge", own.edge_features, trained.edge_features);
   CheckDirections(trained, own, check);
   CheckTargets(trained, own, options.loss, check);
@@ -190,7 +192,7 @@ void Check(const GraphSummary& trained, const GraphSummary& own, const spec::Tra
   CheckDirections(trained, own, check);
   // Links are learned without labels of nodes.
   if (!options.links.enabled) CheckTargets(trained, own, options.loss, check);
-  // A program says by itself what it reads of edges.
+  // A program defines what it reads of edges.
   if (spec::IsProgram(options)) return;
   if (EdgeInputsOf(model, trained) == data::EdgeInputs::kFeatures) {
     check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
@@ -203,8 +205,8 @@ void Check(const GraphSummary& trained, const GraphSummary& own, const spec::Tra
   }
 }
 
-// If the number of targets differs from the weights' outputs, no row has a label (CheckKnows). Then all count as
-// missing.
+// Takes the number of targets from `trained`. If the number differs, no row has a label (CheckKnows), and then all
+// labels count as missing.
 template <class Summary>
 void TakeTargetsOf(const Summary& trained, Summary& own) {
   if (own.num_targets != trained.num_targets) {

@@ -13,29 +13,30 @@
 
 namespace permafrost::train {
 
-// Returns Ok if a model that these options made for the dataset `trained` can be given the rows of `own`. What the
-// model reads of nodes and edges must have as many columns, weights if it reads weights, and only categories that it
-// knows. If `own` has labels and the job predicts them, it must have as many targets. For a loss over classes its
-// labels must be among the model's classes. Otherwise returns InvalidArgument with violations of `field`.
+// Checks that a model, made by these options for the dataset `trained`, can evaluate the rows of `own`. The features
+// that the model reads must have equally many columns in both datasets, and only categories that the model knows. If
+// the model reads edge weights, `own` must have them. If `own` has labels and the job predicts them, it must have
+// equally many targets. For a loss over classes, the labels of `own` must be among the model's classes. Errors:
+// InvalidArgument with violations of `field`.
 absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own,
                         const spec::TrainOptions& options, std::string_view field);
 
 // Returns true if any row has a label.
 bool HasLabels(const data::ImportedSummary& summary);
 
-// Returns the split that the rows are evaluated as. Validation and test rows keep their own split, so that samples are
-// drawn as the job's evaluation drew them. Train rows and all rows are evaluated as the test split.
+// Returns the split as which the rows are evaluated. Validation and test rows keep their own split, so that their
+// samples are those of the job's own evaluation. kTrain and kAll rows are evaluated as the test split.
 data::Split EvaluatedAs(EvaluatedRows rows);
 
-// Returns the dataset with the rows as its train split and as the split of EvaluatedAs; tasks read what they need of
-// both. Its summary describes features and labels as `trained` does. If `trained` has another number of targets, all
-// labels of the rows are missing. A set is divided by `folds` first. Errors: InvalidArgument if there are no such
+// Returns a view of the dataset, in which the rows are both the train split and the split of EvaluatedAs, since tasks
+// read both. Its summary describes features and labels as `trained` does. If `trained` has another number of targets,
+// all labels of the rows are missing. A set is divided by `folds` first. Errors: InvalidArgument if there are no such
 // rows; DataLoss.
 absl::StatusOr<data::OpenedDataset> OnlyRows(const data::OpenedDataset& dataset, EvaluatedRows rows,
                                              const spec::CrossValidation& folds, const data::ImportedSummary& trained);
 
-// Returns one large graph whose summary describes features and labels as `trained` does, which must be of one large
-// graph too. The rows are the graph's own.
+// Returns a view of one large graph whose summary describes features and labels as `trained` does. `trained` must
+// describe one large graph too. The rows of the graph are unchanged.
 data::OpenedDataset AsTrained(const data::OpenedDataset& dataset, const data::ImportedSummary& trained);
 
 }  // namespace permafrost::train

@@ -19,12 +19,12 @@ namespace {
 
 using data::NodeId;
 
-// A table is read in pieces of this many bytes. A piece of a table in two parts is in memory twice.
+// A table is read in pieces of this many bytes. If the table has two parts, memory holds a piece twice.
 constexpr int64_t kPieceBytes = 64 << 20;
 
 double Megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
-// One part of a table, which is filled from its first row on.
+// One part of a table. It is filled from its first row on.
 struct Part {
   at::Tensor to;
   int64_t filled = 0;
@@ -61,7 +61,7 @@ class Writer {
   int64_t next_ = 0;
 };
 
-// Returns the place of each row: first those on the device, then the others, each in their order.
+// Returns the place of each row. The rows on the device come first and then the others, and both keep their order.
 at::Tensor PlacesOf(const std::vector<bool>& on_device, int64_t device_rows) {
   at::Tensor places = at::empty({std::ssize(on_device)}, at::kInt);
   auto* const to = places.mutable_data_ptr<int32_t>();
@@ -103,8 +103,8 @@ std::vector<bool> MostWanted(std::span<const float> wanted, int64_t count) {
 
 at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers) {
   if (!table.rest.defined()) return table.rows.index_select(0, numbers);
-  // Shapes must not depend on data. So each part gathers as many rows as the block has. For a row that lies in the
-  // other part, it gathers any row of its own.
+  // Shapes must not depend on data. So as many rows as the block has are gathered from each part. For a row that lies
+  // in the other part, an arbitrary row is gathered.
   const int64_t on_device = table.rows.size(0);
   const at::Tensor places = table.places.index_select(0, numbers);
   const at::Tensor near = table.rows.index_select(0, places.clamp_max(on_device - 1));

@@ -1,7 +1,7 @@
-// The dense features of a sampled job whose device gathers the rows of its blocks. They lie in the device's memory, in
-// pinned memory of the host, or in both: then the rows wanted most lie on the device. A batch holds only the numbers
-// of its rows.
-// Threads: SplitFeatures and MostWanted are pure functions; all else belongs to the device thread.
+// A table of dense features, from which the device gathers the rows of a job's sampled blocks. The table lies in the
+// device's memory, in pinned memory of the host, or partly in each. If it has two parts, the device holds the rows
+// that are wanted most. A batch holds only row numbers. Threads: SplitFeatures and MostWanted are pure functions; all
+// else belongs to the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,7 +22,7 @@ namespace permafrost::train {
 
 // The most that a table may take, in bytes.
 struct FeatureMemory {
-  uint64_t device = 0;  // memory of the device beside what steps take
+  uint64_t device = 0;  // device memory that steps leave free
   // Additional memory of the device that a step takes if the table has two parts.
   uint64_t gathering = 0;
   // Pinned memory of the host; 0 if the device reads none.
@@ -36,35 +36,35 @@ struct FeatureSplit {
   bool operator==(const FeatureSplit&) const = default;
 };
 
-// Returns where the rows of a table lie. All lie on the device if they fit. Otherwise as many as fit lie there, and
-// the rest is pinned on the host. If the host has no room for the rest, both counts are 0. In a table of two parts,
-// the place of each row takes sizeof(int32_t) on the device.
+// Returns where the rows of a table lie. If all fit on the device, they lie there. Otherwise the device holds as many
+// as fit, and the rest is pinned on the host. If the host has no room for the rest, both counts are 0. A table of two
+// parts also takes sizeof(int32_t) bytes on the device for the place of each row.
 FeatureSplit SplitFeatures(int64_t rows, int64_t row_bytes, const FeatureMemory& memory);
 
-// Returns how many bytes of a process's memory may be pinned beside the `taken` bytes. They are at most half of the
-// memory, since the system cannot take pinned memory back.
+// Returns how many bytes may be pinned in a process that may use `process` bytes and has `taken` of them in use. The
+// result is at most half of `process`, since the system cannot reclaim pinned memory.
 uint64_t PinnableBytes(uint64_t process, uint64_t taken);
 
-// Returns for each row whether it is among the `count` rows that are wanted most. Of equally wanted rows the first are
-// chosen.
+// Returns a mask that marks the `count` rows with the highest `wanted`. Of equal values, the first are chosen.
 std::vector<bool> MostWanted(std::span<const float> wanted, int64_t count);
 
 // The tensors of a table, as the device sees them. They are undefined if the host gathers.
 struct FeatureTable {
   at::Tensor rows;  // [n, width] float32
   // Defined only if the table has two parts. `rest` holds the rows that are not in `rows`. `places`, [nodes + 1]
-  // int32, holds the place of each row in `rows` or, counted on from the end of `rows`, in `rest`.
+  // int32, holds the place of each row in the concatenation of `rows` and `rest`.
   at::Tensor rest, places;
   bool defined() const { return rows.defined(); }
 };
 
-// Returns the rows of a block, [numbers, width]. `numbers` is int64 on the device: each is a node, or the number of
-// nodes for a row of zeros.
+// Returns the rows of a block, [numbers, width]. `numbers` is int64 on the device. Each element is the index of a
+// node, or the number of nodes for a row of zeros.
 at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers);
 
-// Returns for each row of a block the mean of its neighbours and then the row itself, [numbers, 2 * width]. `offsets`
-// and `neighbors` are CSR lists of each row's neighbours, numbered as in `numbers` but int32. Entries beyond the last
-// offset are padding. A row without neighbours gets the mean 0. The table must have one part.
+// Returns, for each row of a block, the mean of its neighbours followed by the row itself, [numbers, 2 * width].
+// `offsets` and `neighbors` are CSR lists of each row's neighbours. Like `numbers`, `neighbors` holds row numbers of
+// the table, but as int32. Entries beyond the last offset are padding. A row without neighbours gets the mean 0. The
+// table must have one part.
 at::Tensor GatherMeans(const FeatureTable& table, const at::Tensor& numbers, const at::Tensor& offsets,
                        const at::Tensor& neighbors);
 
@@ -73,19 +73,20 @@ int64_t FeatureTableRows(const data::GraphSummary& graph);
 // Returns the bytes of a row of float32 values.
 int64_t FeatureRowBytes(const data::GraphSummary& graph);
 
-// Returns the line of a job's log that tells where the features lie.
+// Returns a line for a job's log that tells where the features lie.
 std::string DescribeFeatures(const FeatureSplit& split, int64_t row_bytes);
 
 struct FeatureTableOptions {
   c10::Device device;
   FeatureSplit split;
-  // Allocates the host's part of a table, if it has one (Backend::AllocatePinned).
+  // Allocates the part of a table that lies on the host, if there is one (Backend::AllocatePinned).
   std::function<std::optional<device::PinnedRows>(int64_t rows, int64_t width)> allocate_pinned = nullptr;
-  // Tells how much each node is wanted. In a table of two parts, the nodes wanted most lie on the device.
+  // How often each node is expected to be gathered. In a table of two parts, the device holds the nodes with the
+  // highest values.
   std::span<const float> wanted;
 };
 
-// Reads the table. Returns an undefined one if the device or the host has no room for it now. Errors: DataLoss;
+// Reads the table. Returns an undefined table if the device or the host has no room for it now. Errors: DataLoss;
 // Cancelled if `keep_going`, called now and then, returns false.
 absl::StatusOr<FeatureTable> ReadFeatureTable(const data::Graph& graph, const FeatureTableOptions& options,
                                               const std::function<bool()>& keep_going);

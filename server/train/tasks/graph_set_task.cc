@@ -19,12 +19,12 @@
 namespace permafrost::train {
 namespace {
 
-// How many batches are made ready ahead of the step.
+// The number of batches that are made ready ahead of the step.
 constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 
 // The most nodes of a probe that is only recorded.
 constexpr int64_t kSmallProbe = 96;
-// To compare a rung's executable, the batch takes one in this many of the graphs that fit.
+// The batch that verifies a rung's executable has one in this many of the graphs that fit the rung.
 constexpr size_t kRungPart = 8;
 
 // Returns another label that is valid for the loss, if there is one. A missing label stays missing.
@@ -52,7 +52,7 @@ void MakeOther(spec::Loss loss, int64_t outputs, data::PaddedBatch& batch) {
 
 // Ranks a graph by how much of a step it exercises.
 int RankOf(const BatchShape& graph) { return graph.edges > 0 ? 2 : graph.nodes > 0 ? 1 : 0; }
-// The rank that a loss adds. It outweighs the rest: without a loss no gradient is computed, whatever messages pass.
+// The rank that a loss adds. It outweighs edges and nodes, because a step without a loss computes no gradient.
 constexpr int kLossRank = 3;
 
 bool HaveLabels(const data::Batcher& batcher, Mode mode) {
@@ -61,10 +61,10 @@ bool HaveLabels(const data::Batcher& batcher, Mode mode) {
                              [&](data::Split split) { return std::ranges::any_of(batcher.split(split), has); });
 }
 
-// Streams some batches of an order of graphs.
+// Streams some batches of an epoch of an order of graphs.
 class GraphSetStream final : public BatchStream {
  public:
-  // Streams batches first..last-1 of the epoch.
+  // Streams the batches [first, last) of the epoch.
   GraphSetStream(const data::Batcher& batcher, bool pads, data::EpochOrder epochs, int64_t epoch, int64_t first,
                  int64_t last, int64_t depth)
       : epochs_(std::move(epochs)),
@@ -127,8 +127,8 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
                                                                    const PlanContext& context) {
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, set->summary(), "spec."));
   std::string reading = TellNodeInputs(options.model, set->summary());
-  // Plans before it makes features and weights, for which there may be no memory. Shapes do not depend on features, so
-  // this is the plan that was made when the job was submitted.
+  // Plans before features and weights are made, since the plan tells whether there is memory for them. Shapes do not
+  // depend on features, so this plan equals the one that was made when the job was submitted.
   PF_ASSIGN_OR_RETURN(const data::GraphExtents extents, data::GraphExtents::Create(set));
   PF_ASSIGN_OR_RETURN(const int64_t self_loops, spec::IsProgram(options) ? CountSelfLoops(*set) : 0);
   PF_ASSIGN_OR_RETURN(JobPadding padding, PaddingOf(options, model, self_loops, context.limits, "spec."));
@@ -180,7 +180,7 @@ GraphSetTask::GraphSetTask(const spec::TrainOptions& options, int64_t rank, cons
 
 absl::StatusOr<NamedRows> GraphSetTask::NameRows(data::Split /*split*/, std::span<const uint32_t> ids) const {
   NamedRows rows{.columns = {"graph"}, .names = {}, .values = PredictionColumns(num_outputs_)};
-  // Classes are named as the source names them.
+  // Classes get the names that they have in the source.
   const std::vector<int64_t>& classes = batcher_->summary().class_values;
   if (spec::TraitsOf(loss_).labels == spec::LabelKind::kClass && std::ssize(classes) == num_outputs_) {
     for (size_t c = 0; c < classes.size(); ++c) rows.values[c] = absl::StrCat("prediction_", classes[c]);
@@ -230,14 +230,14 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> GraphSetTask::Schedules
   };
   PF_RETURN_IF_ERROR(add(order_options_.batching, epochs_));
   schedules.front().ceiling = plan_.train_ceiling;
-  // A schedule that is too long to be walked is too long however its batches are composed.
+  // A schedule that is too long to be walked is too long with every kind of batching.
   if (schedules.front().cut) return schedules;
   for (const spec::BatchingOptions& other :
        {spec::BatchingOptions{}, spec::BatchingOptions{.kind = spec::BatchingKind::kBalanced}, TypicalBudget()}) {
     if (other.kind == order_options_.batching.kind) continue;
     data::EpochOrderOptions options = order_options_;
     options.batching = other;
-    // With a budget, the batch size is the one that a job has if its user sets none.
+    // With a budget, uses the default of a job's batch size.
     options.batch_size = other.kind == spec::BatchingKind::kBudget ? spec::kMaxBatchSize : typical_batch_;
     PF_RETURN_IF_ERROR(add(other, TrainingOrder(batcher_->extents(), options)));
     if (schedules.back().cut) {
@@ -275,7 +275,8 @@ std::vector<uint32_t> GraphSetTask::GraphsThatFill(Mode mode, const BatchShape& 
   const BatchShape all = room;
   fill(std::nullopt);
   if (std::ranges::any_of(graphs, has_loss)) return graphs;
-  // These graphs would prove a step without a loss. Takes the first graph that has one, and others beside it.
+  // A capture with these graphs would prove a step without a loss. So takes the first graph that has a loss, and
+  // fills the rest of the shape with others.
   for (const data::Split split : SplitsOf(mode)) {
     for (const uint32_t graph : batcher_->split(split)) {
       if (!has_loss(graph) || !all.Holds(batcher_->ShapeOf({&graph, 1}))) continue;
@@ -394,8 +395,8 @@ absl::StatusOr<HostBatch*> GraphSetTask::SmallProbe(Mode mode, size_t probe) {
 
 absl::StatusOr<HostBatch*> GraphSetTask::RungProbe(Mode mode, const BatchShape& shape) {
   if (!pads_) return ExactProbe(mode, 0, shape);
-  // The cost of a step depends on its real rows. So the largest rung is filled, and the others only to a part: the
-  // recording proves everything about them except that it holds at their shape.
+  // The cost of a step depends on its real rows. So only the batch of the largest rung is full, and that of any other
+  // rung is partial. The recording already proves everything about these rungs, except that it holds at their shape.
   PF_RETURN_IF_ERROR(AssembleOne(mode, shape, probes_[0], shape == CeilingOf(mode) ? 1 : kRungPart));
   return &probe_views_[0];
 }
@@ -408,7 +409,7 @@ std::unique_ptr<BatchStream> GraphSetTask::TrainBatches(int64_t epoch, int64_t f
 std::unique_ptr<BatchStream> GraphSetTask::EvalBatches(data::Split split) {
   data::EpochOrder order =
       EvaluationOrder(batcher_->extents(), split, order_options_.batch_size, order_options_.batching);
-  // Each rank takes consecutive batches, so that predictions gathered in the order of ranks are in the order of the
+  // Each rank takes consecutive batches. Predictions that are gathered in rank order are then in the order of the
   // split.
   const int64_t batches = order.batches_per_epoch();
   const auto before = [&](int64_t rank) { return batches * rank / order_options_.world_size; };

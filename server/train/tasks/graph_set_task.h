@@ -18,7 +18,7 @@ absl::StatusOr<int64_t> CountSelfLoops(const data::GraphSet& set);
 // time.
 class GraphSetHostBatch final : public HostBatch {
  public:
-  // `host` is the batch to begin with. If `pads` is false, the batch is only ever padded to least_padded().
+  // `host` is the first batch to bind. If `pads` is false, a batch is never padded beyond least_padded().
   explicit GraphSetHostBatch(const data::Batcher& batcher, data::PaddedBatch* host = nullptr, bool pads = true)
       : batcher_(&batcher), host_(host), pads_(pads) {}
 
@@ -29,7 +29,8 @@ class GraphSetHostBatch final : public HostBatch {
   int64_t ids_of_all_ranks() const override { return ids_of_all_ranks_; }
   std::span<const float> labels() const override;
 
-  // Binds this to the batch `host`, until the next call. `host` is this rank's share of a batch of `graphs` graphs.
+  // Binds this object to the batch `host`, until the next call. `host` is this rank's share of a batch of `graphs`
+  // graphs.
   void Bind(data::PaddedBatch& host, int64_t graphs) {
     host_ = &host;
     ids_of_all_ranks_ = graphs;
@@ -81,11 +82,11 @@ class GraphSetTask final : public Task {
  private:
   GraphSetTask(const spec::TrainOptions& options, int64_t rank, const nn::GraphModelOptions& model,
                std::unique_ptr<data::Batcher> batcher, std::unique_ptr<nn::GraphModel> made, bool pads);
-  // Composes probe number `probe` from rows of the mode's splits, at exactly this shape. It serves steps that read
-  // their sizes from the shape and allow no other padding.
+  // Composes probe number `probe` from rows of the mode's splits, at exactly this shape. Serves steps that read their
+  // sizes from the shape, so that a batch may have no further padding.
   absl::StatusOr<HostBatch*> ExactProbe(Mode mode, size_t probe, const BatchShape& shape);
-  // Returns as many graphs of the mode's splits, in order, as fit `shape` together; empty if none fits. At least one
-  // of them has a label, if any graph that fits has one.
+  // Returns as many graphs of the mode's splits, in order, as fit `shape` together; empty if none fits. If any graph
+  // that fits has a label, the result has a graph with a label.
   std::vector<uint32_t> GraphsThatFill(Mode mode, const BatchShape& shape) const;
   // Returns a budget of about as many nodes and edges as a random batch has, and at least those of the largest graph.
   spec::BatchingOptions TypicalBudget() const;
@@ -94,12 +95,13 @@ class GraphSetTask final : public Task {
   // Makes probe number `probe` of a capture for every shape up to `ceiling`.
   absl::StatusOr<HostBatch*> ProbeBelow(Mode mode, size_t probe, const BatchShape& ceiling);
   BatchShape CeilingOf(Mode mode) const;
-  // Returns true if a step on the graph has a loss: it has a label, or no graph of the mode's splits has one.
+  // Returns true if the graph has a label. Also returns true if no graph of the mode's splits has one, since then no
+  // step has a loss.
   bool HasLoss(Mode mode, uint32_t graph) const;
-  // Assembles a batch of GraphsThatFill. With `part` > 1 it takes one in `part` of these graphs. It then adds one with
-  // a label and one with edges, if these are missing.
+  // Assembles a batch of GraphsThatFill. With `part` > 1, takes only every `part`-th of these graphs, and adds a
+  // graph with a label and one with edges if the selection lacks them.
   absl::Status AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out, size_t part = 1) const;
-  // Assembles a batch of OtherGraph, with other values if that returns the graphs of AssembleOne.
+  // Assembles a batch of OtherGraph. If OtherGraph returns the graphs of AssembleOne, the batch gets other values.
   absl::Status AssembleOther(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const;
   // Returns one graph of the mode's splits that fits `shape` and is not the only graph of `first`. Prefers a graph
   // with a label, then one with edges, then one with nodes. Returns `first` if no other graph fits.
@@ -108,7 +110,7 @@ class GraphSetTask final : public Task {
   const int64_t num_epochs_;
   const spec::Loss loss_;
   const int64_t num_outputs_;
-  const bool pads_;  // whether batches may have more padding than the least
+  const bool pads_;  // whether batches may have more than the least padding
   const std::unique_ptr<data::Batcher> batcher_;
   const data::EpochOrderOptions order_options_;
   const int64_t typical_batch_;  // graphs of a full training batch

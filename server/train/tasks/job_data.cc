@@ -25,7 +25,7 @@ bool HasFeatures(const Summary& summary) {
   return summary.node_features.type != data::DataType::kNone && summary.node_features.width > 0;
 }
 
-// Returns the features that are made for these inputs, or nullopt if none are made.
+// Returns the features that the server makes for these inputs, or nullopt if it makes none.
 std::optional<data::MadeFeatures> MadeFor(spec::NodeInputs inputs, bool own_degree_columns = false) {
   switch (inputs) {
     case spec::NodeInputs::kLearned:
@@ -39,7 +39,8 @@ std::optional<data::MadeFeatures> MadeFor(spec::NodeInputs inputs, bool own_degr
   }
 }
 
-// Each category has an embedding row. A column with more categories than this is an id or a measure.
+// The most categories of a column. Each category has an embedding row, and a column with more values is an id or a
+// measure.
 constexpr int64_t kMaxCategories = 1'000'000;
 
 // Checks that each graph fits the budget by itself.
@@ -55,7 +56,7 @@ void CheckBudget(const spec::BatchingOptions& batching, const data::SizeStatisti
   check("max_edges", batching.max_edges, train.max_edges, "edges");
 }
 
-// Labels above this are a measure, not a class.
+// The largest label that can be a class. A larger one is a measure.
 constexpr double kMaxGraphClasses = 1'000'000;
 
 int64_t ClassesOf(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
@@ -86,7 +87,8 @@ int64_t ClassesOf(const spec::TrainOptions& options, const data::GraphSetSummary
   return classes;
 }
 
-// Stores of older versions do not tell the range of labels; CheckBinary reads their labels instead.
+// Checks the range of the labels, if the store tells it. Stores of older versions do not, so CheckBinary reads their
+// labels.
 void CheckBinaryRange(const data::GraphSetSummary& summary, std::string_view prefix, Violations& violations) {
   const bool any = summary.num_missing_labels < summary.all.graphs * summary.num_targets;
   if (!summary.labels_known || !any) return;
@@ -161,7 +163,7 @@ std::string TellNodeInputs(const spec::ModelOptions& model, const data::GraphSet
     return absl::StrCat("nodes begin with weights of their number of in-edges, 0..", data::kDegreeCap, " (", why, ")");
   }
   if (model.node_inputs != spec::NodeInputs::kConstant) return "";
-  // Mean, maximum and attention over equal rows return that row.
+  // The mean, the maximum and the attention of equal rows is that row.
   const bool sage = model.architecture == spec::Architecture::kSage;
   const bool attends =
       model.architecture == spec::Architecture::kGatv2 && summary.edge_features.type == data::DataType::kNone;
@@ -197,7 +199,7 @@ void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, co
     return;
   }
   for (int64_t c = 0; c < features.width; ++c) {
-    // A table without rows has no maxima; one category serves it.
+    // A table without rows has no maxima, so the model gets one category.
     const double low = features.min.empty() ? 0 : features.min[c], high = features.max.empty() ? 0 : features.max[c];
     if (low < 0 || high >= kMaxCategories) {
       // A program may take any numbers; its trials take 0 and 1.

@@ -1,7 +1,6 @@
-// Tells what a job reads of its dataset. This covers the features that nodes begin with (spec::NodeInputs), which are
-// the dataset's own or made by the server. It also covers the graph-level model that a set of graphs needs, and
-// whether labels and splits suit the job.
-// Threads: thread-safe.
+// Tells what a job reads of its dataset: the features that nodes begin with (spec::NodeInputs), which the dataset has
+// or the server makes. It also tells which graph-level model a set of graphs needs, and whether labels and splits
+// suit the job. Threads: thread-safe.
 #pragma once
 
 #include <memory>
@@ -20,12 +19,12 @@
 
 namespace permafrost::train {
 
-// Returns what kAuto stands for in a job on this large graph, and any other value unchanged.
+// Resolves kAuto for a job on this large graph. Returns any other value unchanged.
 spec::NodeInputs NodeInputsOf(spec::NodeInputs inputs, const data::GraphSummary& summary);
 
 // Returns the dataset with the node features that the options name: the dataset itself, or a view with made features
-// (data/store/other_features.h). kAuto means NodeInputsOf for one large graph. For a set it means the set's own
-// features, or none if it has none. Errors: DataLoss.
+// (data/store/other_features.h). kAuto means NodeInputsOf for one large graph. For a set, kAuto means the set's own
+// features; if the set has none, nodes have no features. Errors: DataLoss.
 data::GraphSummary WithNodeInputs(const spec::ModelOptions& model, const data::GraphSummary& summary);
 absl::StatusOr<std::shared_ptr<const data::Graph>> WithNodeInputs(const spec::ModelOptions& model,
                                                                   std::shared_ptr<const data::Graph> graph);
@@ -49,7 +48,7 @@ void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, co
 absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& options,
                                                     const data::GraphSetSummary& stored, std::string_view prefix);
 
-// Returns a violation if no graph, or no node, of the train split has a label, since no loss would then have a
+// Returns a violation if no graph (or node) of the train split has a label, since the loss would then have no
 // gradient. Errors: DataLoss.
 absl::Status CheckTrainLabels(const data::GraphSet& set, std::string_view prefix);
 absl::Status CheckTrainLabels(const data::Graph& graph, std::string_view prefix);
@@ -58,12 +57,12 @@ absl::Status CheckTrainLabels(const data::Graph& graph, std::string_view prefix)
 // DataLoss.
 absl::Status CheckBinary(const data::GraphSet& set, std::string_view prefix);
 
-// Returns the line that tells a job's user what follows from having no rows to validate on. `rows` names them, e.g.
+// Returns a line for a job's user about the consequences of having no rows to validate on. `rows` names them, e.g.
 // "graphs".
 std::string NoteOfNoValidation(std::string_view rows);
 
-// Returns statistics of sizes that bound the train split: its own, or with cross-validation those of the whole set.
-// Adds a violation if there are more folds than graphs.
+// Returns statistics that bound the sizes of the train split. With cross-validation they are those of the whole set,
+// and otherwise those of the split. Adds a violation if there are more folds than graphs.
 const data::SizeStatistics& TrainSizes(const spec::TrainOptions& options, const data::GraphSetSummary& summary,
                                        std::string_view prefix, Violations& violations);
 

@@ -11,7 +11,7 @@
 namespace permafrost::train {
 namespace {
 
-// The most rows of a chunk. A row that has more edges than a chunk may have is a chunk of its own.
+// The most rows of a chunk. If one row has more edges than a chunk may have, it is a chunk of its own.
 constexpr uint64_t kChunkRows = uint64_t{1} << 16;
 
 // Returns a tensor that owns a copy of a column's values.
@@ -37,8 +37,9 @@ void Put(const at::Tensor& rows, uint64_t begin, int64_t nodes, at::Tensor& all)
   all.narrow(0, static_cast<int64_t>(begin), rows.size(0)).copy_(rows);
 }
 
-// Divides the rows among ranks; there must be at least as many rows as ranks. Each rank gets about as many rows and
-// edges, and at least one row. Returns the first row of each rank, followed by the number of rows. Errors: DataLoss.
+// Divides the rows among ranks; there must be at least as many rows as ranks. The ranks get about equally many rows
+// and edges, and each gets at least one row. Returns the first row of each rank, followed by the number of rows.
+// Errors: DataLoss.
 absl::StatusOr<std::vector<int64_t>> DealRows(const data::GraphView& view, int64_t ranks) {
   const auto nodes = static_cast<int64_t>(view.nodes), edges = static_cast<int64_t>(view.in.neighbors.size());
   std::vector<int64_t> firsts{0};
@@ -87,7 +88,8 @@ absl::StatusOr<nn::LayerWiseModel::Chunk> ReadInEdges(const data::Graph& graph, 
   nn::LayerWiseModel::Chunk chunk;
   chunk.first_row = static_cast<int64_t>(begin);
   if (!in.offsets.Touch(begin, end + 1)) return in.offsets.status();
-  // The file may change while it is read. So the offsets are copied first, and then made to rise within the column.
+  // The file may change while it is read. So the offsets are copied first. The copy is then corrected, so that
+  // offsets rise and stay within the column.
   chunk.offsets = CopyOf<int64_t>(in.offsets.data() + begin, end - begin + 1, at::kLong);
   const std::span<int64_t> offsets(chunk.offsets.mutable_data_ptr<int64_t>(), end - begin + 1);
   const auto size = static_cast<int64_t>(in.neighbors.size());
@@ -141,7 +143,7 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
   const auto first_row = static_cast<uint64_t>(firsts[rank]), end_row = static_cast<uint64_t>(firsts[rank + 1]);
   const auto share = [&](at::Tensor& rows) {
     if (group == nullptr) return;
-    // Ranks may arrive minutes apart, which is longer than a step's exchange waits.
+    // Ranks may arrive minutes apart, and an exchange of a step does not wait that long.
     group->Meet();
     group->ShareRows(rows, firsts);
   };
@@ -191,8 +193,8 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
       projected.narrow(0, first, rows).copy_(model.Project(layer, input));
       begin = end;
     }
-    // A layer reads rows of neighbours, which any rank may have. Everything else that it reads belongs to this rank's
-    // rows.
+    // A layer reads the projected rows of all neighbours, and any rank may have computed these. Everything else that
+    // the layer reads belongs to the nodes of this rank.
     share(projected);
     at::Tensor output, joined_output;
     begin = first_row;

@@ -1,9 +1,8 @@
-// Predicts for every node of a large graph from all of its neighbours. Each layer is computed for all nodes before the
+// Predicts every node of a large graph from all of its neighbours. Each layer is computed for all nodes before the
 // next layer begins, so that nothing is computed twice. Source: Hamilton et al. 2017, section 3.1, as PyG's
-// `inference` of its examples. Runs eagerly, outside the graph cache, in chunks of rows.
-// Memory: one matrix of [nodes, hidden] floats and one of [nodes, 2 * hidden] at a time. Residuals or jumping
-// knowledge add one or two of [nodes, hidden].
-// Threads: the device thread.
+// `inference` of its examples. Runs eagerly, outside the graph cache, in chunks of rows. Memory: one matrix [nodes,
+// hidden] and one [nodes, 2 * hidden] of floats at a time. Residuals or jumping knowledge add one or two matrices
+// [nodes, hidden]. Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,14 +25,14 @@ namespace permafrost::train {
 // Reads the features of rows [begin, end) as float32, or as CSR if they are sparse. Errors: DataLoss.
 absl::StatusOr<nn::LayerWiseModel::InputRows> ReadFeatureRows(const data::Graph& graph, uint64_t begin, uint64_t end);
 
-// Reads the in-edges of rows [begin, end), whose sources may be any rows. Leaves out the degrees of GCN's
-// normalisation. Errors: DataLoss.
+// Reads the in-edges of rows [begin, end). Their sources may lie outside this range. Does not fill in the degrees of
+// GCN's normalisation. Errors: DataLoss.
 absl::StatusOr<nn::LayerWiseModel::Chunk> ReadInEdges(const data::Graph& graph, uint64_t begin, uint64_t end,
                                                       bool edge_weights,
                                                       data::EdgeInputs edges = data::EdgeInputs::kNone);
 
-// The most edges of a chunk, and, for models that read rows of edges, the most values that the edges are mapped to. A
-// row of the graph is never divided.
+// The most edges of a chunk. For models that read edge features, also the most values to which the edges of a chunk
+// are mapped. The edges of one node are never divided.
 inline constexpr uint64_t kChunkEdges = uint64_t{1} << 21;
 inline constexpr uint64_t kChunkEdgeValues = uint64_t{1} << 25;
 
@@ -48,7 +47,7 @@ struct LayerWiseOptions {
   collective::Group* group = nullptr;
 };
 
-// Returns the most edges that are in memory at a time. A single row that has more edges is the exception.
+// Returns the most edges that are in memory at a time. A single node with more edges is the exception.
 uint64_t MostChunkEdges(const data::GraphSummary& graph, const nn::LayerWiseModel& model,
                         const LayerWiseOptions& options);
 

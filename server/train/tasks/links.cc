@@ -29,8 +29,8 @@ constexpr uint64_t EvalKey(data::Split split, uint64_t link) {
   return (uint64_t{1} + static_cast<uint64_t>(split)) << 60 | link;
 }
 
-// Scores pairs in order, several at once. Each call scores the same number of pairs, since another number would be
-// another shape on the device.
+// Scores pairs in order, several at once. Each call of the model scores the same number of pairs, since each number
+// is another shape for the device.
 class PairScorer {
  public:
   PairScorer(const Links::ScoreOfNodes& score, int64_t most)
@@ -45,7 +45,7 @@ class PairScorer {
   // Appends the scores of the pairs that were added since the last call.
   absl::Status Score(std::vector<float>& scores) {
     if (count_ == 0) return absl::OkStatus();
-    // Real pairs stand in for missing ones, as in training.
+    // Real pairs fill the places of missing ones, as in training.
     for (const at::Tensor& ends : {sources_, targets_}) {
       auto* const rows = ends.mutable_data_ptr<int64_t>();
       for (int64_t i = count_; i < ends.size(0); ++i) rows[i] = rows[i % count_];
@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const spec::TrainOptions& o
     return part > 0 && split.links[static_cast<size_t>(of)].empty();
   };
   const spec::LinkSplitOptions& parts = options.links.split;
-  // A split by time keeps links of the same time together, so it may leave a part empty.
+  // A split by time keeps links with equal times together, so it may leave a part empty.
   if (options.nodes.is_temporal() &&
       (is_missing(data::Split::kValid, parts.valid_part) || is_missing(data::Split::kTest, parts.test_part))) {
     Violations violations;
@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const spec::TrainOptions& o
 
 namespace {
 
-// Returns how many links the largest share of a batch has.
+// Returns the number of links in the largest share of a batch that a rank gets.
 int64_t LargestShare(int64_t links, int64_t replicas) { return (links + replicas - 1) / replicas; }
 
 }  // namespace
@@ -140,7 +140,7 @@ std::vector<std::string> Links::notes() const {
        {std::pair(data::Split::kTrain, "train on"), std::pair(data::Split::kValid, "validate on"),
         std::pair(data::Split::kTest, "test on")}) {
     const bool trains = split == data::Split::kTrain;
-    // Negatives that the source gives are as many as it says, so there is nothing to note.
+    // If the source gives the negatives, none are missing, so there is nothing to note.
     if (!trains && !given_negatives(split).empty()) continue;
     const int64_t each = trains ? options_.links.negatives : options_.links.eval_negatives;
     const auto none = std::ranges::count_if(links(split), [&](const data::Link& l) { return TargetsOf(l) == 0; });
@@ -238,7 +238,7 @@ absl::StatusOr<Evaluation> Links::EvaluatePairs(const ScoreOfNodes& score, data:
     return score(pairs);
   };
   // With n negatives a link has 2 + n ends: its source, its target, and a target for each negative. Each call draws
-  // its own sample. If its size depended on the number of replicas, so would the results.
+  // its own sample. The size of a call must not depend on the number of replicas, or the results would, too.
   const int64_t train = size(data::Split::kTrain);
   const int64_t links_at_once = options_.nodes.fan_outs.empty() ? train : std::min(options_.batch_size, train);
   return Evaluate(asking, std::max<int64_t>(1, links_at_once * (2 + options_.links.negatives) / 2), split,
@@ -278,7 +278,7 @@ absl::Status Links::MakeEvalBatch(data::Split split, int64_t begin, data::LinkBa
       options_.links.eval_negatives, times_[static_cast<size_t>(split)]);
   std::vector<uint32_t> ids(static_cast<size_t>(std::min(eval_links(), size(split) - begin)));
   std::iota(ids.begin(), ids.end(), static_cast<uint32_t>(begin));
-  // No job reaches this epoch, so evaluation shares no draws with training.
+  // No training reaches this epoch, so evaluation shares no draws with training.
   const int64_t epoch = (int64_t{1} << 40) + static_cast<int64_t>(split);
   return batcher.Make(ids, epoch, batcher.pairs(eval_links()), out);
 }
@@ -310,7 +310,7 @@ absl::StatusOr<Evaluation> Links::EvaluateSampled(const Score& score, data::Spli
 }
 
 Evaluation Links::Judge(const Scored& scored, data::Split split, bool keep_predictions) const {
-  // The loss takes as many negatives for each link as training, if there are so many.
+  // The loss takes as many negatives for each link as training does, or all of them if there are fewer.
   std::vector<float> compared = scored.links;
   const int64_t own = std::ssize(scored.links);
   if (scored.each == 0) {
@@ -398,12 +398,13 @@ LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSumm
         std::max(negatives, part.pairs > 0 ? static_cast<double>(part.pairs) : of_split * static_cast<double>(each));
   }
   const double rows = LayerWiseBytes(options, graph, in_channels, channels);
-  // A score is kept, copied beside the scores of the other kind, copied with its label for a metric, and sorted.
+  // A score is kept; it is copied into the array of all scores; it is copied with its label for a metric; and it is
+  // sorted.
   constexpr double kScoreBytes = 6 * sizeof(float);
   const double scores =
       kScoreBytes * (evaluated + negatives) + 2 * sizeof(float) * evaluated * (1 + static_cast<double>(o.negatives));
-  // Beside the split lie the ids of the links, once in order and once shuffled. For each node there is a count of the
-  // targets that its negatives may have.
+  // Besides the split, memory holds the ids of the links, once in order and once shuffled. It also holds, for each
+  // node, the number of possible targets of its negatives.
   const double ids = 2 * sizeof(uint32_t) * links + sizeof(uint32_t) * static_cast<double>(graph.nodes);
   if (options.nodes.is_temporal()) {
     return {.host = static_cast<double>(data::TimedLinkSplitBytes(graph)) + ids, .result = scores};
@@ -411,8 +412,8 @@ LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSumm
   const bool edge_features = EdgeInputsOf(options.model, graph) == data::EdgeInputs::kFeatures;
   const uint64_t split =
       o.given ? data::GivenLinksBytes(graph, edge_features) : data::LinkSplitBytes(graph, edge_features);
-  // Degrees in the graph without held-out links, beside those in the whole graph: an offset and a column for each
-  // node.
+  // The degrees in the graph without held-out links come in addition to those in the whole graph. They take an offset
+  // and a column for each node.
   const double degrees = options.model.node_inputs == spec::NodeInputs::kDegree
                              ? static_cast<double>(graph.nodes) * (sizeof(uint64_t) + sizeof(uint32_t))
                              : 0;

@@ -1,4 +1,4 @@
-// The parts of a job that predicts links, beside its node model: the links, the graph without held-out links, the
+// Everything but the node model of a job that predicts links: the links, the graph without held-out links, the
 // decoder, and the evaluation. Threads: the device thread, except that MakeBatch is thread-safe.
 #pragma once
 
@@ -31,61 +31,65 @@ class Links {
                                                        const std::shared_ptr<const data::Graph>& graph,
                                                        const std::function<bool()>& keep_going);
 
-  // Returns the graph that a model may see. Degrees as node features (spec::NodeInputs::kDegree) count only its edges.
+  // Returns the graph that a model may see, without the held-out links. Degrees as node features
+  // (spec::NodeInputs::kDegree) count only the edges of this graph.
   const std::shared_ptr<const data::Graph>& messages() const { return messages_; }
   int64_t size(data::Split split) const { return std::ssize(links(split)); }
-  // Returns 0, 1, ..., a number for each link of the train split.
+  // Returns one id per link of the train split: 0, 1, 2, ...
   std::vector<uint32_t> train_ids() const;
-  // Returns how many pairs every batch has, padding and negatives included. With fan_outs, a batch has a rank's
-  // largest share of `batch_size` links, or of all links of the train split if these are fewer. Without fan_outs, it
-  // has all links of the train split.
+  // Returns how many pairs every batch has, padding and negatives included. With fan_outs, a batch has room for the
+  // largest share that a rank gets of `batch_size` links, or of the train split if that is smaller. Without fan_outs,
+  // a batch has all links of the train split.
   int64_t pairs() const { return pairs_; }
   // Makes the batch of these links of the train split. Equal arguments make equal batches. Errors: DataLoss.
   absl::Status MakeBatch(std::span<const uint32_t> ids, int64_t epoch, data::LinkBatch& out) const {
     return batcher_->Make(ids, epoch, pairs_, out);
   }
 
-  // Makes a batch of all links of the train split with the negatives of an epoch. The ends of its pairs are nodes.
+  // Makes a batch of all links of the train split, with the negatives of an epoch. The ends of its pairs are node
+  // ids, not places of seeds.
   absl::Status MakeWholeBatch(int64_t epoch, data::LinkBatch& out) const {
     return batcher_->MakeOfNodes(train_ids(), epoch, pairs_, out);
   }
 
-  // Returns how many links of a split no evaluation ranks. Their source has an edge to every other node, so they have
-  // no negatives.
+  // Returns how many links of a split are never ranked. The source of such a link has an edge to every other node, so
+  // the link has no negatives.
   int64_t unranked(data::Split split) const;
-  // Returns notes for the user about the links and their negatives, a line each.
+  // Returns notes for the user about the links and their negatives, one line each.
   std::vector<std::string> notes() const;
 
   // Adds the decoder's parameters to those of `model`. Call it once.
   void AddDecoder(nn::NodeModel& model, uint64_t seed, c10::Device device);
-  // Returns the description of a model with the decoder's name.
+  // Returns the description of a model, with the decoder's name added.
   std::string Describe(const nn::NodeModel& model) const;
   // Returns the logits of the pairs, [pairs, 1]. `rows` is what the model returns for the seeds of a block, [seeds,
   // channels].
   at::Tensor Predict(const at::Tensor& rows, const nn::NodePairs& pairs) const { return (*decoder_)(rows, pairs); }
 
   // Scores a split's links and their negatives. The loss takes as many negatives for each link as training does. The
-  // predictions of a link are its score and its rank among its negatives. The rank is NaN if the link is not ranked,
-  // and no metric counts such a link. `rows` are the model's rows of all nodes, [nodes, channels] on the device.
-  // Errors: DataLoss; Cancelled if `keep_going`, called now and then, returns false.
+  // predictions of a link are its score and its rank among its negatives. If a link is not ranked, its rank is NaN
+  // and no metric counts it. `rows` are the model's outputs for all nodes, [nodes, channels] on the device. Errors:
+  // DataLoss; Cancelled if `keep_going`, called now and then, returns false.
   absl::StatusOr<Evaluation> EvaluateRows(const at::Tensor& rows, data::Split split, bool keep_predictions,
                                           const std::function<bool()>& keep_going) const;
-  // Returns the [pairs, 1] logits for pairs of node ids, which lie on the host. Each call has the same number of
-  // pairs. They have no more ends than a training batch has seeds.
+  // Returns the logits [pairs, 1] for pairs of node ids; the ids lie on the host. Every call has the same number of
+  // pairs. The pairs have no more distinct ends than a training batch has seeds.
   using ScoreOfNodes = std::function<absl::StatusOr<at::Tensor>(const nn::NodePairs& pairs)>;
   // Same as EvaluateRows, but `score` scores the pairs.
   absl::StatusOr<Evaluation> EvaluatePairs(const ScoreOfNodes& score, data::Split split, bool keep_predictions,
                                            const std::function<bool()>& keep_going) const;
-  // Returns the [pairs, 1] logits for a batch whose pairs are pairs of its seeds. `sample` numbers the batches of a
-  // split from 0.
+  // Returns the logits [pairs, 1] for a batch whose pairs are pairs of its seeds. `sample` is the number of the batch
+  // in its split, from 0.
   using Score = std::function<absl::StatusOr<at::Tensor>(data::LinkBatch& pairs, uint64_t sample)>;
-  // Same as EvaluateRows, for links with times. `score` scores each batch of pairs on a block sampled around its ends.
+  // Same as EvaluateRows, for links with times. `score` scores each batch of pairs on a block sampled around the ends
+  // of the pairs.
   absl::StatusOr<Evaluation> EvaluateSampled(const Score& score, data::Split split, bool keep_predictions,
                                              const std::function<bool()>& keep_going) const;
   // Makes a batch of eval_links() links of a split, from link `begin` on, with the negatives of evaluation. If fewer
-  // links are left, the batch is padded to as many pairs.
+  // links are left, the batch is padded to the number of pairs of a full one.
   absl::Status MakeEvalBatch(data::Split split, int64_t begin, data::LinkBatch& out) const;
-  // Returns how many links EvaluateSampled scores at once. They have about as many seeds as a training batch.
+  // Returns how many links EvaluateSampled scores at once. Their ends are about as many seeds as a training batch
+  // has.
   int64_t eval_links() const;
   // Returns source and target of these links of a split, and for temporal jobs the time of each. Errors: DataLoss.
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const;
@@ -94,14 +98,14 @@ class Links {
   Links(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split,
         std::vector<uint32_t> non_neighbors);
   const std::vector<data::Link>& links(data::Split split) const { return links_[static_cast<size_t>(split)]; }
-  // Scores of a split: of all links, and of all negatives in the order of their links. Each ranked link has `each`
-  // negatives, and links that are not ranked have none. If `each` is 0, all links share the negatives.
+  // The scores of all links of a split, and the scores of all negatives in the order of their links. Each ranked link
+  // has `each` negatives, and a link that is not ranked has none. If `each` is 0, all links share the negatives.
   struct Scored {
     std::vector<float> links, negatives;
     int64_t each = 0;
   };
   Evaluation Judge(const Scored& scored, data::Split split, bool keep_predictions) const;
-  // Returns how many nodes the negatives of the link's source may end in.
+  // Returns how many nodes may be targets of negatives with the link's source.
   uint32_t TargetsOf(const data::Link& link) const { return (*non_neighbors_)[link.source]; }
   bool IsRanked(data::Split split, const data::Link& link) const {
     return !given_negatives(split).empty() || TargetsOf(link) > 0;
@@ -118,7 +122,7 @@ class Links {
   absl::Status ForEachNegative(data::Split split, const std::function<bool()>& keep_going, const Add& add) const;
   absl::StatusOr<Evaluation> Evaluate(const ScoreOfNodes& score, int64_t most_at_once, data::Split split,
                                       bool keep_predictions, const std::function<bool()>& keep_going) const;
-  // Returns the most pairs that an evaluation of the validation or the test split has.
+  // Returns how many pairs an evaluation has at most, over the validation and the test split.
   int64_t most_pairs() const;
 
   const spec::TrainOptions options_;
@@ -133,19 +137,20 @@ class Links {
   std::unique_ptr<nn::LinkDecoder> decoder_;
 };
 
-// Returns the most seeds that a training batch of `links` links has in a graph of `nodes` nodes.
+// Returns how many seeds a training batch of `links` links has at most, in a graph of `nodes` nodes.
 int64_t MostSeeds(const spec::TrainOptions& options, int64_t links, int64_t nodes);
 
-// Returns about how many links a split has. That is the number of links that the dataset gives, or, if links are
-// drawn, the split's part of all links. The train split then counts all links.
+// Returns about how many links a split has. If the dataset gives the links, this is their number. If links are drawn,
+// it is the split's part of all links, except that for the train split it is the number of all links.
 double LinkCountOf(const spec::TrainOptions& options, const data::GraphSummary& graph, data::Split split);
 
-// Bytes that a job on links takes beyond a job on nodes. `host` holds the links and the remaining edges, and `result`
-// what an evaluation keeps, such as every node's row.
+// Bytes that a job on links takes in addition to those of a job on nodes. `host` counts the links and the remaining
+// edges. `result` counts what an evaluation keeps, such as the model's output for every node.
 struct LinkMemory {
   double host = 0, result = 0;
 };
-// `in_channels` is that of the model's first layer. `channels` is that of the rows from which links are scored.
+// `in_channels` is the number of inputs of the model's first layer. `channels` is the width of the rows from which
+// links are scored.
 LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels,
                         int64_t channels);
 

@@ -25,11 +25,12 @@ namespace {
 using data::NodeId;
 
 constexpr int64_t kWalkPrefetchDepth = 3;
-// Numbers of draws. Training batches count from 0, so evaluation and probes begin far above them.
+// The first draw numbers of evaluation and of probes. Training batches count from 0, so these begin far above.
 constexpr uint64_t kEvalWalkStreams = uint64_t{1} << 62, kProbeWalkStreams = kEvalWalkStreams + (uint64_t{1} << 61);
-// Changes the job's seed, so that walks and the order of an epoch do not share their draws.
+// Changes the job's seed for walks, so that walks and the order of an epoch share no draws.
 constexpr uint64_t kWalkSeed = 0x77616c6b73;
-// Arrays with an entry for each node: all nodes, their order, the place of each in three batchers, and the splits.
+// The number of arrays with an entry for each node: all nodes, their order, the places of the nodes in each of three
+// batchers, and the splits.
 constexpr double kArraysOfNodes = 7;
 constexpr int64_t kMostEvaluatedSeeds = 1024, kMostEvaluatedPairs = 1 << 20;
 
@@ -50,7 +51,7 @@ data::WalkBatchOptions BatchesOf(const spec::TrainOptions& options, int64_t per_
           .seed = options.seed ^ kWalkSeed};
 }
 
-// Returns how many pairs one walk has.
+// Returns the number of pairs of one walk.
 int64_t PairsOf(const spec::Node2VecOptions& o) { return (o.walk_length - o.context_size + 1) * (o.context_size - 1); }
 
 at::Tensor WalkView(const AlignedVector<int64_t>& values) {
@@ -71,17 +72,18 @@ RunMemory MemoryOfWalks(const spec::TrainOptions& options, const data::GraphSumm
   memory.cost.parameters = rows * width;
   memory.cost.activations = entries * width;
   if (limits.device || options.model.lowering != spec::Lowering::kAuto) {
-    // The scores of all pairs of each walk, and what is computed from them.
+    // The scores of all pairs of each walk, and the values that are computed from them.
     constexpr double kPairCopies = 8;
     memory.cost.activations += kPairCopies * entries * static_cast<double>(batches.length);
   }
-  // There are batches made ready, the one in the step and two of a capture. Each batcher has the place of each node.
+  // Memory holds the batches made ready, the one in the step, and two of a capture. Each batcher holds the place of
+  // each node.
   const double batch = sizeof(int64_t) * 2 * (entries + std::min(entries, rows)) + sizeof(NodeId) * entries;
   memory.input_bytes = batch;
   // All batches are of one shape.
   if (limits.graphs) memory.executables = graphcache::MostExecutables(options.graph_cache, 2);
   memory.batch_bytes = (kWalkPrefetchDepth + 3) * batch + kArraysOfNodes * sizeof(uint32_t) * rows;
-  // At least one seed is evaluated, however many pairs it has.
+  // At least one seed is evaluated, even if its pairs exceed the limit.
   constexpr double kScoreCopies = 6;
   const int64_t pairs = PairsOf(options.node2vec) * (1 + options.node2vec.num_negative_samples);
   memory.result_bytes = kScoreCopies * sizeof(float) * static_cast<double>(std::max(kMostEvaluatedPairs, pairs));
@@ -281,7 +283,7 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Node2VecTask::Schedules
 
 absl::StatusOr<std::array<HostBatch*, 2>> Node2VecTask::Probes(Mode /*mode*/, const BatchShape& /*shape*/) {
   for (size_t i = 0; i < probes_.size(); ++i) {
-    // The second probe has fewer seeds, so that a capture does not take their number for constant.
+    // The second probe has fewer seeds, so that a capture does not treat the number of seeds as a constant.
     const auto seeds = std::span(nodes_).first(static_cast<size_t>(i == 0 ? room() : (room() + 1) / 2));
     PF_RETURN_IF_ERROR(prober_->Make(seeds, room(), kProbeWalkStreams + i, probes_[i]));
     probe_views_[i].Bind(probes_[i], seeds);
@@ -303,7 +305,7 @@ std::unique_ptr<BatchStream> Node2VecTask::TrainBatches(int64_t epoch, int64_t f
 }
 
 std::unique_ptr<BatchStream> Node2VecTask::EvalBatches(data::Split /*split*/) {
-  // EvaluateWhole evaluates instead.
+  // No batches are needed, because EvaluateWhole evaluates every split.
   return nullptr;
 }
 
@@ -344,7 +346,7 @@ absl::StatusOr<std::optional<Evaluation>> Node2VecTask::EvaluateWhole(data::Spli
   if (!keep_predictions) return result;
   result.ids = splits_[static_cast<size_t>(split)];
   const at::Tensor ids = at::tensor(std::vector<int64_t>(result.ids.begin(), result.ids.end()), at::kLong);
-  // Selects on the host. On the device this would be one graph more than the cache was sealed with.
+  // Selects on the host. On the device, the selection would compile a further graph, although the cache is sealed.
   const at::Tensor rows = table_.to(at::kCPU).index_select(0, ids);
   result.predictions.assign(rows.const_data_ptr<float>(), rows.const_data_ptr<float>() + rows.numel());
   return result;

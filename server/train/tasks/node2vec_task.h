@@ -1,5 +1,5 @@
-// node2vec jobs. They learn a row of weights for each node of one large graph, by skip-gram over random walks. Batches
-// of walks are drawn ahead of the step. Threads: same as Task.
+// node2vec jobs. They learn an embedding of each node of one large graph, by skip-gram over random walks. Batches of
+// walks are drawn ahead of the step. Threads: same as Task.
 #pragma once
 
 #include <array>
@@ -21,14 +21,15 @@ namespace permafrost::train {
 // under `prefix`.
 absl::Status CheckNode2Vec(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                            const MemoryLimits& limits, std::string_view prefix);
-// Returns Ok if the graph keeps the out-edges that walks go along, which its summary does not tell. Errors: same as
+// Checks that the graph stores out-edges, along which walks go; its summary does not tell this. Errors: same as
 // CheckNode2Vec.
 absl::Status CheckWalkable(const data::Graph& graph, std::string_view prefix);
 
 // Adds "embedding.weight" [nodes, hidden_channels], drawn from the job's seed like the weights of torch.nn.Embedding.
 at::Tensor AddEmbedding(const spec::TrainOptions& options, int64_t nodes, c10::Device device, nn::TensorSet& tensors);
 
-// Walks of some seeds, all of one shape. Threads: one at a time. Borrows the batch and the seeds that it is bound to.
+// A batch of walks from seeds. All batches have one shape. Threads: one at a time. Borrows the batch and the seeds
+// that it is bound to.
 class WalkHostBatch final : public HostBatch {
  public:
   WalkHostBatch(const nn::WalkLayout& layout, int64_t length) : layout_(layout), length_(length) {}
@@ -69,7 +70,7 @@ class Node2VecTask final : public Task {
   nn::TensorSet& tensors() override { return tensors_; }
   std::string Describe() const override;
   int64_t num_outputs() const override { return table_.size(1); }
-  // Returns the rows of the batch's seeds, padding included. There are no labels.
+  // Returns the embeddings of the batch's seeds, padding included. There are no labels.
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   std::optional<RowStep> StepRows(const graphcache::StepInputs& inputs) override;
   const graphcache::ShapeSchedule& plan() const override { return plan_; }
@@ -83,7 +84,8 @@ class Node2VecTask final : public Task {
   int64_t size(data::Split split) const override;
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
-  // Evaluates on walks of its own, which are the same each time. The predictions are the rows of the split's nodes.
+  // Evaluates on separate walks, which are equal in every evaluation. The predictions are the embeddings of the
+  // split's nodes.
   absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split split, bool keep_predictions,
                                                           const std::function<bool()>& keep_going) override;
 
@@ -91,7 +93,7 @@ class Node2VecTask final : public Task {
   Node2VecTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph,
                std::array<std::vector<data::NodeId>, 3> splits, c10::Device device);
   int64_t room() const;
-  // Returns the seeds of an evaluation, few enough to bound the number of its scores.
+  // Returns the seeds of an evaluation. Their number is limited, to bound the number of scores.
   std::vector<data::NodeId> EvaluatedSeeds(data::Split split) const;
 
   const spec::TrainOptions options_;
@@ -103,7 +105,7 @@ class Node2VecTask final : public Task {
   const data::EpochOrder epochs_;
   nn::TensorSet tensors_;
   const at::Tensor table_;
-  // One for the stream's thread, one for probes, and one for evaluations, which walk once from each seed.
+  // Batchers for the stream's thread, for probes, and for evaluations. Evaluations walk once from each seed.
   std::unique_ptr<data::WalkBatcher> batcher_, prober_, evaluator_;
   std::array<data::WalkBatch, 2> probes_;
   std::vector<WalkHostBatch> probe_views_;

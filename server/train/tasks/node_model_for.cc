@@ -21,14 +21,15 @@
 namespace permafrost::train {
 namespace {
 
-// Labels above this are a measure, not a class.
+// The largest label that can be a class. A larger one is a measure.
 constexpr double kMaxClasses = 1'000'000;
-// How many batches the host holds at once: those gathered ahead and the one in the step.
+// The number of batches that the host holds at once: those gathered ahead, and the one in the step.
 constexpr double kHostNodeBatches = 3;
-// Copies of a whole graph on the host: its tensors, and the other edges and row keys that prove a capture.
+// The number of copies of a whole graph on the host: its tensors, and a second graph with other edges and row keys
+// that verifies a capture.
 constexpr double kWholeGraphCopies = 2;
 
-// Returns true if the first layer begins with means that can be made of the features as they are stored.
+// Returns true if the first layer begins with means that can be computed from the features as they are stored.
 bool BeginsWithMeans(const spec::ModelOptions& model) {
   return spec::TraitsOf(model.architecture).begins_with_means && model.aggregation == spec::Aggregation::kMean &&
          model.input_dropout == 0 && !model.normalize_features;
@@ -108,7 +109,7 @@ void CheckBlockBudget(const spec::TrainOptions& options, const data::GraphSummar
   int64_t seeds = std::min(options.batch_size, graph.nodes);
   if (options.links.enabled) {
     seeds = MostSeeds(options, options.batch_size, graph.nodes);
-    // Temporal links are evaluated by samples, each link beside its negatives.
+    // In an evaluation of temporal links, a sample holds at least one link and its negatives.
     if (options.nodes.is_temporal()) seeds = std::max(seeds, 2 + options.links.eval_negatives);
   }
   if (most >= seeds) return;
@@ -121,7 +122,7 @@ int64_t MeanDegree(const data::GraphSummary& graph) {
   return (graph.edges + graph.nodes - 1) / std::max<int64_t>(1, graph.nodes);
 }
 
-// Returns how many neighbours the last hop draws for a node of the mean degree.
+// Returns how many neighbours the last hop draws for a node of mean degree.
 double LastDrawn(const data::NeighborSamplingOptions& sampling, const data::GraphSummary& graph) {
   const int64_t fan_out = sampling.fan_outs.back(), degree = MeanDegree(graph);
   if (fan_out == spec::kAllNeighbors) return static_cast<double>(degree);
@@ -132,8 +133,8 @@ double MostApart(const data::NeighborSamplingOptions& sampling, double drawn) {
   return sampling.max_edges > 0 ? std::min(drawn, static_cast<double>(sampling.max_edges)) : drawn;
 }
 
-// Estimates the rows of a step as if every node had the mean in-degree. With many seeds, the largest batches are not
-// far above that.
+// Estimates the rows of a step as if every node had the mean in-degree. With many seeds, the largest batches have
+// only a few more rows.
 nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch_size, int64_t num_layers,
                     const data::GraphSummary& graph) {
   const auto all_nodes = static_cast<double>(graph.nodes), all_edges = static_cast<double>(graph.edges);
@@ -149,7 +150,7 @@ nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch
     if (sampling.max_nodes > 0) found = std::min(found, static_cast<double>(sampling.max_nodes));
     rows.nodes.push_back(sampling.disjoint ? found : std::min(all_nodes, found));
   }
-  // The first layer's means are made of rows that no step sees.
+  // The means of the first layer are computed before the step, which does not see their rows.
   if (sampling.last_hop_apart) rows.nodes.push_back(rows.nodes.back());
   return rows;
 }
@@ -162,14 +163,14 @@ double PairsOf(const spec::TrainOptions& options, const data::GraphSummary& grap
   return links * (1 + static_cast<double>(options.links.negatives));
 }
 
-// Returns the shape that a program's cost is estimated for. Its number of edges is the larger of `rows.edges` and
-// `pairs`.
+// Returns the shape for which a program's cost is estimated. The shape's number of edges is the larger of
+// `rows.edges` and `pairs`.
 BatchShape ShapeOf(const nn::StepRows& rows, double pairs) {
   return {static_cast<int64_t>(rows.nodes.back()), static_cast<int64_t>(std::max(rows.edges, pairs)),
           static_cast<int64_t>(rows.graphs)};
 }
 
-// Returns the bytes of a node's features on the host. For programs they are dense, and positions count too.
+// Returns the bytes of a node's features on the host. For a program, the features are dense, and positions count too.
 double RowBytes(const spec::TrainOptions& options, const data::GraphSummary& graph) {
   if (graph.node_features.type != data::DataType::kSparse || spec::IsProgram(options)) {
     const int64_t positions = spec::IsProgram(options) ? graph.position_columns : 0;
@@ -179,8 +180,8 @@ double RowBytes(const spec::TrainOptions& options, const data::GraphSummary& gra
   return (sizeof(int64_t) + sizeof(float)) * nonzeros / std::max(1.0, static_cast<double>(graph.nodes));
 }
 
-// Adds the cost of the decoder in a training step: the products of the pairs and their gradients, and for an MLP its
-// layers.
+// Adds the decoder's cost in a training step. This is the products of the pairs and their gradients, and for an MLP
+// also its layers.
 void AddDecoderCost(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t channels,
                     nn::ModelCost& cost) {
   const double pairs = PairsOf(options, graph);
@@ -189,16 +190,17 @@ void AddDecoderCost(const spec::TrainOptions& options, const data::GraphSummary&
   cost.activations += pairs * (kept * static_cast<double>(channels) + 4);
 }
 
-// Returns the bytes that an evaluation keeps for each node until it ends: outputs, labels and id, and the values that
-// a metric sorts and divides by. If all nodes are predicted layer by layer, the split's outputs are kept twice.
+// Returns the bytes that an evaluation keeps for each node until it ends. They hold outputs, labels, the id, and the
+// values that a metric sorts or divides by. If all nodes are predicted layer by layer, the outputs of the split are
+// kept twice.
 double EvaluatedRowBytes(const spec::TrainOptions& options, const data::GraphSummary& graph, double outputs) {
   constexpr double kOfMetric = sizeof(std::pair<float, bool>) + 2 * sizeof(double);
   const double copies = options.nodes.layer_wise_evaluation ? 2 : 1;
   return sizeof(float) * (copies * outputs + static_cast<double>(graph.num_targets)) + sizeof(data::NodeId) + kOfMetric;
 }
 
-// Returns the most graphs of the device that a job comes to hold. On a whole graph it holds one for each mode, on
-// samples one for each rung.
+// Returns how many graphs of the device a job holds at most: one for each mode if it trains on the whole graph, and
+// one for each rung if it samples.
 int64_t MostGraphs(const spec::TrainOptions& options) {
   const spec::PolicyOptions& policy = options.graph_cache;
   const int64_t modes = EvaluatesOutsideCache(options) ? 1 : 2;
@@ -210,7 +212,7 @@ int64_t SeedsOf(const spec::TrainOptions& options, const data::GraphSummary& gra
   return options.links.enabled ? MostSeeds(options, options.batch_size, graph.nodes) : options.batch_size;
 }
 
-// Bytes of one batch of a mode on the host, and of all its batches that are there at once.
+// Host memory of a mode's batches, in bytes: of one batch, and of all batches that exist at once.
 struct HostBatches {
   double one = 0, all = 0;
 };
@@ -266,10 +268,10 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
 }
 
 // A table of two parts needs two tensors more than a table of one part: rows are gathered from both parts, and then
-// chosen. A captured graph holds the two, and so does the run that proves it.
+// chosen. A captured graph holds both tensors, and so does the run that verifies the graph.
 constexpr double kGatheredCopies = 4;
-// PyTorch's operators gather the rows that means are made of. A captured graph holds the rows, and so does the run
-// that proves it. A kernel (nn/gpu) gathers no rows, but the plan does not know which of the two will run.
+// PyTorch's operators gather the rows over which means are taken. A captured graph holds these rows, and so does the
+// run that verifies the graph. A kernel (nn/gpu) gathers no rows, but the plan does not know whether it will run.
 constexpr double kMeansCopies = 2;
 
 }  // namespace
@@ -335,8 +337,8 @@ data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode
   const bool dense =
       graph.node_features.type != data::DataType::kNone && graph.node_features.type != data::DataType::kSparse;
   const spec::BatchingOptions& bounds = options.batching;
-  // A bound on the rows of a block counts the rows of its last hop too. So the last hop must have rows then, and
-  // cannot stand apart.
+  // A bound on the rows of a block also counts the rows of the last hop. So with a bound, the last hop must have
+  // rows, and cannot be kept apart.
   const bool may_be_apart = fan_outs.size() >= 2 && bounds.max_nodes == 0;
   return {.fan_outs = fan_outs,
           .replace = nodes.replace,
@@ -353,18 +355,19 @@ data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode
 double LayerWiseBytes(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels,
                       int64_t outputs) {
   const spec::ModelOptions& model = options.model;
-  // Maxima and the messages of GINE are made of the features themselves, before any product. Sparse rows are made
-  // dense for that.
+  // Maxima and GINE's messages are computed from the features before any product. For this, sparse rows are made
+  // dense.
   const bool of_inputs =
       model.aggregation == spec::Aggregation::kMax || model.architecture == spec::Architecture::kGine;
   const auto widest =
       static_cast<double>(std::max({model.hidden_channels, outputs, of_inputs ? in_channels : int64_t{0}}));
   // The matrices are a layer's input, its projection (at most twice as wide), and its output. If the model joins
-  // layers, two more hold what is kept of them before and after this layer.
+  // layers, two more matrices hold the joined outputs before and after this layer.
   const double matrices = model.jumping_knowledge == spec::JumpingKnowledge::kLast ? 4 : 6;
   double values = matrices * static_cast<double>(graph.nodes) * widest;
   if (const data::EdgeInputs edges = EdgeInputsOf(model, graph); edges != data::EdgeInputs::kNone) {
-    // Rows of a chunk's edges, and what is made of them. A chunk has at least one row of the graph.
+    // The feature rows of a chunk's edges, and the values computed from them. A chunk has the edges of at least one
+    // node.
     const auto row = static_cast<double>(data::EdgeRowBytes(graph, edges)) / sizeof(float);
     const double width = std::max(widest, row);
     const double most = std::max(static_cast<double>(kChunkEdgeValues), static_cast<double>(graph.max_degree) * width);

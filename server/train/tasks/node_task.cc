@@ -33,8 +33,8 @@ constexpr uint64_t kAdviceShare = 4;
 
 uint64_t Less(uint64_t from, uint64_t taken) { return from - std::min(from, taken); }
 
-// Returns the bytes of the host that the job needs beside features and adjacency. Rows of edges and positions are read
-// through the mapping, so they count too.
+// Returns the host memory that the job needs besides node features and adjacency, in bytes. Features of edges and
+// positions are read through the mapping, so they count too.
 uint64_t HostBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
                    const MemoryLimits& limits) {
   const int64_t positions = spec::IsProgram(options) ? graph.nodes * graph.position_columns : 0;
@@ -42,7 +42,7 @@ uint64_t HostBytes(const spec::TrainOptions& options, const JobNodeModel& model,
          sizeof(float) * static_cast<uint64_t>(positions);
 }
 
-// Returns the memory that the features of the job may take if the device gathers them.
+// Returns the memory that the job's features may take if the device gathers them.
 FeatureMemory FeatureMemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
                               const data::GraphSummary& graph, const PlanContext& context) {
   const MemoryLimits& limits = context.limits;
@@ -52,7 +52,7 @@ FeatureMemory FeatureMemoryOf(const spec::TrainOptions& options, const JobNodeMo
   if (context.allocate_pinned == nullptr) return memory;
   const uint64_t taken = HostBytes(options, model, graph, limits) + graph.adjacency_bytes;
   memory.host = PinnableBytes(limits.process, taken);
-  // Other parts of the process may have taken some of that memory by now.
+  // Other parts of the process may have taken some of the host's memory by now.
   if (context.rows != nullptr) memory.host = std::min(memory.host, context.rows->LeftBeside(taken));
   return memory;
 }
@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
   PF_RETURN_IF_ERROR(task->ReadTable(model, context, keep_going));
   PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));
-  // With a row cache, leases of one mode's stream would take the room that the other mode's stream needs.
+  // With a row cache, one mode's stream would lease the room that the other mode's stream needs.
   task->keeps_passes_ = context.limits.trains && task->features_.cache == nullptr &&
                         HasRoomForBothModes(options, model, task->graph_->summary(), context.limits);
   const std::string key =
@@ -147,7 +147,7 @@ absl::Status NodeTask::ReadTable(const JobNodeModel& model, const PlanContext& c
                           .split = SplitFeatures(FeatureTableRows(summary), row_bytes, memory),
                           .allocate_pinned = context.allocate_pinned,
                           .wanted = {}};
-  // Means are made only of rows on the device, and their numbers are 32 bits wide.
+  // The device computes means only if all rows lie on it, and row numbers of means have 32 bits.
   const bool makes_means = how.split.host == 0 && how.split.device <= std::numeric_limits<int32_t>::max();
   if (how.split.rows() == 0 || (!makes_means && !GathersRows(Mode::kTrain))) return absl::OkStatus();
   std::vector<float> wanted;
@@ -155,7 +155,7 @@ absl::Status NodeTask::ReadTable(const JobNodeModel& model, const PlanContext& c
     PF_ASSIGN_OR_RETURN(wanted, ExpectedDraws(keep_going));
     how.wanted = wanted;
   }
-  // Frees the memory that an earlier job's rows still take.
+  // Frees the memory that rows of an earlier job still take.
   if (how.split.host > 0 && context.rows != nullptr) context.rows->Drop();
   PF_ASSIGN_OR_RETURN(table_, ReadFeatureTable(*graph_, how, keep_going));
   if (!table_.defined()) return absl::OkStatus();
@@ -259,7 +259,7 @@ std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan pl
   const int64_t pass = plan.first_pass;
   std::shared_ptr<SampledPasses>& kept = passes_[static_cast<size_t>(mode)];
   if (keeps && kept != nullptr && kept->IsAt(pass, plan.first_batch)) return SampledPasses::Rest(kept, pass);
-  // Ends the kept stream, since only one stream may use the batcher.
+  // Destroys the kept stream, since only one stream may use the batcher.
   kept = nullptr;
   if (!keeps) plan.passes = 1;
   auto passes = std::make_shared<SampledPasses>(
@@ -273,7 +273,7 @@ std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan pl
                             .fit = [this, mode](const BlockSizes& real) { return ReadyAt(mode, real); },
                             .reading = [this] { return Reading(); }},
       data::BlockStream::Options{.max_depth = options_.nodes.look_ahead,
-                                 // If passes are kept, the streams of both modes live at once.
+                                 // If passes are kept, the streams of both modes exist at the same time.
                                  .budget_bytes = MemoryLimit() / kAdviceShare / (keeps_passes_ ? 2 : 1),
                                  .advise = options_.nodes.advise_pages,
                                  .leases = features_.cache != nullptr,
@@ -284,7 +284,7 @@ std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan pl
 
 std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first_batch) {
   epoch_ = epoch;
-  // Each rank draws its own neighbours.
+  // Each rank has sample numbers of its own, and so draws its own neighbours.
   const auto sample = [batches = batches_per_epoch(), ranks = options_.replicas, rank = rank()](int64_t pass,
                                                                                                 int64_t batch) {
     return static_cast<uint64_t>((pass * batches + batch) * ranks + rank);
@@ -299,11 +299,11 @@ std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first
 }
 
 std::unique_ptr<BatchStream> NodeTask::EvalBatches(data::Split split) {
-  // Every evaluation draws the same samples, so that epochs can be compared.
+  // All evaluations draw equal samples, so that epochs can be compared.
   const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
-  // Other splits are evaluated once or twice, so making their batches ahead gains nothing.
+  // The other splits are evaluated only once or twice, so batches made ahead of an evaluation would gain nothing.
   const bool keeps = keeps_passes_ && split == data::Split::kValid;
-  // Each rank takes consecutive batches, so that predictions gathered in the order of ranks are in the order of the
+  // Each rank takes consecutive batches. Predictions that are gathered in rank order are then in the order of the
   // split.
   const std::span<const NodeId> ids = splits_[static_cast<size_t>(split)];
   const int64_t batches = (std::ssize(ids) + options_.batch_size - 1) / options_.batch_size;
@@ -372,7 +372,7 @@ absl::StatusOr<at::Tensor> NodeTask::PredictBySamples(const std::function<bool()
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
     seeds.resize(static_cast<size_t>(std::min(options_.batch_size, nodes - begin)));
     std::iota(seeds.begin(), seeds.end(), static_cast<NodeId>(begin));
-    // Every evaluation draws the same samples.
+    // All evaluations draw equal samples.
     PF_ASSIGN_OR_RETURN(const at::Tensor rows,
                         ForwardOfSample(seeds, kEvalStreams + static_cast<uint64_t>(begin), /*pairs=*/{}));
     if (!all.defined()) all = at::empty({nodes, rows.size(1)}, rows.options());

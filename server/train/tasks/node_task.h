@@ -73,7 +73,7 @@ class NodeTask final : public Task {
                                                           const std::function<bool()>& keep_going) override;
 
  private:
-  // Numbers of samples. Training batches count from 0, so evaluation and probes begin far above them.
+  // The first sample numbers of evaluation and of probes. Training batches count from 0, so these begin far above.
   static constexpr uint64_t kEvalStreams = uint64_t{1} << 62, kProbeStreams = kEvalStreams + (uint64_t{1} << 61);
   // A batch that was sampled to plan the rungs.
   struct Probe {
@@ -92,9 +92,10 @@ class NodeTask final : public Task {
     BlockRungs rungs;
     std::vector<Probe> probes;
     std::vector<data::BlockSizes> alike;  // BlockRungs::Alike of the probes, in the order of the probes
-    std::vector<data::BlockSizes> kept;   // sizes of the first probes, as an equal job sampled them; or empty
-    // These choose the sizes at which batches are made ready. If `dynamic`, a batch gets its own sizes. Otherwise it
-    // gets the sizes of the rung of `ladder` that is to serve it, or without a ladder the sizes of its own rung.
+    std::vector<data::BlockSizes> kept;   // sizes of the first probes, kept from an equal job; or empty
+    // `dynamic` and `ladder` choose the sizes to which batches are padded ahead. If `dynamic`, a batch gets its own
+    // sizes. Otherwise it gets the sizes of the rung of `ladder` that is to serve it. Without a ladder, it gets the
+    // sizes of its own rung.
     mutable absl::Mutex mu;
     bool dynamic ABSL_GUARDED_BY(mu) = false;
     std::vector<BatchShape> ladder ABSL_GUARDED_BY(mu);
@@ -108,24 +109,24 @@ class NodeTask final : public Task {
   const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
   // Returns whether batches carry the weights of their edges.
   bool ReadsWeights() const { return made_.reads_edge_weights && UsesEdgeWeights(options_, *graph_); }
-  // Reads the features into a table that the device gathers from, if it is to gather them and memory allows it.
+  // If the device is to gather the features and memory allows it, reads them into a table for the device.
   absl::Status ReadTable(const JobNodeModel& model, const PlanContext& context,
                          const std::function<bool()>& keep_going);
-  // Returns true if batches of the mode carry the numbers of their rows in the table; otherwise the host gathers their
-  // features. Means are made from the table only if all of it lies on the device. Otherwise more rows than means would
-  // cross from the host.
+  // Returns true if batches of the mode carry the numbers of their rows in the table, and false if the host gathers
+  // their features. The device computes means only if the whole table lies on it. Otherwise more data would cross
+  // from the host as rows than as means.
   bool UsesTable(Mode mode) const { return table_.defined() && (GathersRows(mode) || table_makes_means_); }
   bool MeansElsewhere(Mode mode) const { return UsesTable(mode) && !GathersRows(mode); }
-  // Returns true if batches of the mode have plain rows of features, without means.
+  // Returns true if batches of the mode hold rows of features without means.
   bool GathersRows(Mode mode) const;
   FeatureTable TableOf(Mode mode) const { return UsesTable(mode) ? table_ : FeatureTable(); }
   // Decides whether features are read through the mapping or through a row cache, and opens the cache.
   absl::Status OpenFeatures(const JobNodeModel& model, const PlanContext& context,
                             const std::function<bool()>& keep_going);
-  // Returns how often the batches of an epoch and of its evaluation are expected to draw each node.
+  // Returns, for each node, how often the batches of an epoch and of its evaluation are expected to draw it.
   absl::StatusOr<std::vector<float>> ExpectedDraws(const std::function<bool()>& keep_going) const;
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
-  // Returns a probe, not sampled yet, of these nodes or links, which are this rank's share of a batch. `full` says
+  // Returns a probe, not sampled yet, of these nodes or links. They are this rank's share of a batch. `full` says
   // whether the batch of all ranks has the job's batch size.
   absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch, bool full) const;
   // Makes an artificial block of exactly this shape, for a program. It is valid until the next call with a `probe` of
@@ -138,31 +139,33 @@ class NodeTask final : public Task {
   // Plans the rungs of batches that have equally many nodes or links. The batches become probes.
   absl::StatusOr<BlockRungs> PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
                                        std::span<Probe> batches, const std::function<bool()>& keep_going);
-  // Returns the expected batches of the whole run by rung, extrapolated from the probes.
+  // Returns the expected number of batches of the whole run at each rung, extrapolated from the probes.
   std::vector<graphcache::PlannedShape> ExpectedBatches(Mode mode) const;
-  // Returns the counts of ExpectedBatches, with 0 for each planned rung that no batch is expected at.
+  // Returns the counts of ExpectedBatches. A planned rung at which no batch is expected has the count 0.
   std::vector<graphcache::ShapeCount> RungCounts(Mode mode) const;
-  // Returns the sizes at which a batch with these real sizes is made ready.
+  // Returns the sizes to which a batch with these real sizes is padded ahead.
   data::BlockSizes ReadyAt(Mode mode, const data::BlockSizes& real) const;
   // Plans the evaluations that sample outside the graph cache: links with times, and links of a program.
   absl::Status PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going);
   // Returns whether links are predicted and the decoder scores them from the model's rows.
   bool decodes_pairs() const { return links_ != nullptr && !made_.scores_pairs; }
-  // Runs a program on the evaluation's sample for these seeds. `pairs` are pairs of the seeds, on the host, or
-  // undefined.
+  // Runs a program on a sample around these seeds, drawn as an evaluation draws it. `pairs` are pairs of the seeds,
+  // on the host, or undefined.
   absl::StatusOr<at::Tensor> ForwardOfSample(std::span<const data::NodeId> seeds, uint64_t stream,
                                              const nn::NodePairs& pairs);
-  // Returns a program's rows of all nodes, [nodes, channels] on the device, computed from samples of evaluation.
+  // Returns a program's outputs for all nodes, [nodes, channels] on the device. They are computed on samples, drawn
+  // as an evaluation draws them.
   absl::StatusOr<at::Tensor> PredictBySamples(const std::function<bool()>& keep_going);
-  // Evaluates a program that scores pairs itself. Each batch of pairs is scored on a sample around its ends.
+  // Evaluates a program that scores pairs itself. Each batch of pairs is scored on a sample around the ends of the
+  // pairs.
   absl::StatusOr<Evaluation> EvaluatePairsBySamples(data::Split split, bool keep_predictions,
                                                     const std::function<bool()>& keep_going);
   absl::StatusOr<Evaluation> EvaluateTimedLinks(data::Split split, bool keep_predictions,
                                                 const std::function<bool()>& keep_going);
   // Returns what this run has read so far, or nullopt if features are mapped. Also adapts the memory of the row cache.
   std::optional<data::RowReading> Reading();
-  // Returns the first pass of the plan, or what is left of it. If `keeps`, the batches of the next passes are made
-  // ready ahead too.
+  // Returns the batches of the plan's first pass, from its first batch on. If `keeps`, batches of the following
+  // passes are also made ready ahead.
   std::unique_ptr<BatchStream> Batches(Mode mode, SampledPasses::Plan plan, bool keeps);
 
   const spec::TrainOptions options_;
@@ -189,11 +192,13 @@ class NodeTask final : public Task {
   std::array<data::BlockBatch, 2> probes_;
   std::array<data::LinkBatch, 2> probe_pairs_;
   std::vector<SampledBatch> probe_views_;
-  // True if batches of one mode are made ready while batches of the other are used, which takes memory for both.
+  // True if batches of one mode are made ready while the steps use batches of the other mode, which takes memory for
+  // both.
   bool keeps_passes_ = false;
   int64_t validations_ = 0;  // validations begun so far
   int64_t epoch_ = 0;        // the epoch that training is in
-  // By Mode: the passes that are kept, or null. Declared last, so that they end before anything that they use.
+  // By Mode: the passes whose batches are made ready ahead, or null. Declared last, so that their threads end before
+  // anything that they use.
   std::array<std::shared_ptr<SampledPasses>, 2> passes_;
 };
 

@@ -1,4 +1,5 @@
-// Plans the sizes that a sampling job's batches are rounded up to, and makes the batches for planning and capture.
+// Plans the sizes to which the batches of a sampling job are rounded up, and makes the batches for planning and
+// capture.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -18,7 +19,7 @@ namespace {
 
 using data::BlockSizes;
 
-// The most full batches, and the most partial batches of a split, that are sampled to plan the rungs.
+// The most full batches and the most partial batches of a split that are sampled to plan the rungs.
 constexpr int64_t kProbeBatches = 32, kPartialProbes = 4;
 
 }  // namespace
@@ -44,7 +45,7 @@ absl::StatusOr<NodeTask::Probe> NodeTask::ProbeOf(std::span<const uint32_t> ids,
 absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_going) {
   ModeParts& parts = part(mode);
   const data::NeighborSamplingOptions sampling = SamplingOf(options_, mode, graph_->summary());
-  // Full batches, and the last ones of epochs, which may be partial.
+  // Collects full batches, and the last batches of epochs, which may be partial.
   std::vector<Probe> full, partial;
   for (const data::Split split : SplitsOf(mode)) {
     const bool trains = mode == Mode::kTrain;
@@ -60,7 +61,8 @@ absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_go
       }
       if (batches > 0 && order.RandomSize(batches - 1) < options_.batch_size) {
         auto last = order.Batch(ids, batches - 1);
-        // If this rank has no part of the only batch, one id of the epoch stands in, so that there is a shape to plan.
+        // If this rank has no part of the only batch, plans with one id of the epoch, since some shape must be
+        // planned.
         if (last.empty() && batches == 1) last = std::span(ids.graphs).first(1);
         if (!last.empty()) {
           PF_ASSIGN_OR_RETURN(partial.emplace_back(), ProbeOf(last, epoch, /*full=*/false));
@@ -72,7 +74,7 @@ absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_go
   if (!full.empty()) {
     PF_ASSIGN_OR_RETURN(parts.rungs, PlanChain(parts, sampling, full, keep_going));
   }
-  // Largest first, since each chain goes below those before it.
+  // Sorts the largest first, since AddPartial puts each chain below the earlier ones.
   std::ranges::sort(partial, std::greater(), &Probe::most_seeds);
   for (size_t begin = 0, end; begin < partial.size(); begin = end) {
     end = begin;
@@ -130,7 +132,7 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
   const auto partial = static_cast<double>(parts.probes.size()) - full;
   double all_full = 0, all_partial = 0;
   for (const data::Split split : SplitsOf(mode)) {
-    // All batches of a pass over a split but the last are full.
+    // In a pass over a split, all batches but the last are full.
     const auto passes = static_cast<double>(split == data::Split::kTest ? 2 : options_.epochs);
     const int64_t full_batches = size(split) / options_.batch_size;
     all_full += passes * static_cast<double>(full_batches);
@@ -144,7 +146,7 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
     const double of_probe = parts.probes[i / BlockRungs::kAlike].full ? all_full / full : all_partial / partial;
     const double share = of_probe / BlockRungs::kAlike;
     const BlockSizes& sizes = parts.alike[i];
-    // Batches that are not padded to rungs come at their own shapes.
+    // Batches that are not padded to rungs keep their own shapes.
     Sums& sums = rungs[(form_.pads ? parts.rungs.Fit(sizes) : LeastPadded(sizes)).shape()];
     sums.batches += share;
     sums.rows += share * static_cast<double>(graphcache::Rows(sizes.shape()));
@@ -152,7 +154,7 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
         share *
         static_cast<double>(graphcache::Rows(AtLeastDynamic(LeastPadded(sizes), parts.prober->has_nonzeros()).shape()));
   }
-  // Rounds to whole batches and keeps their total: what is left of a rung is carried over to the next one.
+  // Rounds to whole batches without changing their total: the remainder of a rung is carried over to the next one.
   std::vector<graphcache::PlannedShape> expected;
   double left = 0;
   for (const auto& [shape, sums] : rungs) {
@@ -160,7 +162,7 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
     const auto batches = std::llround(left);
     if (batches < 1) continue;
     left -= static_cast<double>(batches);
-    // Each batch counts the mean rows of its rung.
+    // Each batch counts with the mean rows of its rung.
     const double part = static_cast<double>(batches) / sums.batches;
     expected.push_back({.shape = shape,
                         .batches = batches,
@@ -250,7 +252,8 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
     PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, *rung, probes_[i]));
     probe_pairs_[i] = probe.pairs;
   }
-  // If both probes are the same block, the second one gets other edges. A capture must not take edges for constant.
+  // If both probes are the same block, the second one gets other edges, so that a capture does not treat edges as
+  // constants.
   if (fitting.size() == 1) {
     std::ranges::fill(probes_[1].sources, 0);
     std::ranges::fill(probes_[1].neighbors, 0);
@@ -263,7 +266,7 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
 
 absl::StatusOr<HostBatch*> NodeTask::ExactProbe(Mode mode, size_t probe, const BatchShape& shape) {
   ModeParts& parts = part(mode);
-  // Prefers blocks that have edges, since rows of edges are repeated.
+  // Prefers blocks that have edges, since ExactProbe repeats edges.
   std::vector<const Probe*> with_edges;
   for (const Probe& one : parts.probes) {
     if (one.sizes.edges > 0) with_edges.push_back(&one);
@@ -289,8 +292,8 @@ absl::StatusOr<HostBatch*> NodeTask::DynamicProbe(Mode mode, size_t probe) {
     const BlockRungs& rungs = parts.rungs;
     const BatchShape ceiling = rungs.rungs()[static_cast<size_t>(rungs.num_planned() - 1)].shape();
     BatchShape shape = ProbeShapes(ceiling, /*below=*/true)[probe];
-    // A block has at least its seeds and a padding row. Each probe gets a different number of further rows, so that no
-    // step is recorded for exactly the least number.
+    // A block has at least its seeds and a padding row. Each probe gets a different number of further rows. Otherwise
+    // a step might be recorded for exactly the least number.
     if (shape.nodes <= shape.graphs + 1) shape.nodes = shape.graphs + 1 + static_cast<int64_t>(probe);
     return ExactProbe(mode, probe, shape);
   }

@@ -33,7 +33,7 @@ struct RealRows {
   bool classes = false;   // whether labels are classes
 };
 
-// The inputs of one level, by name.
+// An input that is a tensor, by name. `Batch` is the batch of the graph or the node level.
 template <class Batch>
 struct TensorInput {
   std::string_view name;
@@ -76,7 +76,7 @@ constexpr NumberInput kSetNumbers[] = {{"num_graphs", &RealRows::predicted},
                                        {"max_num_nodes", &RealRows::largest}};
 
 using Block = nn::NodeBlock;
-// A program that reads this input scores links itself.
+// A program that reads this input scores the pairs itself.
 constexpr std::string_view kPairsInput = "edge_label_index";
 constexpr TensorInput<Block> kBlockTensors[] = {
     {"x", [](const Block& b, const RealRows& rows) { return b.features.narrow(0, 0, rows.nodes); },
@@ -103,7 +103,7 @@ auto RowNamed(const Table& table, std::string_view name) {
   return std::ranges::find_if(table, [&](const auto& row) { return row.name == name; });
 }
 
-// The inputs that programs of one level may have.
+// The inputs that programs of one level may have. `Batch` is the batch of that level.
 template <class Batch>
 struct Inputs {
   std::span<const TensorInput<Batch>> tensors;
@@ -157,7 +157,7 @@ absl::StatusOr<std::unique_ptr<BoundProgram>> Bind(const Inputs<Batch>& inputs, 
                             device, [&](const program::Input& input) { return inputs.Check(input, options); });
 }
 
-// Throws c10::ValueError for a prediction that is not [rows, outputs], or [rows] of one output. If `outputs` is 0, any
+// Throws c10::ValueError unless the prediction is [rows, outputs], or [rows] with one output. If `outputs` is 0, any
 // number of columns is accepted.
 void CheckPrediction(const Tensor& prediction, int64_t rows, int64_t outputs, const char* each) {
   const bool has_rows = prediction.dim() >= 1 && prediction.dim() <= 2 && prediction.size(0) == rows;
@@ -284,7 +284,8 @@ bool Reads(const program::LoadedProgram& loaded, std::string_view input) {
   return std::ranges::any_of(loaded.train().program->inputs, [&](const auto& own) { return own.name == input; });
 }
 
-// Refuses options that a program's own loss would replace: class weights and link prediction.
+// If the program computes a loss, refuses the options that this loss would replace: class weights and link
+// prediction.
 absl::Status CheckOwnLoss(const spec::TrainOptions& options, const program::LoadedProgram& loaded,
                           std::string_view prefix) {
   Violations violations;

@@ -1,6 +1,6 @@
-// Programs (server/program) as models of either level. They read the same batches as our own models. Their tensors are
-// trained, saved and loaded under the module's own names.
-// Threads: making and judging a program is thread-safe; a model belongs to the device thread.
+// Programs (server/program) as graph-level or node-level models. They read the same batches as our own models. Their
+// tensors are trained, saved and loaded under the module's own names. Threads: the functions that make or check a
+// program's model are thread-safe; a model belongs to the device thread.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -33,8 +33,8 @@ struct ProgramModelOptions {
   int64_t padding_rows = 0;     // rows at the end of each block that are not nodes
   uint64_t seed = 0;            // seeds the numbers that the program draws
   bool no_self_loops = false;   // the dataset has no self-loops, so removing them is left out (program/rewritings.h)
-  // If set, batches may have any padding. Padding rows run like real ones, but batch norms skip them
-  // (program_trials.h). If not set, batches have the least padding, and the program does not see it.
+  // If set, batches may have any padding. The program's operators then process padding rows like real ones, but batch
+  // norms skip them (program_trials.h). If not set, batches have the least padding, and the program does not see it.
   std::optional<ProgramNorms> padding;
   bool fused = true;  // on the CPU, regions of edges run as one operator (program/rewritings.h)
 };
@@ -45,17 +45,19 @@ struct ProgramModelOptions {
 // number of seeds), and num_nodes. The program returns one prediction for each node, seeds first, or one for each
 // seed.
 //
-// x, edge_attr, pos and y have the columns of the dataset; a single column may lack its dimension. A prediction is
-// [rows] or [rows, num_outputs]. y has a row for each graph or node and holds what the job's loss compares with: int64
-// classes or float32 values. y is -100 or NaN where the label is missing and for nodes that are not seeds. If the
-// program returns a loss, it replaces the job's loss. It should be the mean over the rows that have a label.
+// x, edge_attr, pos and y have the columns of the dataset; a single column may lack the column dimension. A
+// prediction is [rows] or [rows, num_outputs]. y has a row for each graph or node and holds the labels of the job's
+// loss, as int64 classes or float32 values. If a label is missing or the node is not a seed, the class is -100 or the
+// value is NaN. If the program returns a loss, that loss replaces the job's. It should be the mean over the rows that
+// have a label.
 //
-// If links are predicted, a program returns rows of nodes with any number of columns. Or it reads edge_label_index,
-// the ends of pairs as rows, and returns a score for each pair, [pairs] or [pairs, 1].
+// If links are predicted, a program returns a row for each node, with any number of columns. Alternatively, it reads
+// edge_label_index, which holds the rows of the ends of each pair. It then returns a score for each pair, [pairs] or
+// [pairs, 1].
 //
 // Without `padding` a batch has only the least padding (data::Batcher::LeastPadded, train::LeastPadded). Forward then
-// computes the number of real rows from the shape and passes only these rows on, so it can be captured for every
-// shape. Predictions of padding graphs are 0. A block for programs has edge_targets. Forward throws what
+// computes the number of real rows from the shape and passes only these rows to the program, so one capture can serve
+// every shape. Predictions of padding graphs are 0. A block for programs must have edge_targets. Forward throws what
 // BoundProgram::Run throws, and c10::ValueError for a prediction of another shape.
 //
 // Errors: InvalidArgument that names the input, output, parameter or node that the dataset cannot serve.
@@ -77,7 +79,7 @@ struct MadeModel {
   std::unique_ptr<nn::GraphModel> model;
   const BoundProgram* program = nullptr;  // the model's program; null for one of our own
   bool reads_positions = false;
-  std::string note;  // what the job's user should know, in one line; or empty
+  std::string note;  // a line for the job's user; or empty
 };
 // `self_loops` counts the edges of the dataset that begin and end at one node. Errors: InvalidArgument with a
 // violation of PREFIXmodel.program; those of reading the program's archive.
@@ -91,7 +93,7 @@ struct MadeNodeModel {
   nn::LayerWiseModel* layers = nullptr;  // the same model, or null for a program
   const BoundProgram* program = nullptr;
   bool reads_edge_features = true, reads_edge_weights = true, reads_positions = false;
-  bool scores_pairs = false;  // whether it returns scores of the block's pairs instead of rows of its nodes
+  bool scores_pairs = false;  // whether the model returns a row for each pair, a score, instead of one for each node
   std::string note;
 };
 struct NodeProgramData {
@@ -106,7 +108,7 @@ absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const
                                         const NodeProgramData& data, c10::Device device, std::string_view prefix,
                                         const ProgramForm& form = {});
 
-// Returns the labels that the job's loss compares with; none for links. A prediction has `outputs` columns.
+// Describes the labels of the job's loss; there are none for links. A prediction has `outputs` columns.
 nn::EncoderInput LabelsOf(const spec::TrainOptions& options, int64_t outputs);
 // Turns an InvalidArgument into a violation of PREFIXmodel.program.
 absl::Status AsViolation(const absl::Status& status, std::string_view prefix);

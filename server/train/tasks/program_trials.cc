@@ -33,26 +33,27 @@ using at::Tensor;
 using SetBatch = nn::GraphSetBatch;
 using Block = nn::NodeBlock;
 
-// Programs are tried on small artificial batches, which are made here.
+// The functions below make the small artificial batches on which programs are tried.
 
-// The values that lie in padding.
+// The values of padding rows.
 enum class Filling { kZeros, kOther };
 constexpr int64_t kRealSeed = 1, kOtherSeed = 1'000;
 
-// No size equals another one, or a sum of two, so the number of rows in a batch norm tells what they are.
+// No size equals another one or the sum of two others. So the number of rows in a batch norm tells whether they are
+// nodes, edges or graphs.
 constexpr BatchShape kTrial{.nodes = 9, .edges = 21, .graphs = 4};
 constexpr int64_t kTrialPairs = 19, kLargestTrialGraph = 3;
-// Padding of a trial: as many rows as a small batch gets on a large rung. In a set, one padding graph has all padding
-// nodes. Padding edges join the last node to itself.
+// The padding of a trial has as many rows as a small batch gets on a large rung. In a set, one padding graph has all
+// padding nodes. Padding edges join the last node to itself.
 constexpr int64_t kManyRows = 2'000;
 constexpr BatchShape kLeastTrial{.nodes = kTrial.nodes + 1, .edges = kTrial.edges, .graphs = kTrial.graphs + 1};
 
-// Padding of a block: rows after the seeds, rows after the other nodes, and edges.
+// The padding of a block: rows after the seeds, rows after all other nodes, and edges.
 struct BlockPadding {
   int64_t seeds = 0, nodes = 1, edges = 0;
 };
 
-// Returns the columns of features or labels.
+// Returns the number of columns of features or labels.
 int64_t Columns(const nn::EncoderInput& features) {
   return features.categories.empty() ? features.float_columns : std::ssize(features.categories);
 }
@@ -72,7 +73,7 @@ Ring MakeRing(int64_t nodes, int64_t edges) {
   return {targets.add(1).remainder(nodes), targets};
 }
 
-// Returns a batch of this shape, padding included: a ring of nodes with features of 0.
+// Returns a batch of this shape, padding included. Its nodes form a ring, and all features are 0.
 SetBatch MakeBatch(const nn::GraphModelOptions& model, const nn::EncoderInput& labels, const BatchShape& shape) {
   const int64_t nodes = shape.nodes - 1, graphs = shape.graphs - 1;
   const Ring ring = MakeRing(nodes, shape.edges);
@@ -107,7 +108,7 @@ Block MakeBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& label
   return block;
 }
 
-// Returns rows of values that differ: numbers from 0 up to 1, or categories.
+// Returns rows of varied values: numbers from 0 up to 1, or categories.
 Tensor Varied(const nn::EncoderInput& features, int64_t rows, int64_t seed) {
   if (!features.has_features()) return {};
   const int64_t columns = Columns(features);
@@ -119,12 +120,12 @@ Tensor Varied(const nn::EncoderInput& features, int64_t rows, int64_t seed) {
   return values.mul(categories).floor().to(at::kLong);
 }
 
-// Returns varied values in the real rows, which lie at `places`. `filling` says what padding rows hold.
+// Returns `rows` rows. The real rows, at `places`, hold varied values. `filling` says what the padding rows hold.
 Tensor Padded(const nn::EncoderInput& features, const Tensor& places, int64_t rows, Filling filling) {
   if (!features.has_features()) return {};
   Tensor padding = Varied(features, rows, kOtherSeed);
-  // Padding goes beyond all real values, so that a maximum over it is noticed. Padding of zeros does that for a
-  // minimum.
+  // Padding values exceed all real values, so that a maximum over padding is noticed. Padding of zeros reveals a
+  // minimum in the same way.
   if (features.categories.empty()) padding *= 2;
   Tensor values = filling == Filling::kOther ? padding : at::zeros_like(padding);
   return values.index_copy_(0, places, Varied(features, places.size(0), kRealSeed));
@@ -136,7 +137,8 @@ Tensor PaddedLabels(const nn::EncoderInput& labels, int64_t real, int64_t rows) 
                              std::numeric_limits<double>::quiet_NaN());
 }
 
-// Returns the ends of `edges` edges: those of the real edges, and the last row for padding edges.
+// Returns the ends of `edges` edges. First come the real edges, whose ends are `ends`, and then the padding edges,
+// which end at the last row.
 Tensor PaddedEnds(const Tensor& ends, int64_t edges, int64_t rows) {
   return at::constant_pad_nd(ends, {0, edges - ends.size(0)}, rows - 1);
 }
@@ -184,34 +186,35 @@ Block TrialBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labe
   return block;
 }
 
-// A forward pass that is only counted reads no more bytes than this. A program of many large products would keep the
-// caller waiting.
+// A forward pass for a measurement is stopped after it has read this many bytes. A program with many large products
+// would keep the caller waiting.
 constexpr double kMostRead = 1 << 30;
 
 // A training step has about kOperatorsOfStep operators for each operator of the forward pass. Recording keeps about
 // kBytesOfOperator bytes for each of them.
 constexpr int64_t kOperatorsOfStep = 4, kBytesOfOperator = 600;
 
-// Two batches that stand for larger ones. Padding apart, the second has twice the nodes and edges of the first. It has
-// about twice the graphs or seeds.
+// Two batches from which the cost of larger ones is extrapolated. Without padding, the second batch has twice as many
+// nodes and edges as the first. It has about twice as many graphs or seeds.
 constexpr BatchShape kSmallBatch{.nodes = 33, .edges = 64, .graphs = 5},
     kTwiceThat{.nodes = 65, .edges = 128, .graphs = 9};
 
 struct ReadsTooMuch : std::exception {};  // an std::exception, since autograd passes on no others
 
-// Counts of a forward pass: its operators, the bytes that they read in all, and the bytes of the tensors read, each
-// tensor counted once.
+// Counts of a forward pass: its operators, the total of bytes that they read, and the bytes of the tensors that were
+// made and read, each counted once.
 struct Read {
   int64_t operators = 0;
   double read = 0, made = 0;
 };
 
-// Counts what `run` reads. Tensors of `beside` are not counted as made. Throws ReadsTooMuch beyond kMostRead.
+// Counts the operators and the reads of `run`. Tensors of `beside` do not count as made. Throws ReadsTooMuch beyond
+// kMostRead.
 Read Listen(const nn::TensorSet& beside, const std::function<void()>& run) {
   Read counted;
   std::set<const c10::StorageImpl*> seen;
   for (const nn::NamedTensor& t : beside.All()) seen.insert(t.value.storage().unsafeGetStorageImpl());
-  // Weak references let the bytes be freed, but keep the address from being reused while it counts.
+  // A weak reference lets the storage free its bytes, but its address is not reused during the count.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held;
   const auto add = [&](const Tensor& tensor) {
     if (!tensor.defined()) return;
@@ -243,7 +246,8 @@ double Ratio(int64_t all, int64_t rows) { return static_cast<double>(all) / stat
 void BoundReads(const nn::TensorSet& tensors, const std::function<void()>& run) { Listen(tensors, run); }
 
 // `forward` runs the program on a batch of this shape, and returns the prediction. A c10::ValueError becomes a
-// violation. After any other exception the step's cost stays unknown: the program may need other values, or more rows.
+// violation. After any other exception the step's cost stays unknown, since the program may need other values or more
+// rows.
 absl::StatusOr<ForwardCost> Measure(const nn::TensorSet& tensors, std::string_view prefix,
                                     absl::FunctionRef<Tensor(const BatchShape&)> forward) {
   ForwardCost cost{.parameters = static_cast<double>(tensors.num_parameter_values())};
@@ -268,13 +272,14 @@ nn::GraphModelOptions OfTrial(nn::GraphModelOptions model) {
   return model;
 }
 
-// Features with more columns are not tried: the trial's batches would take memory that no plan counts.
+// Programs whose features have more columns are not tried, since the trial's batches would take memory that no plan
+// counts.
 constexpr int64_t kMostColumns = 4'096;
 
-// How a program runs on padded batches.
+// Whether and how a program runs on padded batches.
 struct ProgramPadding {
-  std::string refusal;  // tells people why its batches are not padded; empty if they may be
-  bool eager = false;   // refused because no step is captured, of which another note tells the job's user
+  std::string refusal;  // why its batches are not padded, as a text for users; empty if they may be
+  bool eager = false;   // refused because no step is captured; another note tells the job's user about that
   ProgramNorms norms;
 };
 
@@ -299,7 +304,7 @@ Observed Observe(Model& model, const Batch& batch, Mode mode) {
   BoundReads(tensors, [&] {
     const c10::AutoGradMode gradients(mode == Mode::kTrain);
     const Tensor all = model.Forward(batch, mode);
-    // Scores of pairs are not padded.
+    // Scores of pairs have no padding rows.
     const Tensor prediction = all.narrow(0, 0, all.size(0) == kTrialPairs ? kTrialPairs : kTrial.graphs);
     const Tensor loss = model.TakeLoss();
     if (mode == Mode::kTrain) {
@@ -338,14 +343,14 @@ bool AreClose(const Tensor& a, const Tensor& b, double scale) {
   return at::allclose(a, b, kRelative, kRelative * scale + kLeast, /*equal_nan=*/true);
 }
 
-// Names the first result that differs, for people; empty if none does. If `exactly`, compares bit by bit.
+// Names the first result that differs, as a text for users; empty if none differs. If `exactly`, compares bit by bit.
 std::string FindDifference(const Observed& a, const Observed& b, bool exactly) {
   const auto same = [exactly](const Tensor& x, const Tensor& y, double scale) {
     return exactly ? AreEqual(x, y) : AreClose(x, y, scale);
   };
   if (!same(a.prediction, b.prediction, Largest(a.prediction))) return "prediction";
   if (!same(a.loss, b.loss, Largest(a.loss))) return "loss";
-  // A gradient near 0 may be what is left of larger ones that cancel each other.
+  // A gradient near 0 may be the sum of larger ones that cancel each other, with their rounding error.
   constexpr double kCancelled = 0.1;
   double scale = 0;
   for (const nn::NamedTensor& gradient : a.gradients) scale = std::max(scale, Largest(gradient.value));
@@ -361,8 +366,8 @@ std::string FindDifference(const Observed& a, const Observed& b, bool exactly) {
   return {};
 }
 
-// Returns the rows that each batch norm of a form normalises, told by the shape of its input in the trial. Returns
-// nullopt if a shape does not tell them.
+// Returns which rows each batch norm of a form normalises, derived from the shapes of the norms' inputs in the trial.
+// Returns nullopt if a shape does not tell which rows they are.
 std::optional<std::vector<NormRows>> RowsOfNorms(const std::vector<std::vector<int64_t>>& shapes) {
   std::vector<NormRows> norms;
   for (const std::vector<int64_t>& shape : shapes) {
@@ -383,15 +388,15 @@ std::optional<std::vector<NormRows>> RowsOfNorms(const std::vector<std::vector<i
 
 constexpr Mode kModes[] = {Mode::kTrain, Mode::kEval};
 
-// One batch in three forms: with the least padding, padded with zeros, and padded with other values. If `moved`, its
-// real rows lie at other places than in `exact`.
+// One batch in three forms: with the least padding, padded with zeros, and padded with other values. If `moved`, the
+// real rows of the padded forms lie at other places than in `exact`.
 template <class Batch>
 struct Trial {
   Batch exact, padded, other;
   bool moved = false;
 };
 
-// `make` makes the model, for batches with the least padding or for padded ones.
+// Tries a program on padded batches. `make` makes the model, for batches with the least padding or for padded ones.
 template <class Make, class Batch>
 absl::StatusOr<ProgramPadding> TryPadding(const Make& make, const std::vector<Trial<Batch>>& trials) {
   ProgramPadding found;
@@ -469,8 +474,8 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
                     trials);
 }
 
-// `make` makes the model in a form. `batch` is small and has the least padding. `precision` is that of the job; the
-// trial runs in float32.
+// Compares the fused program with the unfused one. `make` makes the model, fused or unfused. `batch` is small and has
+// the least padding. `precision` is that of the job; the trial runs in float32.
 template <class Make, class Batch>
 absl::StatusOr<JobFusion> TryFusion(spec::Precision precision, const Make& make, const Batch& batch) {
   JobFusion fusion;

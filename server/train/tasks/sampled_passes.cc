@@ -62,7 +62,7 @@ std::span<const float> SampledBatch::labels() const {
       .first(static_cast<size_t>(host_->real_seeds * batcher_->graph().summary().num_targets));
 }
 
-// The rest of a pass as a stream of its own.
+// A stream of the rest of one pass.
 class SampledPasses::RestStream final : public BatchStream {
  public:
   RestStream(std::shared_ptr<SampledPasses> passes, int64_t pass) : passes_(std::move(passes)), pass_(pass) {}
@@ -79,7 +79,7 @@ class SampledPasses::RestStream final : public BatchStream {
     state.stalls -= before_.stalls;
     state.cut_batches -= before_.cut_batches;
     state.pages -= before_.pages;
-    // Page faults are counted for the whole process. Those before this pass were reported by the other mode's stream.
+    // Page faults are counted for the whole process. The other mode's stream has reported those before this pass.
     state.pages.major_faults = data::MajorFaults() - faults_before_;
     state.rows = passes_->reading_();
     return state;
@@ -88,7 +88,8 @@ class SampledPasses::RestStream final : public BatchStream {
  private:
   const std::shared_ptr<SampledPasses> passes_;
   const int64_t pass_;
-  // The counters at the last report. Work counts for the pass during which it is reported.
+  // The counters at the last report. Work counts for the pass during which it is reported, even if it was done
+  // earlier.
   const LookAhead before_ = passes_->told_;
   const int64_t faults_before_ = data::MajorFaults();
 };

@@ -29,8 +29,8 @@ namespace permafrost::train {
 
 // The form that blocks have for a job's model.
 struct BlockForm {
-  bool pads = true;   // whether they may have more than the least padding
-  bool flat = false;  // whether they are made as programs read them (FlatBlock)
+  bool pads = true;   // whether blocks may have more than the least padding
+  bool flat = false;  // whether blocks have the form that programs read (FlatBlock)
 };
 
 // A sampled block. Threads: one at a time. Borrows the batcher, the rungs and the batch that it is bound to.
@@ -41,9 +41,9 @@ class SampledBatch final : public HostBatch {
   SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, FeatureTable features = {},
                BlockForm form = {})
       : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)), form_(form) {}
-  // Binds this to the batch `host`, until the next call. `pairs` are pairs of the seeds if the job predicts links,
-  // else null. `ids_of_all_ranks` is how many nodes or links the whole batch has, of which this is one rank's share;
-  // only progress uses it.
+  // Binds this object to the batch `host`, until the next call. If the job predicts links, `pairs` are pairs of the
+  // seeds, otherwise null. `host` is one rank's share of a batch with `ids_of_all_ranks` nodes or links. Only
+  // progress uses this number.
   void Bind(data::BlockBatch& host, const data::LinkBatch* pairs, int64_t ids_of_all_ranks = 0) {
     host_ = &host;
     pairs_ = pairs;
@@ -78,22 +78,23 @@ class SampledBatch final : public HostBatch {
   mutable FlatBlock flat_;
 };
 
-// The batches of several passes, sampled and gathered ahead of the step, across the end of a pass. While an evaluation
-// runs, the first batches of the next epoch are made. While an epoch runs, the first batches of the next evaluation
-// are made. Threads: same as BatchStream; a thread of its own plans the batches.
+// The batches of several passes, sampled and gathered ahead of the step. The work ahead does not stop at the end of a
+// pass. While an evaluation runs, the first batches of the next epoch are made. While an epoch runs, the first
+// batches of the next evaluation are made. Threads: same as BatchStream. A separate thread, the stream's, plans the
+// batches.
 class SampledPasses {
  public:
-  // Tells which batches there are.
+  // Says which batches the passes have.
   struct Plan {
-    data::EpochOrder order;  // the pass serves as its epoch
+    data::EpochOrder order;  // takes the pass as its epoch
     int64_t first_pass = 0;
     int64_t first_batch = 0;  // the first batch of the first pass
     int64_t passes = 1;
-    // Returns the number of the sample that a batch of a pass draws (NeighborSampler::Sample).
+    // Returns the sample number of a batch of a pass (NeighborSampler::Sample).
     std::function<uint64_t(int64_t pass, int64_t batch)> sample;
   };
-  // The parts that make the batches. Those that are borrowed are the batcher, the rungs, `links` and `times`. `links`
-  // is null if nodes are predicted for. `times` holds the times of nodes.
+  // The parts that make the batches. The batcher, the rungs, `links` and `times` are borrowed. If nodes are
+  // predicted, `links` is null. `times` holds the times of nodes.
   struct Source {
     data::BlockBatcher& batcher;
     const BlockRungs& rungs;
@@ -106,10 +107,10 @@ class SampledPasses {
   };
   SampledPasses(Plan plan, const Source& source, const data::BlockStream::Options& options);
 
-  // Returns whether this batch exists and is the next one to be taken.
+  // Returns whether batch number `batch` of `pass` exists and is the next one to be taken.
   bool IsAt(int64_t pass, int64_t batch) const;
-  // Returns a stream of the batches of `pass` that are not taken yet. `pass` must be the pass of the next batch, or the
-  // one before it, which gives an empty stream. Only one such stream may be used at a time.
+  // Returns a stream of the batches of `pass` that are not taken yet. `pass` must be the pass of the next batch, or
+  // the pass before, whose stream is empty. Only one stream of Rest may be used at a time.
   static std::unique_ptr<BatchStream> Rest(std::shared_ptr<SampledPasses> passes, int64_t pass);
 
  private:
@@ -133,7 +134,7 @@ class SampledPasses {
   std::vector<int64_t> batch_times_;  // the times of the batch that was planned last
 
   absl::Mutex mu_;
-  std::deque<data::LinkBatch> pairs_ ABSL_GUARDED_BY(mu_);  // pairs of batches that were requested and are not used up
+  std::deque<data::LinkBatch> pairs_ ABSL_GUARDED_BY(mu_);  // pairs of the batches that were requested and not yet used
   bool given_ = false;                                      // whether the step uses the first of pairs_
   SampledBatch view_;
   data::BlockStream stream_;

@@ -12,8 +12,8 @@
 namespace permafrost::train {
 namespace {
 
-// Places of a block's tensors in StepInputs::tensors. The row keys come last, once for each depth, cut to the rows of
-// that depth. Their sizes are the block's row_ends.
+// Places of a block's tensors in StepInputs::tensors. Row keys come last, one tensor for each depth, with the keys of
+// the rows of that depth. The sizes of these tensors are the block's row_ends.
 enum BlockPlace : size_t {
   kFeatures,
   kMoreFeatures,
@@ -74,7 +74,7 @@ const AlignedVector<int64_t>& RowKeys::For(const data::BlockSizes& real, const d
 
 void FlatBlock::Set(const data::BlockBatch& host, int64_t feature_columns) {
   width_ = feature_columns;
-  // Edges of padding end at the last row, which is padding.
+  // The target of a padding edge is the last row, which is padding.
   edge_targets_.assign(host.sources.size(), std::max<int64_t>(host.padded.total_nodes() - 1, 0));
   for (size_t row = 0; row + 1 < host.offsets.size(); ++row) {
     std::fill(edge_targets_.begin() + host.offsets[row], edge_targets_.begin() + host.offsets[row + 1],
@@ -141,8 +141,8 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
     inputs.tensors[kFeatureRows] = ViewAll(host.feature_rows);
     inputs.resident = {kFeatures};
     if (!host.feature_offsets.empty()) {
-      // PyTorch cannot index by uint32. The values fit into int32, since a table that means are made of has no more
-      // rows than int32 can count.
+      // PyTorch cannot index by uint32. The values fit into int32, since a table from which means are computed has no
+      // more rows than int32 can count.
       static_assert(sizeof(data::NodeId) == sizeof(int32_t));
       inputs.tensors[kFeatureOffsets] = ViewAll(host.feature_offsets);
       inputs.tensors[kNeighbors] =

@@ -1,6 +1,5 @@
-// Converts a prepared batch of small graphs, or a block of a large graph, to the inputs of a step, and back. Both
-// directions use one order of tensors.
-// Threads: the device thread.
+// Converts a prepared batch of small graphs, or a block of a large graph, to the inputs of a step, and back. The
+// order of the tensors is equal in both directions. Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,9 +16,8 @@
 
 namespace permafrost::train {
 
-// Gives each row of a padded block its place among the block's real rows, or -1 for padding. Dropout draws its masks
-// by these keys, so padding does not shift the masks.
-// Threads: one at a time.
+// Gives each row of a padded block a key: its place among the block's real rows, or -1 for padding. Dropout draws its
+// masks by these keys, so padding does not shift the masks. Threads: one at a time.
 class RowKeys {
  public:
   // Returns the keys, [padded rows]. They are valid until the next call with other sizes.
@@ -34,7 +32,7 @@ class RowKeys {
 // Threads: one at a time.
 class FlatBlock {
  public:
-  // Fills this from `host`. References that the getters returned before become invalid.
+  // Converts `host`. References that the getters returned before become invalid.
   void Set(const data::BlockBatch& host, int64_t feature_columns);
   const AlignedVector<int64_t>& edge_targets() const { return edge_targets_; }  // [padded edges], rising
   const AlignedVector<float>& features() const { return features_; }  // empty if the features of `host` are not sparse
@@ -47,8 +45,8 @@ class FlatBlock {
 };
 
 // Makes the inputs of a step from a block. The tensors share the memory of `host`, `keys`, `flat` and `step` (the
-// number of optimizer steps done), which must outlive them. `features` is the table of all nodes, if the batch holds
-// row numbers instead of features. `flat` is set for a program, and made from the same `host`.
+// number of optimizer steps done), which must outlive them. If the batch holds row numbers instead of features,
+// `features` is the table of all nodes. `flat` is set for a program, and must have been made from `host`.
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
                                   const int64_t& step, const FeatureTable& features = {},
                                   const FlatBlock* flat = nullptr);
@@ -59,14 +57,16 @@ at::Tensor StepView(const int64_t& step);
 // Returns the tensors of a block as the inputs of a step.
 graphcache::StepInputs MakeInputs(const nn::NodeBlock& block);
 
-// Marks the resident inputs of a whole graph. All but labels, step and pairs are the same tensors in every batch.
+// Marks the resident inputs of a whole graph. All inputs but labels, step and pairs are the same tensors in every
+// batch.
 void MarkResident(graphcache::StepInputs& inputs);
 
 // Adds the pairs of a batch. The labels of the pairs, [pairs, 1], replace the labels of the seeds. The batch must
 // outlive the inputs.
 void SetPairs(const data::LinkBatch& batch, graphcache::StepInputs& inputs);
 
-// Returns the block that these inputs make up, as a model takes it. Gathers its features if the device is to do so.
+// Returns these inputs as a block for a model. If the inputs hold row numbers instead of features, gathers the
+// features on the device.
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs);
 
 // Makes the inputs of a step from a batch of small graphs. The tensors share the memory of `host` and of `step` (the
@@ -74,7 +74,7 @@ nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs);
 graphcache::StepInputs MakeInputs(const data::PaddedBatch& host, const data::GraphSetSummary& summary,
                                   const int64_t& step);
 
-// Returns the part of these inputs that a model of small graphs takes.
+// Returns the part of these inputs that a graph-level model reads.
 nn::GraphSetBatch BatchOf(const graphcache::StepInputs& inputs);
 
 }  // namespace permafrost::train

@@ -83,8 +83,8 @@ absl::StatusOr<std::unique_ptr<Task>> MakeTask(const spec::TrainOptions& options
   }
   spec::TrainOptions own = options;
   if (stored != nullptr) own.model.node_inputs = NodeInputsOf(options.model.node_inputs, (*stored)->summary());
-  // Drops rows of another job's graph: they would take memory that this job was admitted with. Made features are in
-  // memory.
+  // Drops cached rows of another job's graph, because this job was admitted with their memory. Features that the
+  // server makes are in memory and need no cache.
   const bool samples = stored != nullptr && !options.nodes.fan_outs.empty();
   const bool reads = samples && own.model.node_inputs == spec::NodeInputs::kFeatures;
   if (context.rows != nullptr && !reads) context.rows->Drop();
@@ -129,7 +129,7 @@ std::vector<std::string> NotesOfValidation(std::string_view rows, int64_t valida
 }
 
 // Adds the note that says why no step of a program is captured, or why each executable serves a single shape. Errors:
-// a violation if the job is strict, since it may meet a step without an executable.
+// a violation if the job is strict, since the job may come to a step without an executable.
 absl::Status AddNote(const spec::TrainOptions& options, std::string_view prefix, std::string note,
                      std::vector<std::string>& notes) {
   if (note.empty()) return absl::OkStatus();
@@ -142,7 +142,7 @@ absl::Status AddNote(const spec::TrainOptions& options, std::string_view prefix,
 }
 
 // Adds notes about a program on one large graph. Errors: those of AddNote; a violation if a strict job has a batch of
-// one seed, since no executable serves it.
+// one seed, since no executable serves such a batch.
 absl::Status CheckProgram(const spec::TrainOptions& options, const data::GraphSummary& graph,
                           const MemoryLimits& limits, std::string_view prefix, std::vector<std::string>& notes) {
   PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph, kNoLimits, prefix));
@@ -165,13 +165,14 @@ absl::Status CheckProgram(const spec::TrainOptions& options, const data::GraphSu
   return violations.ToStatus();
 }
 
-// Links of a graph with at most this many edges are divided at submission: it takes too little time to be noticed.
+// If a graph has at most this many edges, its links are divided at submission, which takes hardly any time.
 constexpr int64_t kFewEdges = 1'000'000;
 
-// Checks, before a job that predicts links is made, that it has links to learn and to rank. Returns what its user
-// should know of them, a line each. Divides the links if the graph is small or has a node with an edge to every other
-// node. In any other graph nothing can be amiss, and its edges are not read. Errors: InvalidArgument with a violation
-// of PREFIXlink_prediction if no link of a split can be ranked; those of Links::Create; Cancelled; DataLoss.
+// Checks, before a job that predicts links is made, that it has links to learn and to rank. Returns notes about the
+// links for its user, one line each. If the graph is small, or a node has an edge to every other node, divides the
+// links for the check. Any other graph has links to learn and to rank, and its edges are not read. Errors:
+// InvalidArgument with a violation of PREFIXlink_prediction if no link of a split can be ranked; those of
+// Links::Create; Cancelled; DataLoss.
 absl::StatusOr<std::vector<std::string>> CheckLinks(const spec::TrainOptions& options,
                                                     const std::shared_ptr<const data::Graph>& graph,
                                                     std::string_view prefix, const std::function<bool()>& keep_going) {
@@ -252,13 +253,13 @@ absl::StatusOr<std::vector<std::string>> Task::CheckFits(const spec::TrainOption
 namespace {
 
 constexpr int64_t kVaried = device::kDynamicProbes - 1;
-// A smaller dimension has no room for different sizes between its half and itself.
+// The least dimension with room for different sizes between its half and itself.
 constexpr int64_t kLeastHalved = 64;
 
 }  // namespace
 
 int64_t ProbeSize(size_t probe, size_t dimension, int64_t least, int64_t range) {
-  // The range has a part for each probe, and each dimension assigns the parts in another order.
+  // The range is divided into parts, one for each probe. Each dimension assigns the parts in a different order.
   const int64_t part = std::max(range, kLeastSpread) / kVaried;
   SplitMix64 random(dimension, probe);
   const int64_t place = static_cast<int64_t>((probe + dimension) % kVaried);
@@ -269,7 +270,7 @@ std::array<BatchShape, device::kDynamicProbes> ProbeShapes(const BatchShape& cei
   const BatchShape first = graphcache::AtLeastDynamic(ceiling);
   std::array<BatchShape, device::kDynamicProbes> shapes{first};
   const auto size = [&](size_t probe, size_t dimension, int64_t most) {
-    // The largest size of the upper half would be the ceiling itself, which probe 0 has.
+    // The sizes are 1 smaller, because the largest one would equal the ceiling, which is the size of probe 0.
     if (below && most >= kLeastHalved) return ProbeSize(probe, dimension, most / 2, (most - 1) / 2) - 1;
     return ProbeSize(probe, dimension, most, most / 32);
   };

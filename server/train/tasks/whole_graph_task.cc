@@ -36,7 +36,8 @@ class OneBatch final : public BatchStream {
   bool given_ = false;
 };
 
-// Replaces a block's CSR by what programs read: the target of each edge, and dense features.
+// Converts a block to the form that programs read. The target of each edge replaces the CSR offsets, and features
+// become dense.
 void FlattenBlock(int64_t columns, nn::NodeBlock& block) {
   const int64_t nodes = block.row_ends.back();
   block.row_ends = {nodes, nodes};
@@ -160,7 +161,7 @@ absl::Status WholeGraphTask::Read(c10::Device device, bool trains) {
   block_.row_keys = at::arange(num_nodes, at::TensorOptions().dtype(at::kLong).device(device));
   const bool program = spec::IsProgram(options_);
   if (program) FlattenBlock(graph_->summary().node_features.width, block_);
-  // The same edges with other sources, which a capture must not take for constant.
+  // Gives the edges other sources, so that a capture does not treat sources as constants.
   other_block_ = block_;
   other_block_.sources = at::zeros_like(block_.sources);
   if (block_.edge_features.defined()) other_block_.edge_features = at::zeros_like(block_.edge_features);

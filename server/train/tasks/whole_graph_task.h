@@ -1,5 +1,5 @@
-// Jobs on one large graph that train on all of it in every step, as Kipf and Welling 2017 do. The graph must fit the
-// device. Everything is read once, when the job begins. Threads: the device thread.
+// Jobs on one large graph that train on the whole graph in every step, as Kipf and Welling 2017 do. The graph must
+// fit the device. Everything is read once, when the job begins. Threads: the device thread.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace permafrost::train {
 
 // Returns the only shape that batches of a whole graph have.
 BatchShape ShapeOfWhole(const nn::NodeBlock& block);
-// Returns Ok if `shape` is the graph's `own` shape, otherwise InvalidArgument: a whole graph is never padded.
+// Checks that `shape` is the graph's `own` shape, since a whole graph is never padded. Errors: InvalidArgument.
 absl::Status CheckWhole(const BatchShape& own, const BatchShape& shape);
 
 // The whole graph with the labels of one split. Threads: the device thread. Borrows the block.
@@ -48,7 +48,7 @@ class WholeGraphBatch final : public HostBatch {
 // The whole graph with pairs of its nodes. Threads: the device thread. Borrows the block.
 class WholeLinkBatch final : public HostBatch {
  public:
-  // `pairs` has no seeds: its ends are nodes.
+  // `pairs` has no seeds. The ends of its pairs are node ids.
   WholeLinkBatch(const nn::NodeBlock& block, data::LinkBatch pairs) : block_(&block), pairs_(std::move(pairs)) {}
 
   BatchShape real() const override;
@@ -99,8 +99,8 @@ class WholeGraphTask final : public Task {
   }
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
-  // For links, computes the rows of all nodes once and scores the pairs from them. A program that scores pairs itself
-  // runs once for each part of the pairs.
+  // For links, computes the outputs of all nodes once, and scores the pairs from these. A program that scores pairs
+  // itself runs once for each part of the pairs.
   absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split split, bool keep_predictions,
                                                           const std::function<bool()>& keep_going) override;
 
@@ -114,7 +114,7 @@ class WholeGraphTask final : public Task {
         made_(std::move(made)) {}
   // Returns whether links are predicted and the decoder scores them from the model's rows.
   bool decodes_pairs() const { return links_ != nullptr && !made_.scores_pairs; }
-  // `trains` says whether gradients are computed, which are gathered along the transposed edges.
+  // `trains` says whether gradients are computed; they need the transposed edges.
   absl::Status Read(c10::Device device, bool trains);
   absl::Status ReadLabelsOf(std::array<std::vector<data::NodeId>, 3> splits);
   // Makes the probes of a capture for a job that predicts links.
