@@ -26,7 +26,7 @@ class Tally {
  public:
   explicit Tally(PlanRow& row) : row_(row) {}
 
-  // Counts batches that are captured, whether kept or not, and run at their own shape.
+  // Counts batches that are captured and run at their own shape, even if the executable is not kept.
   void Capture(const PlannedShape& shape, int64_t batches) { CaptureAt(shape, batches, shape.shape); }
   void CaptureAt(const PlannedShape& shape, int64_t batches, const BatchShape& at) {
     row_.captures += batches;
@@ -86,15 +86,15 @@ class Tally {
   double eager_rows_ = 0;
 };
 
-// Returns the number of shapes that only the test split has. eval_shapes merges the shapes of a long evaluation and
-// valid_shapes does not, so the difference may be negative; it then counts as 0.
+// Returns the number of shapes that only the test split has. In a long evaluation, eval_shapes counts merged shapes
+// and valid_shapes does not. Their difference may then be negative, and counts as 0.
 int64_t TestShapes(const PlannedSchedule& schedule) {
   return std::max<int64_t>(schedule.eval_shapes - schedule.valid_shapes, 0);
 }
 
-// Executables of exact shapes at the end of a run that never freezes. Until the limit is reached they are captured in
-// this order: the shapes of the first epoch, of the validation split, of the other training epochs, and of the test
-// split.
+// The number of executables of exact shapes at the end of a run that never freezes. Shapes are captured until the
+// limit is reached, in this order: those of the first epoch, of the validation split, of the later training epochs,
+// and of the test split.
 struct HeldShapes {
   int64_t train = 0, eval = 0;
 };
@@ -136,13 +136,13 @@ void TallyExact(const spec::PolicyOptions& options, const PlannedSchedule& sched
 }
 
 // Counts steps with exact shapes under the freezing cache of #10689. Shapes are captured in order until `freeze_at`
-// are held, or until the limit leaves room only for the sealing shapes, which the freeze adds.
+// of them are held, or until the limit leaves room only for the shapes that the freeze adds.
 void TallyExactFreeze(const spec::PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
                       const PlannedSet& planned, PlanRow& row, Tally& tally) {
   const std::vector<BatchShape>& sealing = planned[static_cast<size_t>(Mode::kTrain)].shapes;
   row.eval_executables = std::ssize(planned[static_cast<size_t>(Mode::kEval)].shapes);
   int64_t room = LimitOf(options) - row.eval_executables;
-  // If evaluation is not sealed with rungs, it holds the shapes that come before the freeze.
+  // If evaluation is not sealed with rungs, it holds the shapes that occur before the freeze.
   const bool eval_as_it_comes = row.eval_executables == 0;
   const auto all = std::span(schedule.train);
   std::vector<BatchShape> shapes;
@@ -162,7 +162,7 @@ void TallyExactFreeze(const spec::PolicyOptions& options, const PlannedSchedule&
     const PlannedShape& shape = all[held];
     const bool seals = std::ranges::find(sealing, shape.shape) != sealing.end();
     const bool is_full = std::ssize(shapes) + missing >= room;
-    // The freeze comes after a step, so the first step may find no room.
+    // A freeze follows a step, so the first step may find no room.
     first_is_eager = held == 0 && is_full && !seals;
     if (first_is_eager || (held > 0 && (is_full || std::ssize(shapes) >= freeze_at))) break;
     if (seals) --missing;
@@ -260,7 +260,7 @@ std::vector<ShapeCount> CountsOf(const PlannedSchedule& schedule) {
   std::vector<ShapeCount> counts;
   counts.reserve(schedule.train.size());
   for (const PlannedShape& s : schedule.train) counts.push_back({s.shape, s.batches});
-  // A schedule that was not walked to its end also counts the ceiling, which holds every batch.
+  // If the schedule was not walked to its end, adds the ceiling, which holds every batch.
   if (schedule.cut) counts.push_back({schedule.ceiling, 0});
   for (const BatchShape& rung : schedule.rungs) {
     if (std::ranges::find(schedule.train, rung, &PlannedShape::shape) == schedule.train.end()) {
@@ -339,7 +339,7 @@ void FillRows(CachePlan& plan) {
       add(with(spec::Policy::kFreeze, spec::Shapes::kExact, spec::OnMiss::kTransient, rungs), s);
       add(with(spec::Policy::kFreeze, spec::Shapes::kExact, spec::OnMiss::kPad, rungs), s);
     }
-    // One shape needs no ladder, and a ladder has at most as many rungs as there are shapes.
+    // A single shape needs no ladder. A ladder has at most as many rungs as there are shapes.
     const auto shapes = std::ssize(CountsOf(plan.schedules[s]));
     for (int64_t fewer = 1; const int64_t k : kLadderRungs) {
       if (plan.pads && shapes > fewer)
@@ -356,12 +356,12 @@ namespace {
 
 // Times that differ by less than this factor count as equal.
 constexpr double kAsFast = 1.01;
-// Below this share of rows added, fewer executables matter more than fewer rows.
+// If padding adds a smaller share of rows than this, fewer executables matter more than fewer rows.
 constexpr double kFewRows = 0.02;
 
 std::string Describe(const PlanRow& row, const CachePlan& plan) {
   std::string text(spec::kPolicyNames.Name(row.options.policy));
-  // The policy reads as it does in the table of rows.
+  // Names the policy as the table of rows does.
   if (row.options.policy == spec::Policy::kFreeze && row.shapes == spec::Shapes::kExact) {
     const int64_t freeze_at = plan.freeze_point.freeze_at;
     text += freeze_at > 0 ? absl::StrCat(" at ", freeze_at) : " never";
@@ -380,8 +380,8 @@ double RowsAdded(const PlanRow& row) {
   return row.real_rows == 0 ? 0 : static_cast<double>(row.padding_rows) / static_cast<double>(row.real_rows);
 }
 
-// Returns true if the cache gets sealed: in the end every training and evaluation step is a replay, whatever batch
-// comes. Under exact shapes this needs a cache that pads, because only then does some executable hold each batch.
+// Returns true if the cache is sealed in the end: every training and evaluation step is then a replay, for any batch.
+// With exact shapes, the cache must pad, since otherwise a batch may fit no executable.
 bool IsSealed(const PlanRow& row) {
   const bool serves_all = row.shapes != spec::Shapes::kExact || row.options.on_miss == spec::OnMiss::kPad;
   return row.options.policy == spec::Policy::kFreeze && serves_all && row.eager == 0 && row.rejected == 0 &&
@@ -396,7 +396,7 @@ bool IsBetter(const PlanRow& a, const PlanRow& b) {
              rows != others && std::max(rows, others) > kFewRows) {
     return rows < others;
   }
-  // Prefer the job's own batching to another one, then the fewest executables, then the fewest rows added.
+  // Prefers the job's own batching to any other, then the fewest executables, and then the fewest added rows.
   if (a.schedule != b.schedule) return a.schedule < b.schedule;
   const int64_t executables = a.train_executables + a.eval_executables;
   const int64_t others = b.train_executables + b.eval_executables;

@@ -1,4 +1,4 @@
-// Computes what each way of keeping executables would cost a job, from its planned batches and before it trains.
+// Computes, before a job trains and from its planned batches, what each way of keeping executables would cost.
 // Threads: values and pure functions.
 #pragma once
 
@@ -27,22 +27,23 @@ struct PlannedSchedule {
   std::string batching;                  // name of the way of composing, as in the job's options
   int64_t max_nodes = 0, max_edges = 0;  // budget of a batch; 0 if there is no bound
   std::vector<PlannedShape> train;       // distinct shapes, in the order of their first batches
-  int64_t first_epoch_shapes = 0;        // the leading shapes of `train` that come in the first epoch
+  int64_t first_epoch_shapes = 0;        // how many shapes of `train`, from the begin, occur in the first epoch
   int64_t epochs = 0;
-  // True if `train` holds rungs whose counts are estimated: some batches were sampled, rounded up to the rungs, and
-  // their counts scaled up to the run.
+  // True if `train` holds rungs with estimated counts. For the estimate, some batches were sampled and rounded up to
+  // the rungs, and the counts were scaled up to the run.
   bool estimated = false;
-  // The number of sampled batches, and of distinct shapes that they had before they were rounded up.
+  // The number of sampled batches, and the number of distinct shapes that they had before they were rounded up.
   int64_t sampled_batches = 0, sampled_shapes = 0;
-  // All rungs that batches are rounded up to before they reach the cache, rising. Empty if batches come at their own
-  // shapes.
+  // All rungs to which batches are rounded up before they reach the cache, in rising order. Empty if batches keep
+  // their own shapes.
   std::vector<BatchShape> rungs;
-  // True if the schedule is longer than the part that was walked and stands here.
+  // True if the schedule is longer than the part that was walked. Only the walked part is here.
   bool cut = false;
   BatchShape ceiling;  // the least shape that holds every training batch
   std::vector<BatchShape> eval_rungs;
   std::vector<ShapeCount> eval_schedule;  // like ShapeSchedule::eval_schedule
-  // Distinct shapes of all evaluation batches, and of the batches of the validation split, which is evaluated first.
+  // The number of distinct shapes of all evaluation batches, and of only the batches of the validation split. That
+  // split is evaluated first.
   int64_t eval_shapes = 0, valid_shapes = 0;
 };
 
@@ -79,8 +80,8 @@ struct PlanRow {
   // Executables held at the end of the run.
   int64_t train_executables = 0, eval_executables = 0;
   int64_t captures = 0;  // captures of the training step
-  // Steps that are replayed (`padded` of them into a larger shape), and steps that run eager. All other steps are
-  // captured.
+  // Steps that are replayed, and steps that run eager. `padded` of the replayed steps are padded into a larger shape.
+  // All other steps are captured.
   int64_t replayed = 0, padded = 0, eager = 0;
   int64_t real_rows = 0, padding_rows = 0;
   int64_t rejected = 0;  // steps whose shape fails the job (on_miss reject)
@@ -109,13 +110,14 @@ struct CachePlan {
 };
 
 // Fills `rows`, `recommended` and `reason` from the other fields. The first row is the job's own policy. Then come
-// the policies of #10689, one executable for every shape, and ladders of 1, 4, 8 and 16 rungs, on every schedule that
-// they go with.
+// the policies of #10689, one executable for every shape, and ladders of 1, 4, 8 and 16 rungs. Each of these has a
+// row for every schedule that it suits.
 void FillRows(CachePlan& plan);
 
-// Fills `recommended` and `reason` from the rows, of which there must be at least one. Only rows that replay every
-// step in the end are candidates; without any, the first row is recommended. The fastest candidate wins or, if
-// nothing was measured, the one that adds the fewest rows. Among about equal candidates the simplest wins.
+// Fills `recommended` and `reason` from the rows; there must be at least one row. Candidates are the rows under
+// which, in the end, every step is a replay. If there is no candidate, recommends the first row. The fastest
+// candidate wins. If nothing was measured, the candidate whose padding adds the fewest rows wins. Among about equal
+// candidates, the simplest wins.
 void Recommend(CachePlan& plan);
 
 }  // namespace permafrost::graphcache

@@ -21,7 +21,7 @@ struct Rule {
   Adds adds;
 };
 
-// What a call of each operator adds to the cache, sorted by name.
+// The number of entries that a call of each operator adds to the cache. Sorted by operator.
 constexpr auto kMpsRules = [] {
   using enum Adds;
   std::array rules{
@@ -59,7 +59,7 @@ constexpr auto kMpsRules = [] {
       Rule{"aten::index_select", kUntil2_15},
       Rule{"aten::logical_and", kAnEntry},
       Rule{"aten::where", kUntil2_15},
-      // Operators with Metal kernels, each of which serves every shape.
+      // Operators with Metal kernels. Each of these kernels serves every shape.
       Rule{"aten::_fused_adam_", kNothing},
       Rule{"aten::_fused_adamw_", kNothing},
       Rule{"aten::_fused_sgd_", kNothing},
@@ -107,7 +107,7 @@ constexpr auto kMpsRules = [] {
       Rule{"aten::scatter", kNothing},
       Rule{"aten::scatter_add", kNothing},
       Rule{"aten::scatter_add_", kNothing},
-      // It moved to Metal with the other scatters, pytorch#184028.
+      // This operator moved to Metal with the other scatters, pytorch#184028.
       Rule{"aten::scatter_reduce", kNothing},
       Rule{"aten::searchsorted", kNothing},
       Rule{"aten::sigmoid", kNothing},
@@ -122,8 +122,8 @@ constexpr auto kMpsRules = [] {
 }();
 static_assert(std::ranges::adjacent_find(kMpsRules, {}, &Rule::op) == kMpsRules.end());
 
-// Returns true if a linear needs no graph: its input has two dimensions, it has no bias, and its tensors are
-// contiguous.
+// Returns true if a call of linear needs no graph. Then its input has two dimensions, there is no bias, and the
+// tensors are contiguous.
 bool IsPlainLinear(const OpCall& call) {
   const auto present = [](const CallTensor& tensor) { return !tensor.type.empty(); };
   return std::ranges::count_if(call.tensors, present) == 2 && call.tensors[0].sizes.size() == 2 &&
@@ -143,8 +143,8 @@ std::optional<int64_t> EntriesOf(const OpCall& call, TorchRelease release) {
     case Adds::kAnEntry:
       return 1;
     case Adds::kForEachGradient:
-      // The gradients of the input and of the weight add one entry each. The bias's gradient is a sum, which adds
-      // none.
+      // The gradients of the input and of the weight add one entry each. The gradient of the bias is a sum, and a sum
+      // adds none.
       return 2;
     case Adds::kUnlessPlain:
       return IsPlainLinear(call) ? 0 : 1;
@@ -237,7 +237,7 @@ absl::Status Differs(const OpCall& call, const std::string& why) {
   return absl::FailedPreconditionError(absl::StrCat("no census of the step: ", call.op, " ", why));
 }
 
-// Returns the call at index `place` of every stream, with integers that are functions of the batch's sizes.
+// Returns call number `place` of every stream as one call, whose integers are functions of the batch's sizes.
 absl::StatusOr<SymbolicCall> FindCall(size_t place, std::span<const std::vector<OpCall>> streams,
                                       std::span<const std::vector<int64_t>> sizes) {
   const OpCall& first = streams.front()[place];

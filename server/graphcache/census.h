@@ -1,10 +1,9 @@
 // The census of a job on MPS, before it runs: which entries its steps would add to libtorch's cache of compiled
 // graphs (MPSGraphCache). That cache keeps one entry for each operator with each combination of types, sizes and
-// scalars that it meets, and evicts none.
-// The operators come from recorded steps (train/planning/cache_planner.h). Rules for each release of libtorch tell
-// which operators add an entry. This file finds how the operators' sizes follow from the batch's sizes, so that it
-// can count the keys of thousands of shapes without running each.
-// Threads: values and pure functions.
+// scalars that it meets, and evicts none. The operators come from recorded steps (train/planning/cache_planner.h).
+// For each release of libtorch, rules tell which operators add an entry. This file finds how the operators' sizes
+// follow from the batch's sizes. So it can count the keys of thousands of shapes without running a step at each
+// shape. Threads: values and pure functions.
 #pragma once
 
 #include <array>
@@ -49,10 +48,9 @@ struct OpCall {
 };
 
 // Returns the number of entries that a call adds if its key is new; nullopt if there is no rule for the operator.
-// Matrix kernels that linear keeps by shape are not counted: they are in another cache (MPSKernelCache), of a few
-// bytes each.
-// Source: the kernels of PyTorch's aten/src/ATen/native/mps, where an entry is a call of LookUpOrCreateCachedGraph;
-// pytorch#187455 lists those that are left.
+// Does not count the matrix kernels that linear keeps by shape, because they are in another cache (MPSKernelCache)
+// and take a few bytes each. Source: the kernels of PyTorch's aten/src/ATen/native/mps, where an entry is a call of
+// LookUpOrCreateCachedGraph; pytorch#187455 lists the remaining calls.
 std::optional<int64_t> EntriesOf(const OpCall& call, TorchRelease release);
 
 // Integers of a step that follow from the sizes of its batch.
@@ -70,11 +68,10 @@ struct SizeSum {
   bool operator==(const SizeSum&) const = default;
 };
 
-// Returns the sum that gives `values` at the shapes whose sizes are `sizes`, [shapes][sizes]; nullopt if there is
-// none.
-// If several sums do, returns one of the plainest kind, in this order: one size, two sizes added or subtracted, a
-// multiple of one size, each with a constant. Use at least three shapes that differ in each size in its own way, so
-// that a sum cannot fit by chance.
+// Returns the sum whose values are `values` at the shapes with the sizes `sizes`, [shapes][sizes]. Returns nullopt if
+// there is none. If several sums fit, returns one of the plainest kind. From plain to complex, the kinds are: one
+// size, two sizes added or subtracted, and a multiple of one size, each with a constant. Use at least three shapes,
+// with a different pattern of change for each size, so that a sum cannot fit by chance.
 std::optional<SizeSum> FindSum(std::span<const int64_t> values, std::span<const std::vector<int64_t>> sizes);
 
 // A call of a step whose integers are known at every shape.
@@ -86,18 +83,18 @@ struct SymbolicCall {
   bool operator==(const SymbolicCall&) const = default;
 };
 
-// The distinct calls of a step that add entries, and what else is known of the step's calls.
+// The distinct calls of a step that add entries, and facts about all calls of the step.
 struct SymbolicStep {
   std::vector<SymbolicCall> calls;
-  int64_t operators = 0;             // all calls of the step, repeated ones included
+  int64_t operators = 0;             // number of calls of the step, repeated ones included
   std::vector<std::string> unknown;  // operators without a rule; they count as adding no entry
 };
 
 // Finds how the calls of a step follow from the sizes of its batch. `streams` holds the calls of one step on several
-// batches, whose sizes are `sizes`, [shapes][sizes]. A job with one shape gives one stream. Any other job gives at
-// least four: the sums are found from all but the last stream, and checked on the last.
-// Errors: FailedPrecondition, naming the operator, if calls differ from shape to shape in anything that does not
-// follow from the batch's sizes.
+// batches, whose sizes are `sizes`, [shapes][sizes]. A job with one shape has one stream. Any other job has at least
+// four streams: the sums are found from all but the last one, and checked on the last one. Errors:
+// FailedPrecondition, naming the operator, if calls differ from shape to shape in anything that does not follow from
+// the batch's sizes.
 absl::StatusOr<SymbolicStep> FindCalls(std::span<const std::vector<OpCall>> streams,
                                        std::span<const std::vector<int64_t>> sizes, TorchRelease release);
 
@@ -128,7 +125,7 @@ struct SizedShape {
 };
 struct SizedSchedule {
   std::vector<SizedShape> shapes;  // in the order in which they first come
-  int64_t first_epoch = 0;         // the leading shapes that come in the first epoch
+  int64_t first_epoch = 0;         // how many shapes, from the begin, occur in the first epoch
 };
 
 // The number of entries that an operator adds if no policy limits the shapes.
@@ -146,7 +143,7 @@ struct ModeCensus {
 };
 ModeCensus CountMode(const SymbolicStep& step, const SizedSchedule& schedule, const SizedShape& largest);
 
-// The outcome of a policy, for training and evaluation together.
+// The outcome of a policy. Entries and graphs are those of training and evaluation together.
 struct CensusRow {
   spec::PolicyOptions options;
   spec::Shapes shapes = spec::Shapes::kExact;
@@ -156,8 +153,8 @@ struct CensusRow {
   int64_t compiled = 0;                       // graphs that the device compiles in the run
   bool operator==(const CensusRow&) const = default;
 };
-// Counts the outcome of a policy. `schedules` holds the shapes that reach the device, by Mode. `empties` says that
-// the cache is emptied after each step. The caller sets `options` and `shapes` of the result.
+// Counts the outcome of a policy. `schedules` holds the shapes that reach the device, by Mode. If `empties`, the
+// cache is emptied after each step. The caller sets `options` and `shapes` of the result.
 CensusRow CountPolicy(const std::array<SymbolicStep, 2>& steps, const std::array<SizedSchedule, 2>& schedules,
                       bool empties);
 

@@ -19,11 +19,11 @@ namespace permafrost::graphcache {
 // The tensors of one batch, and the tensors that a step returns. Only the device's code knows their contents.
 class StepInputs;
 class StepOutputs;
-// The tensors are valid until the next step or capture of the same compiler. A result is never null, except where
-// GraphCache::Run says so.
+// The result of a step. Its tensors are valid until the next step or capture of the same compiler. A result is never
+// null, except where GraphCache::Run says so.
 using StepResult = std::shared_ptr<const StepOutputs>;
 
-// The place where a replay first differs from the eager step, which is run from the same state on the same batch.
+// The first difference of a replay from the eager step. Both run from the same state on the same batch.
 struct Difference {
   std::string op;   // schema name; empty if no single operator is to blame
   std::string why;  // one line
@@ -45,9 +45,10 @@ struct LineTime {
   bool operator==(const LineTime&) const = default;
 };
 
-// The outcome of an audit: a step was replayed, and then run eagerly from the state that the replay began with.
+// The outcome of an audit. An audit replays a step, and then runs it eagerly from the state with which the replay
+// began.
 struct AuditedStep {
-  StepResult result;                     // of the eager step, whose state is kept
+  StepResult result;                     // result of the eager step; its state is kept, too
   std::optional<Difference> difference;  // nullopt if state and outputs are bit-equal
   std::vector<OperatorTime> operators;   // operators of the replay, the longest first
   std::vector<LineTime> lines;  // lines of the replay, the longest first; operators without a line are left out
@@ -62,8 +63,8 @@ class Executable {
   // Runs the step on a batch of this executable's shape. A dynamic executable takes any batch that is padded to its
   // own dynamic_shape().
   virtual absl::StatusOr<StepResult> Replay(const StepInputs& inputs) = 0;
-  // Replays the step and audits it. Returns nullopt without running anything if executables of this device cannot
-  // differ from the eager step.
+  // Replays the step and audits it. If executables of this device cannot differ from the eager step, runs nothing and
+  // returns nullopt.
   virtual absl::StatusOr<std::optional<AuditedStep>> ReplayAudited(const StepInputs& /*inputs*/) {
     return std::nullopt;
   }
@@ -79,19 +80,19 @@ inline constexpr char kGraphBreakReason[] = "GRAPH_BREAK";
 class Compiler {
  public:
   virtual ~Compiler() = default;
-  // Captures the step of `mode` at the padded shape `shape`, and leaves parameters, optimizer and generators as they
-  // were.
+  // Captures the step of `mode` at the padded shape `shape`. Leaves parameters, optimizer and generators unchanged.
   // Errors: FailedPrecondition with kGraphBreakReason for a graph break. Any other error fails the job.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Capture(Mode mode, const BatchShape& shape) = 0;
   // Captures like Capture, for one rung of the mode's ladder. The cache asks for all rungs, the largest first.
   virtual absl::StatusOr<std::unique_ptr<Executable>> CaptureRung(Mode mode, const BatchShape& shape) {
     return Capture(mode, shape);
   }
-  // Runs the captured step of `mode` once at `shape`, if the device compiles a step when it first runs, so that no
-  // step of the job waits for that. Restores everything that the step changed. A no-op on other devices.
+  // If the device compiles a step when the step first runs, runs the captured step of `mode` once at `shape`. Then no
+  // step of the job waits for the compilation. Restores everything that the step changed. A no-op on all other
+  // devices.
   virtual absl::Status WarmUp(Mode /*mode*/, const BatchShape& /*shape*/) { return absl::OkStatus(); }
-  // Captures the step of `mode` once for every shape, otherwise like Capture. Memory for the mode's planned ceiling
-  // is laid out now. A larger batch takes the rest from the heap, for its own step only.
+  // Captures the step of `mode` once for every shape, and otherwise works like Capture. Lays out memory for the
+  // mode's planned ceiling. A larger batch takes the rest from the heap, only for its own step.
   virtual absl::StatusOr<std::unique_ptr<Executable>> CaptureDynamic(Mode mode) = 0;
   // Returns why this job has no dynamic executables on this device; empty if it has them.
   virtual std::string NoDynamicReason() const = 0;
@@ -101,8 +102,8 @@ class Compiler {
   virtual int64_t shared_bytes() const = 0;
 };
 
-// A dynamic executable needs at least 2 rows of each kind: the math library treats sizes of 0 and 1 differently from
-// the sizes that were captured.
+// A dynamic executable needs at least 2 rows of each kind: the math library treats the sizes 0 and 1 differently from
+// the captured sizes.
 inline constexpr int64_t kLeastDynamic = 2;
 inline BatchShape AtLeastDynamic(const BatchShape& shape) {
   return {std::max(shape.nodes, kLeastDynamic), std::max(shape.edges, kLeastDynamic),
@@ -115,16 +116,16 @@ class Batch {
   virtual ~Batch() = default;
   // The batch's own shape, without padding.
   virtual BatchShape real() const = 0;
-  // The smallest shape that the batch can be padded to. The batch is captured at this shape.
+  // The smallest shape to which the batch can be padded. The batch is captured at this shape.
   virtual BatchShape least_padded() const = 0;
   // The shape at which a dynamic executable runs the batch: the smallest one with at least kLeastDynamic rows of each
   // kind.
   virtual BatchShape dynamic_shape() const = 0;
-  // Pads the batch to `shape`, which must hold least_padded(), and returns the step's inputs, valid until the next
-  // call. `step` is the number of optimizer steps done, which is one of the inputs.
-  // Errors: InvalidArgument if the batch does not fit.
+  // Pads the batch to `shape`, which must hold least_padded(). Returns the step's inputs, which are valid until the
+  // next call. One of the inputs is `step`, the number of optimizer steps done. Errors: InvalidArgument if the batch
+  // does not fit.
   virtual absl::StatusOr<const StepInputs*> PadTo(const BatchShape& shape, int64_t step) = 0;
-  // Pads the batch to dynamic_shape(), otherwise like PadTo.
+  // Same as PadTo with dynamic_shape().
   virtual absl::StatusOr<const StepInputs*> PadDynamic(int64_t step) = 0;
 };
 

@@ -49,8 +49,8 @@ void StepProfiles::Assign(std::vector<StepProfile> list) {
   list_ = std::make_shared<const std::vector<StepProfile>>(std::move(list));
 }
 
-// The methods of GraphCache that find why it captured and missed, and what audits of its replays found. They turn
-// this into counts, log lines, checks of the limit and, in a strict cache, errors.
+// The methods of GraphCache that find the causes of captures and misses, and evaluate audits of replays. They turn
+// these findings into counts, log lines, checks of the limit and, in a strict cache, errors.
 
 Cause GraphCache::WhyMissed(Mode mode, const Batch& batch, const BatchShape& shape, bool dynamic) const {
   const ModeStats& s = of(mode);

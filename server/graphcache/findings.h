@@ -23,20 +23,20 @@ namespace permafrost::graphcache {
 inline std::string_view StepWithArticle(Mode mode) { return mode == Mode::kTrain ? "a training" : "an evaluation"; }
 
 enum class Cause {
-  kFirstStep,      // the mode had no step before, and needs its one executable for every shape
+  kFirstStep,      // the mode's first step, which needs the one executable for every shape
   kNewNodes,       // no executable with this number of nodes was held
   kNewEdges,       // executables with this number of nodes were held, but none with this number of edges
-  kNewShape,       // both numbers were held, but not in one executable
+  kNewShape,       // executables with either number were held, but none with both
   kLastBatch,      // the batch has fewer graphs than the job's batch size
   kEvaluation,     // an evaluation step whose shape was not held
   kPolicy,         // the policy keeps nothing
   kPolicyChange,   // a command dropped the executable that had served the step
-  kResume,         // the executable was held before a resume, and is captured again
-  kFreeze,         // a freeze captures its ceilings and rungs
+  kResume,         // the executable was held before a resume, and was captured again
+  kFreeze,         // a freeze captured its ceilings and rungs
   kLimit,          // max_executables are held
   kGraphBreak,     // the step cannot be captured
   kAudit,          // an audit withdrew the executable
-  kDeviceEmptied,  // the device forgot what it had compiled, and the executable is captured again
+  kDeviceEmptied,  // the device forgot what it had compiled, and the executable was captured again
 };
 inline constexpr size_t kCauses = 14;
 inline constexpr EnumNames<Cause, kCauses> kCauseNames{{{{Cause::kFirstStep, "first-step"},
@@ -54,7 +54,7 @@ inline constexpr EnumNames<Cause, kCauses> kCauseNames{{{{Cause::kFirstStep, "fi
                                                          {Cause::kAudit, "audit"},
                                                          {Cause::kDeviceEmptied, "device-emptied"}}}};
 
-// Returns true if a capture for this cause serves later steps, and false if a step waits for it.
+// Returns true if a capture for this cause is made ahead for later steps, and false if a step waits for it.
 constexpr bool IsAhead(Cause cause) {
   return cause == Cause::kPolicyChange || cause == Cause::kResume || cause == Cause::kFreeze ||
          cause == Cause::kDeviceEmptied;
@@ -83,8 +83,8 @@ struct Missed {
 };
 
 // Returns the cause of a miss, and of the capture that the miss may lead to. If several causes hold, returns the one
-// that makes the others irrelevant. Never returns kResume, kFreeze, kAudit or kDeviceEmptied: the code that captures
-// or withdraws sets those itself.
+// that makes the others irrelevant. Never returns kResume, kFreeze, kAudit or kDeviceEmptied, because the code that
+// captures or withdraws sets these causes itself.
 inline Cause FindCause(const Missed& missed) {
   if (missed.graph_break) return Cause::kGraphBreak;
   if (missed.keeps_nothing) return Cause::kPolicy;
@@ -101,14 +101,13 @@ inline Cause FindCause(const Missed& missed) {
 // "why".
 inline constexpr char kAuditFailedReason[] = "GRAPH_CACHE_AUDIT_FAILED";
 
-// Returns whether the step is audited if it is a replay. `step` is the number of optimizer steps done before it, so a
-// resumed run audits the same steps. `every` = 0 means no audits.
-// Audited are the training steps with `step` = 1, every, 2 every, ..., and the first evaluation step after each of
-// these. `eval_audit_step` is the number of optimizer steps done before the newest audited evaluation step, or 0 if
-// there is none.
+// Returns whether a step is audited if it is a replay. `step` is the number of optimizer steps done before the step,
+// so a resumed run audits the same steps. `every` = 0 means no audits. The audited steps are the training steps with
+// `step` = 1, every, 2 every, ..., and the first evaluation step after each of these. `eval_audit_step` is the number
+// of optimizer steps done before the newest audited evaluation step, or 0 if there is none.
 bool IsAuditDue(Mode mode, int64_t every, int64_t step, int64_t eval_audit_step);
 
-// One or more audits that found the same difference. Shape and step are those of the first.
+// One or more audits that found the same difference. Shape and step are those of the first of these audits.
 struct AuditFailure {
   Mode mode = Mode::kTrain;
   BatchShape shape;  // padded
@@ -123,7 +122,7 @@ struct AuditFailure {
 // models use no other products.
 bool IsProduct(std::string_view op);
 
-// The replay of the step that was audited last, operator by operator.
+// The times of the replay that was audited last, operator by operator.
 struct StepProfile {
   Mode mode = Mode::kTrain;
   BatchShape shape;  // padded

@@ -283,7 +283,7 @@ absl::StatusOr<GraphCache::Captured> GraphCache::Capture(const CaptureOf& of) {
 absl::StatusOr<Entry*> GraphCache::Insert(Mode mode, Cause cause, const BatchShape& shape, int64_t step) {
   PF_ASSIGN_OR_RETURN(Captured made, Capture({.mode = mode, .cause = cause, .shape = shape}));
   if (made.executable == nullptr) {
-    // This counts as one break, even if a dynamic capture failed before.
+    // A graph break counts once, even if a dynamic capture failed before this capture.
     resistance_[static_cast<size_t>(mode)] = absl::OkStatus();
     PF_RETURN_IF_ERROR(BreakMode(mode, made.broken));
     return nullptr;
@@ -429,13 +429,14 @@ void GraphCache::Restore(const Snapshot& snapshot, const std::vector<EntryInfo>&
   DropAll();
   for (EntryInfo info : entries) {
     if (info.dynamic && !of(info.mode).dynamic) continue;
-    // The job's replicas may have changed, and with them the sizes of batches.
+    // The number of the job's replicas may have changed, and with it the sizes of batches.
     if (info.dynamic) info.shape = DynamicRoom(info.mode);
     if (!info.dynamic && !IsRung(info)) {
       Report(absl::StrCat("the executable of ", Text(info.shape), " is not taken over: no batch is rounded up to it"),
              /*warning=*/true);
-      // A frozen cache of exact shapes captures nothing, so without the present rungs it would pad every batch to the
-      // largest entry. Thawed, it freezes again after its first step, as it did at the job's start.
+      // A frozen cache of exact shapes captures nothing. Without entries at the present rungs, it would pad every
+      // batch to the largest entry. So it is thawed, and freezes again after its first step, as it did at the job's
+      // start.
       if (IsExact(info.mode)) state_.frozen = false;
       continue;
     }

@@ -24,7 +24,7 @@
 
 namespace permafrost::graphcache {
 
-// The ways of running a step. Admit chooses among them from the policy, the cache's content and the batch's shape.
+// The ways of running a step. Admit chooses one, depending on the policy, the cache's content and the batch's shape.
 // Threads: values and a pure function.
 enum class Action {
   kReplay,        // replay the executable of the batch's own shape
@@ -38,23 +38,23 @@ enum class Action {
 // What the cache holds for a shape.
 struct Lookup {
   bool exact = false;   // an executable of exactly this shape is held
-  bool larger = false;  // an executable is held that the batch fits into when it is padded
+  bool larger = false;  // an executable is held that fits the batch with padding
   bool broken = false;  // a graph break was found: the step cannot be captured
   bool full = false;    // the cache is at its limit
 };
 
-// Chooses how a step runs.
-// kNever and kClearPerStep take nothing from the cache, and never freeze. kAlways and kFreeze replay an executable of
-// the exact shape. They capture and keep a new shape until the cache is `frozen`; from then on on_miss decides.
-// If the cache is full but not frozen, a new shape is padded into a larger executable, or runs eager if none is held.
-// If the step cannot be captured, kRunEager replaces a capture. kReject is returned even then.
+// Chooses how a step runs. kNever and kClearPerStep take nothing from the cache, and never freeze. kAlways and
+// kFreeze replay an executable of the exact shape. Until the cache is `frozen`, they capture and keep a new shape. In
+// a frozen cache, on_miss decides about a new shape. If the cache is full but not frozen, a new shape is padded into
+// a larger executable, or runs eager if none is held. If the step cannot be captured, kRunEager replaces a capture.
+// kReject is returned even then.
 Action Admit(const spec::PolicyOptions& options, bool frozen, const Lookup& lookup);
 
 // An executable that a graph cache holds, with its statistics.
 // Threads: the device thread only.
 struct Entry {
   EntryInfo info;
-  // Null if the entry awaits its recapture, was withdrawn, or could not be captured again.
+  // Null if the entry awaits its recapture or was withdrawn, or if its recapture failed.
   std::unique_ptr<Executable> executable;
   bool awaits_recapture = false;
   Cause recapture_cause = Cause::kResume;
@@ -88,20 +88,20 @@ class EntrySet {
 struct GraphCacheSetup {
   spec::PolicyOptions options;
   int64_t batch_size = 32;  // graphs of a full training batch
-  // Indexed by Mode: true if only the last batch of an epoch has fewer than batch_size graphs. False if batches are
-  // composed by size, because then any batch may have fewer.
+  // Indexed by Mode: true if the last batch of an epoch is the only one with fewer than batch_size graphs. False if
+  // batches are composed by size, because any batch may then have fewer.
   std::array<bool, 2> has_partial = {true, true};
-  GraphSizes sizes;  // give the freeze point, also after a policy command
+  GraphSizes sizes;  // determine the freeze point, also after a policy command
   ShapeSchedule plan;
   bool of_seeds = false;  // true if the `graphs` of shapes count the seed nodes of a batch
   // False if a step reads the sizes of its batch from the shape, so that a batch can run only at its least_padded()
-  // shape. Then there is no ladder, a miss is not padded, and a batch that a dynamic executable would pad runs eager.
+  // shape. If false, there is no ladder, a miss is not padded, and a batch that a dynamic executable would pad runs
+  // eager.
   bool pads = true;
   std::function<absl::Time()> now;  // wall clock, only for display
   // Returns the time since an arbitrary moment, by a monotonic clock.
   std::function<absl::Duration()> elapsed;
-  // Called once for each event that a user should know: a freeze point, a freeze, a graph break, a fallback, a
-  // resume.
+  // Called once for each event of interest to a user: a freeze point, a freeze, a graph break, a fallback, a resume.
   std::function<void(std::string_view line, bool warning)> log;
   // Called for each failed audit.
   std::function<void(std::string_view line)> log_error;
@@ -123,63 +123,61 @@ class GraphCache {
   GraphCache(GraphCacheSetup setup, Compiler& compiler);
 
   // Runs one step of `mode`; `step` is the number of optimizer steps done before it. Returns the step's result, or
-  // null if the step froze the cache, because the captures of a freeze reuse the result's memory.
-  // Dynamic modes: if the options want it and the step allows it (WantsDynamic), one executable serves all batches of
-  // a mode, each at its dynamic_shape().
-  // Ladders: otherwise, if the options want a ladder (WantsLadder), batches are rounded up to it, until a clear or a
-  // new policy. Under kFreeze the first step begins with the captures that dynamic and ladder modes need, and then
-  // the cache freezes. CaptureNext may have done both before.
-  // Exact shapes: all other modes. Under kFreeze, the step that brings the cache to its freeze point freezes it when
-  // it ends. If misses are padded or rejected, evaluation batches are padded to the plan's rungs from the first one
-  // on, unless an executable of their own shape is held.
-  // Eager steps: a step that cannot be captured runs eager, and its mode is not captured again until a clear or a new
-  // policy. If the limit left none of a mode's planned executables, the mode runs eager once the cache is frozen,
-  // whatever on_miss says.
-  // Audits: a replay is audited if IsAuditDue says so. If the audit finds a difference, the eager step's result and
-  // state are kept, and the executable is withdrawn: until a clear, its steps run eager at the same shape.
-  // Errors: FailedPrecondition with reason GRAPH_CACHE_MISS, naming the shape, for kReject; the step does not run,
-  // and only rejected_inserts rises. A strict cache fails with kStrictReason, before the step runs, or with
-  // kAuditFailedReason. All others come from the compiler and the batch.
+  // null if the step froze the cache, because the captures of a freeze reuse the result's memory. Dynamic modes: if
+  // the options want it (WantsDynamic) and the step allows it, one executable serves all batches of a mode, each at
+  // its dynamic_shape(). Ladders: if a mode is not dynamic and the options want a ladder (WantsLadder), batches are
+  // rounded up to the ladder, until a clear or a new policy. Under kFreeze, the first step begins with the captures
+  // that dynamic and ladder modes need, and then the cache freezes. CaptureNext may have done both before. Exact
+  // shapes: all other modes have them. Under kFreeze, the step that brings the cache to its freeze point freezes it
+  // when it ends. If misses are padded or rejected, every evaluation batch is padded to the plan's rungs, unless an
+  // executable of the batch's own shape is held. Eager steps: a step that cannot be captured runs eager, and its mode
+  // is not captured again until a clear or a new policy. If the limit left none of a mode's planned executables, the
+  // mode runs eager in a frozen cache, even if on_miss says otherwise. Audits: a replay is audited if IsAuditDue says
+  // so. If the audit finds a difference, the result and the state of the eager step are kept, and the executable is
+  // withdrawn. Until a clear, the steps that it would have served run eager at the same shape. Errors:
+  // FailedPrecondition with reason GRAPH_CACHE_MISS, naming the shape, for kReject; the step does not run, and only
+  // rejected_inserts rises. A strict cache fails with kStrictReason before the step runs, or with kAuditFailedReason.
+  // All other errors come from the compiler and the batch.
   absl::StatusOr<StepResult> Run(Mode mode, Batch& batch, int64_t step);
 
   // Returns the number of captures to make before the next step, so that no step waits for one; 0 if the cache is
-  // ready. They are the missing executables of dynamic and ladder modes, if the cache freezes or is frozen, and
-  // entries that a resume took over or the device forgot.
+  // ready. If the cache freezes or is frozen, the captures include the missing executables of dynamic and ladder
+  // modes. They also include the entries that a resume took over or that the device forgot.
   int64_t captures_ahead() const;
   bool ready() const { return ready_; }
-  // Makes one of these captures. After the last one the cache is ready, and under kFreeze it is frozen.
-  // Errors: those of the compiler.
+  // Makes one of the captures that captures_ahead() counts. After the last one, the cache is ready, and under kFreeze
+  // it is frozen. Errors: those of the compiler.
   absl::Status CaptureNext(int64_t step);
 
   // Tells the cache that the device has forgotten what it compiled, except for what executables hold. CaptureNext
-  // captures each executable again, with the cause kDeviceEmptied. An exact shape in a cache that is not frozen is
+  // captures each executable again, with the cause kDeviceEmptied. If the cache is not frozen, an exact shape is
   // captured again by the next step that uses it.
   void OnDeviceEmptied();
-  // Returns true if the cache is frozen and everything that it holds is captured. From then on no planned step
-  // compiles anything.
+  // Returns true if the cache is frozen and everything that it holds is captured. No planned step compiles anything
+  // after that.
   bool sealed() const;
 
-  // Applies a command at a step boundary. If Check refuses the command by now, that is logged, and only
-  // command_sequence and command_step change. CaptureNext then captures what dynamic and ladder modes need.
+  // Applies a command at a step boundary. If Check refuses the command at this time, logs the refusal, and changes
+  // only command_sequence and command_step. After a command, CaptureNext captures what dynamic and ladder modes need.
   // Errors: those of the compiler.
   absl::Status Apply(const Command& command, int64_t step);
 
-  // Takes over the entries and statistics of a checkpoint, with the entries in their order. The cache must be empty.
-  // An entry serves the same batches as before, so each batch is padded to the same shape as in an undisturbed run.
+  // Takes over the entries of a checkpoint, in their order, and its statistics. The cache must be empty. An entry
+  // serves the same batches as before, so each batch is padded to the same shape as in an undisturbed run.
   // CaptureNext captures the executables of entries again. An exact shape is captured again when it is first used,
-  // even in a frozen cache. If that finds a graph break, steps of the entry run eager at its shape, with the same
-  // bits.
+  // even in a frozen cache. If a recapture finds a graph break, the steps of the entry run eager at its shape, with
+  // the same bits.
   void Restore(const Snapshot& snapshot, const std::vector<EntryInfo>& entries);
 
   // Returns the sequence number of the newest applied command, or 0.
   int64_t last_command() const { return state_.command_sequence; }
   const spec::PolicyOptions& options() const { return state_.options; }
-  // Returns the shapes, rising, that batches of the mode are rounded up to; empty if there is no ladder.
+  // Returns the shapes, in rising order, to which batches of the mode are rounded up; empty if there is no ladder.
   const std::vector<BatchShape>& ladder(Mode mode) const {
     static const std::vector<BatchShape> none;
     return of(mode).rungs > 0 ? PlannedShapes(mode) : none;
   }
-  // Returns the counters of the job's steps. The rows of all steps are counted here and nowhere else.
+  // Returns the counters of the job's steps. Only these counters count the rows of the steps.
   const ModeStats& of(Mode mode) const { return state_.of(mode); }
   // Returns the state of the cache, with entry and byte counts of this moment.
   Snapshot snapshot() const;
@@ -213,7 +211,7 @@ class GraphCache {
   // Returns true if a mode without a dynamic executable uses a ladder.
   bool WantsLadder() const { return setup_.pads && spec::WantsLadder(state_.options); }
 
-  // The shape that a batch is padded to.
+  // The shape to which a batch is padded.
   struct Padding {
     BatchShape shape;
     bool dynamic = false;  // true if the batch is padded for a dynamic executable
@@ -221,20 +219,21 @@ class GraphCache {
 
   ModeStats& stats(Mode mode) { return state_.of(mode); }
   bool& broken(Mode mode) { return stats(mode).broken; }
-  // Allows new captures after graph breaks.
+  // Allows captures again after graph breaks.
   void RetryBreaks() { broken(Mode::kTrain) = broken(Mode::kEval) = false; }
-  // Decides which modes are dynamic and which have a ladder. Drops the entries that a mode holds in another form.
+  // Decides which modes are dynamic and which have a ladder. If a mode's form changes, drops the entries of its old
+  // form.
   void ChooseKinds();
   // Sets the form of each mode, indexed by Mode, as far as executables are planned and the limit leaves room for
-  // them. Drops the entries that a mode holds in another form.
+  // them. If a mode's form changes, drops the entries of its old form.
   void SetForms(std::array<Form, 2> forms);
-  // Returns the present form of each mode, indexed by Mode. Only options and counters decide it, so a resumed cache
-  // has the same forms as an undisturbed one.
+  // Returns the present form of each mode, indexed by Mode. The forms depend only on options and counters, so a
+  // resumed cache has the same forms as an undisturbed one.
   std::array<Form, 2> Forms() const;
   void AnnounceCut() const;
   bool IsExact(Mode mode) const { return !of(mode).dynamic && of(mode).rungs == 0; }
   // Returns whether the job's batches can have the shape of an entry from a checkpoint. An older version may have
-  // rounded them up to other rungs.
+  // rounded batches up to other rungs.
   bool IsRung(const EntryInfo& info) const;
 
   // A capture to make before a step.
@@ -247,10 +246,10 @@ class GraphCache {
   void Seal(int64_t step);
 
   absl::StatusOr<StepResult> RunStep(Mode mode, Batch& batch, int64_t step);
-  // Runs the batch through an entry that existed before this step.
+  // Runs the batch with an entry that existed before this step.
   absl::StatusOr<StepResult> Serve(Entry& entry, Batch& batch, int64_t step);
   absl::StatusOr<StepResult> Replay(Entry& entry, Batch& batch, int64_t step);
-  // Replays for the first time an entry that this step itself captured. Counts a miss.
+  // Replays an entry that was captured during this step, for the first time. Counts a miss.
   absl::StatusOr<StepResult> ReplayNew(Entry& entry, Cause cause, Batch& batch, int64_t step);
   // Captures the step at `shape`, replays it, and drops it. Counts a miss.
   absl::StatusOr<StepResult> RunTransient(Mode mode, Cause cause, const BatchShape& shape, Batch& batch, int64_t step);
@@ -259,7 +258,7 @@ class GraphCache {
   absl::StatusOr<StepResult> RunPadded(Mode mode, const Padding& padding, Batch& batch, int64_t step,
                                        const std::function<absl::StatusOr<StepResult>(const StepInputs&)>& run);
 
-  // Returns the shape at which a batch is captured: its own, or the rung that serves it.
+  // Returns the shape at which a batch of shape `own` is captured: its own shape, or the rung that serves it.
   BatchShape CaptureShape(Mode mode, const BatchShape& own) const;
   // Returns the shape at which `entry` serves a batch.
   static Padding PaddingFor(const Entry& entry, const Batch& batch) {
@@ -271,8 +270,8 @@ class GraphCache {
   // Captures the step at `shape` and adds its entry. Returns nullptr after a graph break.
   absl::StatusOr<Entry*> Insert(Mode mode, Cause cause, const BatchShape& shape, int64_t step);
   // Captures the step for every shape and adds its entry. Returns nullptr if the step cannot be captured for every
-  // shape; the mode is then no longer dynamic. TellResistance logs that later, once it is known whether the step can
-  // be captured at all.
+  // shape; the mode is then no longer dynamic. TellResistance logs the reason later, when it is known whether the
+  // step can be captured at all.
   absl::StatusOr<Entry*> InsertDynamic(Mode mode, Cause cause, int64_t step);
   // Returns the largest batch for which the dynamic executable has storage.
   BatchShape DynamicRoom(Mode mode) const;
@@ -284,20 +283,21 @@ class GraphCache {
   Entry& Add(Entry entry);
   // Counts the graph break, and returns its text.
   std::string RecordBreak(Mode mode, const absl::Status& error);
-  // Lets the mode's steps run eager from here on.
-  // Errors: FailedPrecondition with kStrictReason if the cache is strict.
+  // Makes the mode's steps run eager from now on. Errors: FailedPrecondition with kStrictReason if the cache is
+  // strict.
   absl::Status BreakMode(Mode mode, const absl::Status& error);
   absl::Status StrictBreak(Mode mode, const absl::Status& error) const;
   void Drop(Mode mode);
   void DropAll();
-  // The next three are in findings.cc.
+  // The next three methods are defined in findings.cc.
   absl::StatusOr<Replayed> AuditOrReplay(Executable& executable, const ReplayedStep& replayed,
                                          const StepInputs& inputs);
   absl::Status RecordDifference(const ReplayedStep& replayed, const Difference& difference);
-  // Frees the executable of the entry, which serves no more steps.
+  // Frees the executable of the entry, so that it serves no further steps.
   void Withdraw(Entry& entry);
 
-  // The next ones are in findings.cc, too. `shape` is the shape at which this step would be captured.
+  // This method and the next ones, up to ReportPlannedLimit, are defined in findings.cc, too. Returns the cause of a
+  // miss. `shape` is the shape at which the step would be captured.
   Cause WhyMissed(Mode mode, const Batch& batch, const BatchShape& shape, bool dynamic) const;
   void CountCapture(const CaptureOf& of, double seconds);
   void CountMiss(Mode mode, Cause cause);
@@ -308,13 +308,13 @@ class GraphCache {
   void AnnounceStrict() const;
   // Returns true if the cache holds as many executables as the limit allows.
   bool IsAtLimit() const;
-  // Returns true if the limit leaves no room for a step of this shape. Keeps room for what a freeze of exact shapes
-  // seals with. A `shape` of {} stands for any shape.
+  // Returns true if the limit leaves no room for an executable of this shape. Reserves room for the shapes with which
+  // a freeze seals exact shapes. A `shape` of {} stands for any shape.
   bool IsFull(Mode mode, const BatchShape& shape) const;
   // Logs once when the cache comes near its limit, and once when it reaches the limit.
   void ReportLimit();
-  // Calls ReportLimit for executables that were captured ahead, unless the limit cut the plan: that was logged
-  // already.
+  // Calls ReportLimit for executables that were captured ahead. Does nothing if the limit cut the plan, because that
+  // was logged already.
   void ReportPlannedLimit();
 
   // Logs `line`, but only once for each mode.
@@ -328,7 +328,7 @@ class GraphCache {
 
   FreezePoint FindPoint() const;
   bool IsFreezeDue() const;
-  // Captures what is missing of the exact shapes that PlanExecutables seals with, and then seals.
+  // Captures the missing ones of the exact shapes with which PlanExecutables seals the cache, and then freezes.
   absl::Status Freeze(int64_t step);
   absl::Status CaptureCeilings(Cause cause, int64_t step);
   absl::Status Execute(const Command& command, int64_t step);
@@ -341,15 +341,15 @@ class GraphCache {
     return ToString(shape, setup_.of_seeds ? kCountedSeeds : kCountedGraphs);
   }
 
-  const GraphCacheSetup setup_;  // holds the options of the job's start; state_ has the present ones
+  const GraphCacheSetup setup_;  // has the options of the job's start; state_ has the present options
   Compiler& compiler_;
   const std::string no_dynamic_reason_;
   Snapshot state_;
   EntrySet entries_;
   // The planned executables, indexed by Mode.
   PlannedSet planned_;
-  // Indexed by Mode: why the mode has no dynamic executable. Cleared by its first capture at one shape, which logs
-  // it.
+  // Indexed by Mode: why the mode has no dynamic executable. The mode's first capture at one shape logs the reason
+  // and clears it.
   std::array<absl::Status, 2> resistance_;
   bool ready_ = false;
   // Captures made ahead since the cache was last ready, and the time that they took.

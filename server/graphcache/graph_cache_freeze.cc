@@ -1,5 +1,5 @@
-// The part of GraphCache that freezes: it decides how many shapes an executable serves and which shapes those are,
-// makes captures ahead so that no step waits for one, freezes, and carries out commands.
+// The part of GraphCache that freezes. It decides how many shapes an executable serves, and which ones. It makes
+// captures ahead, so that no step waits for one; it freezes the cache; and it carries out commands.
 #include <algorithm>
 #include <ranges>
 #include <utility>
@@ -28,7 +28,7 @@ std::array<Form, 2> GraphCache::Forms() const {
     // executables.
     const ModeStats& s = of(mode);
     const bool dynamic = s.dynamic && no_dynamic_reason_.empty();
-    // A mode with cut executables has a ladder, even if the limit left no rung of it.
+    // If executables of a mode were cut, the mode has a ladder, even if the limit left none of its rungs.
     const bool ladder = setup_.pads && (s.dynamic || s.rungs > 0 || (WantsLadder() && s.cut_executables > 0));
     forms[static_cast<size_t>(mode)] = dynamic ? Form::kDynamic : ladder ? Form::kLadder : Form::kExact;
   }
@@ -74,7 +74,7 @@ void GraphCache::AnnounceCut() const {
 bool GraphCache::IsRung(const EntryInfo& info) const {
   const ShapeSchedule& plan = setup_.plan;
   const std::vector<BatchShape>& rungs = info.mode == Mode::kTrain ? plan.train_rungs : plan.eval_rungs;
-  // Shapes above the planned rungs are rounded up to further rungs, which the plan does not list.
+  // Shapes above the planned rungs are rounded up to higher rungs, which the plan does not list.
   if (plan.train_rungs.empty() || rungs.empty() || !rungs.back().Holds(info.shape)) return true;
   return std::ranges::find(rungs, info.shape) != rungs.end();
 }
@@ -91,7 +91,7 @@ std::vector<GraphCache::Ahead> GraphCache::AllAhead() const {
   std::vector<Ahead> ahead;
   for (const std::unique_ptr<Entry>& entry : entries_.all()) {
     const Mode mode = entry->info.mode;
-    // A resume leaves each exact shape to its first use, since there may be thousands.
+    // After a resume, an exact shape is captured again only when it is used, since there may be thousands of shapes.
     const bool exact_ahead = state_.frozen && entry->recapture_cause == Cause::kDeviceEmptied;
     if (!entry->awaits_recapture || (IsExact(mode) && !exact_ahead)) continue;
     ahead.push_back({.mode = mode, .entry = entry.get(), .shape = {}});
@@ -106,7 +106,7 @@ std::vector<GraphCache::Ahead> GraphCache::AllAhead() const {
         ahead.push_back({.mode = mode, .shape = {}});
       continue;
     }
-    // The largest is captured first, so that the others fit into the storage that it took.
+    // The largest shape is captured first, so that the others fit into its storage.
     for (const BatchShape& shape : planned | std::views::reverse) {
       if (entries_.Find(mode, shape) == nullptr && room-- > 0) ahead.push_back({.mode = mode, .shape = shape});
     }
@@ -171,7 +171,8 @@ FreezePoint GraphCache::FindPoint() const {
   if (!IsExact(Mode::kTrain)) {
     return {.freeze_at = std::max<int64_t>(of(Mode::kTrain).rungs, 1), .source = FreezeSource::kSchedule};
   }
-  // There are never more executables than rungs, and the freeze captures all rungs.
+  // With rungs, the formula is not needed: there are never more executables than rungs, and the freeze captures all
+  // rungs.
   const int64_t rungs = std::ssize(setup_.plan.train_rungs);
   if (rungs == 0) return FindFreezePoint(wanted, setup_.batch_size, setup_.sizes, setup_.plan.known_train_shapes);
   if (wanted == 0) return {.freeze_at = 1, .source = FreezeSource::kSchedule};
@@ -205,7 +206,7 @@ void GraphCache::Seal(int64_t step) {
 
 absl::Status GraphCache::CaptureCeilings(Cause cause, int64_t step) {
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    if (!IsExact(mode)) continue;  // CaptureNext captures the others
+    if (!IsExact(mode)) continue;  // CaptureNext captures those of the other forms
     for (const BatchShape& shape : PlannedShapes(mode)) {
       if (broken(mode) || IsAtLimit() || entries_.Find(mode, shape) != nullptr) continue;
       PF_RETURN_IF_ERROR(Insert(mode, cause, shape, step).status());
@@ -222,7 +223,7 @@ absl::Status GraphCache::Apply(const Command& command, int64_t step) {
   } else {
     PF_RETURN_IF_ERROR(Execute(command, step));
   }
-  // These are set last, because those who wait for the command read them.
+  // These are set last, because a client that waits for the command reads them.
   state_.command_sequence = command.sequence;
   state_.command_step = step;
   return absl::OkStatus();
@@ -257,8 +258,8 @@ absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) 
   // Only a new policy, freeze_at, shapes or rungs thaws the cache.
   if (!update.policy && !update.freeze_at && !update.shapes && !update.rungs) {
     if (!update.on_miss && !update.max_executables) return absl::OkStatus();
-    // Both fields change what is planned: max_executables bounds the number of rungs, and on_miss decides what exact
-    // shapes are sealed with.
+    // Both fields change the plan: max_executables bounds the number of rungs, and on_miss decides with which shapes
+    // a cache of exact shapes is sealed.
     SetForms(Forms());
     state_.freeze_point = FindPoint();
     if (update.max_executables) reported_near_limit_ = reported_limit_ = false;

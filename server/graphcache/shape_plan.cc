@@ -29,10 +29,10 @@ std::vector<ShapeCount> InOrder(const std::vector<ShapeCount>& shapes) {
   return ordered;
 }
 
-// Splits the shapes into at most `max_groups` groups of neighbours, so that the groups' ceilings have the fewest rows
-// over all batches. The last group's ceiling is `top`. Returns the end of each group, exclusive. Uses dynamic
-// programming over (shapes taken, groups made). The rows of the batches themselves are the same for every split, and
-// so left out.
+// Splits the shapes into at most `max_groups` groups of neighbours. Chooses the split for which the rows of all
+// batches, each padded to its group's ceiling, are fewest. The last group's ceiling is `top`. Returns the end of each
+// group, exclusive. Uses dynamic programming over (shapes taken, groups made). Leaves out the rows of the batches
+// themselves, since they are equal for every split.
 std::vector<size_t> GroupEnds(const std::vector<ShapeCount>& ordered, const BatchShape& top, size_t max_groups) {
   const size_t n = ordered.size();
   const size_t width = max_groups + 1;
@@ -51,7 +51,7 @@ std::vector<size_t> GroupEnds(const std::vector<ShapeCount>& ordered, const Batc
       count += ordered[i].count;
       const int64_t rows = Rows(ceiling) * count;
       const int64_t* const best_i = &best[i * width];
-      // Each earlier group takes at least one shape, so there are at most i of them.
+      // Each earlier group has at least one shape, so there are at most i earlier groups.
       const size_t groups = std::min(max_groups - 1, i);
       for (size_t k = 0; k <= groups; ++k) {
         const int64_t total = best_i[k] + rows;
@@ -268,7 +268,7 @@ absl::StatusOr<ShapeSchedule> ShapeScheduleFromJson(const std::string& text) {
 namespace {
 
 constexpr double kLeastFreezeAt = 5;
-// 2^53, above which doubles cannot count in ones. No schedule has as many shapes.
+// 2^53: larger doubles do not represent every integer. No schedule has so many shapes.
 constexpr double kMostFreezeAt = 9007199254740992.0;
 
 std::string NoFormulaReason(const GraphSizes& sizes, double effective_size) {
@@ -298,16 +298,18 @@ FreezePoint FindFreezePoint(int64_t explicit_freeze_at, int64_t batch_size, cons
 
 namespace {
 
-// Returns the shapes that a freeze seals with, if shapes are exact. For a dynamic mode these are all planned shapes:
-// its one executable is captured whatever on_miss says.
+// Returns the shapes with which a freeze seals a mode of exact shapes. For a dynamic mode, returns all planned
+// shapes, because its one executable is captured for every on_miss.
 std::vector<BatchShape> Sealing(const spec::PolicyOptions& options, const ShapeSchedule& plan, Mode mode, Form form) {
   std::vector<BatchShape> shapes;
-  // Batches that come at rungs keep their rungs. Other batches are padded to the sealed shapes, unless on_miss
-  // captures and drops a miss or runs it eager. That is the cache of #10689, which holds only the shapes that came.
+  // If batches are rounded up to rungs, the cache is sealed with the rungs. Otherwise batches are padded to the
+  // sealed shapes, unless on_miss runs a miss eager, or captures and drops it. In that case the cache, like that of
+  // #10689, holds only the shapes that have occurred.
   const bool at_rungs = !plan.train_rungs.empty();
   const bool pads = options.on_miss == spec::OnMiss::kPad || form == Form::kDynamic;
   if (mode == Mode::kEval) {
-    // Rungs are sealed for kReject too: otherwise the first evaluation after the freeze would fail the job.
+    // Evaluation rungs are sealed for kReject too, because otherwise the first evaluation after the freeze would fail
+    // the job.
     return at_rungs || pads || options.on_miss == spec::OnMiss::kReject ? plan.eval_rungs : shapes;
   }
   if (!at_rungs && !pads) return shapes;
@@ -335,11 +337,11 @@ PlannedMode Wanted(const spec::PolicyOptions& options, const ShapeSchedule& plan
   return planned;
 }
 
-// Returns at most `most` shapes that take the place of the planned ones.
+// Returns at most `most` shapes to plan in place of the planned ones.
 std::vector<BatchShape> Fewer(const ShapeSchedule& plan, Mode mode, int64_t most) {
   std::vector<BatchShape> rungs = LadderOf(plan, mode, most);
   if (std::ssize(rungs) <= most) return rungs;
-  // The plan does not say how many batches each rung has, so all rungs count alike.
+  // The plan does not say how many batches each rung has, so each rung counts once.
   std::vector<ShapeCount> counts;
   for (const BatchShape& rung : rungs) counts.push_back({rung, 1});
   return Ladder(counts, most);
@@ -383,7 +385,7 @@ PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapeSchedu
 }
 
 int64_t MostExecutables(const spec::PolicyOptions& options, int64_t shapes) {
-  // Under kClearPerStep one executable is held for one step, and then dropped.
+  // Under kClearPerStep, an executable is held only for one step.
   if (KeepsNothing(options.policy)) return options.policy == spec::Policy::kClearPerStep ? 1 : 0;
   return std::min(LimitOf(options), shapes);
 }
@@ -399,8 +401,8 @@ int64_t MostExecutables(const spec::PolicyOptions& options, const ShapeSchedule&
                                of(plan.eval_schedule, std::min(RungsOf(options), kMaxEvalRungs)));
   }
   if (options.policy == spec::Policy::kFreeze) {
-    // Training also holds the ceiling if misses are padded to it. If evaluation is not sealed with rungs, it holds
-    // the shapes that come.
+    // If misses are padded, training also holds the ceiling. If evaluation is not sealed with rungs, it holds the
+    // shapes that occur.
     const bool pads = options.on_miss == spec::OnMiss::kPad;
     const bool seals_eval = pads || options.on_miss == spec::OnMiss::kReject || !plan.train_rungs.empty();
     return std::min(limit, std::min(freeze_at, plan.known_train_shapes) + (pads ? 1 : 0) +

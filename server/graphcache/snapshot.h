@@ -22,14 +22,14 @@ namespace permafrost::graphcache {
 struct ModeStats {
   int64_t entries = 0;
   int64_t entry_bytes = 0;
-  // The most executables that the policy may keep; -1 if there is no bound.
+  // The most executables that the policy may keep; -1 if there is no maximum.
   int64_t capacity = 0;
   int64_t hits = 0;         // steps replayed at their own shape
   int64_t padded_hits = 0;  // steps replayed at a larger shape
-  int64_t misses = 0;       // steps that were neither
+  int64_t misses = 0;       // steps that were neither hits nor padded hits
   int64_t captures = 0;     // executables made, including ceilings and rungs
-  int64_t recaptures = 0;   // of captures, those made again after a resume or after the device was emptied
-  // Of captures, those made by a frozen cache for a shape that it did not hold (on_miss transient).
+  int64_t recaptures = 0;   // the part of `captures` made again after a resume or after the device was emptied
+  // The part of `captures` that a frozen cache made for shapes that it did not hold (on_miss transient).
   int64_t frozen_captures = 0;
   // Steps whose shape would have been captured and kept if the cache had not been frozen or at max_executables.
   int64_t rejected_inserts = 0;
@@ -38,15 +38,15 @@ struct ModeStats {
   bool dynamic = false;      // one executable serves every shape
   int64_t rungs = 0;         // rungs of the ladder that batches are rounded up to; 0 if there is no ladder
   int64_t cut_executables = 0;  // planned executables for which max_executables left no room
-  int64_t oversize_steps = 0;   // of hits, those with a batch larger than the dynamic executable has room for
+  int64_t oversize_steps = 0;   // the part of `hits` with a batch that exceeds the dynamic executable's room
   int64_t eager_steps = 0;
   int64_t transient_steps = 0;
   int64_t audits = 0;                              // steps that were replayed, and run eagerly from the same state
-  int64_t audit_failures = 0;                      // of audits, those that found a difference
+  int64_t audit_failures = 0;                      // the part of `audits` that found a difference
   CauseCounts captures_by_cause, misses_by_cause;  // each capture and each miss is counted under one cause
   double capture_seconds = 0;
-  // Entries that a resume took over, or whose compiled form the device forgot, and that have not been captured since.
-  // entry_bytes still counts their former sizes.
+  // Entries that must be captured again, because a resume took them over or because the device forgot their compiled
+  // form. entry_bytes still counts their former sizes.
   int64_t awaiting_recapture = 0;
   // Rows of the batches of all steps of the mode, and rows that padding added to them.
   int64_t graphs = 0, nodes = 0, edges = 0;
@@ -142,7 +142,8 @@ struct Snapshot {
   int64_t shared_bytes = 0;                       // size of the arena that all executables of the job share
   BatchShape train_ceiling, eval_ceiling;         // padded
   int64_t planned_train_shapes = 0;  // distinct shapes of the whole schedule; 0 if it was not walked to its end
-  // Planned shapes that training batches are rounded up to before they reach the cache; 0 if there are none.
+  // The number of planned shapes to which training batches are rounded up before they reach the cache; 0 if there are
+  // none.
   int64_t planned_rungs = 0;
   bool of_seeds = false;                     // true if the `graphs` of shapes count the seed nodes of a batch
   std::vector<GraphBreak> graph_breaks;      // at most kMaxGraphBreaks distinct ones
@@ -162,18 +163,18 @@ inline constexpr size_t kMaxAuditFailures = 16;
 
 struct EntryInfo {
   Mode mode = Mode::kTrain;
-  BatchShape shape;  // the padded shape; for a dynamic executable, the largest shape that it has room for
+  BatchShape shape;  // the padded shape; for a dynamic executable, the largest shape for which it has room
   int64_t bytes = 0;
   int64_t hits = 0, padded_hits = 0;
-  // Replays that were not audited, and the time that they took, which tells what a step of this shape costs. On a
-  // device that is not waited for, it is the time to enqueue the replay.
+  // The number of replays without an audit, and their total time, from which the cost of a step of this shape
+  // follows. On an asynchronous device, this is the time to enqueue the replays.
   int64_t replays = 0;
   double replay_seconds = 0;
   double capture_seconds = 0;
   int64_t created_step = 0;                    // optimizer steps done when the executable was first captured
   absl::Time last_use = absl::InfinitePast();  // InfinitePast if it was not used yet
   bool dynamic = false;                        // serves every shape
-  bool withdrawn = false;                      // an audit withdrew it: its steps run eager, at the same shape
+  bool withdrawn = false;                      // withdrawn by an audit: the steps of this shape run eager
   bool operator==(const EntryInfo&) const = default;
 };
 
