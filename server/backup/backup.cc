@@ -30,10 +30,10 @@ namespace fs = std::filesystem;
 
 constexpr char kDatabaseFile[] = "permafrost.db";
 constexpr char kLogFile[] = "log", kOlderLog[] = "log.";
-// How often to try to copy something that may be removed while it is copied.
+// The number of tries to copy something that may be removed during the copy.
 constexpr int kTries = 20;
 
-// Returns the names of a job's log and of its older parts (telemetry/log.h), sorted.
+// Returns the names of a job's log and of the older parts of this log (telemetry/log.h), sorted.
 absl::StatusOr<std::vector<std::string>> LogNames(const fs::path& job) {
   PF_ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> names, ListDirectory(job));
   std::vector<std::string> logs = std::move(names).value_or(std::vector<std::string>());
@@ -75,7 +75,8 @@ bool IsRealDirectory(const fs::path& path) {
   return fs::is_directory(fs::symlink_status(path, error));
 }
 
-// Removes a folder in the making. The mark, which says that the folder is part of a backup, is removed last.
+// Removes the folder of an unfinished backup. Removes the mark last, because it shows that the folder is part of a
+// backup.
 absl::Status RemoveMaking(const fs::path& making) {
   PF_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> names, ListDirectory(making));
   for (const std::string& name : names.value_or(std::vector<std::string>())) {
@@ -84,8 +85,8 @@ absl::Status RemoveMaking(const fs::path& making) {
   return RemoveAll(making);
 }
 
-// Returns ROOT/NAME for the `directory` of a request. Errors: FailedPrecondition without a root (reason
-// NO_BACKUP_ROOT); InvalidArgument with a violation of "directory".
+// Returns ROOT/NAME for the `directory` of a request. Errors: FailedPrecondition (reason NO_BACKUP_ROOT) if there is
+// no root; InvalidArgument with a violation of "directory".
 absl::StatusOr<fs::path> TargetOf(const fs::path& root, const std::string& directory) {
   if (root.empty()) {
     return WithReason(absl::FailedPreconditionError("the server was started without --backup-root DIR, which names the "
@@ -117,7 +118,8 @@ absl::Status CheckFree(const fs::path& target) {
 }
 
 // Locks the root while a backup is made, so that two daemons with one root do not make backups at the same time.
-// Errors: FailedPrecondition (reason BACKUP_UNDER_WAY) if another process, or another call of this one, makes one.
+// Errors: FailedPrecondition (reason BACKUP_UNDER_WAY) if another process, or another call in this process, is making
+// a backup.
 absl::StatusOr<FileLock> LockRoot(const fs::path& root) {
   absl::StatusOr<FileLock> lock = FileLock::Acquire(root / kRootLock);
   if (!absl::IsFailedPrecondition(lock.status())) return lock;
@@ -186,7 +188,7 @@ class Maker {
   const fs::path target_, temporary_;
   Copier copier_;
   DatasetCopies datasets_;
-  std::map<JobId, CheckpointCopy> checkpoints_;  // the outcome for the checkpoints of each copied job
+  std::map<JobId, CheckpointCopy> checkpoints_;  // by copied job: what became of its checkpoints
 };
 
 int64_t Maker::Expected(const Request& request) {
@@ -220,8 +222,8 @@ absl::Status Maker::CopyIfThere(const std::string& path, bool folder) {
   return copied;
 }
 
-// A log that grows too long may be renamed, and the part before it removed, while they are copied. Then all parts are
-// copied again.
+// During the copy, a log that grows too long may be renamed, and its older part removed. Then all parts are copied
+// again.
 absl::Status Maker::CopyLogs(const JobId& id) {
   const std::string folder = absl::StrCat("jobs/", id.value());
   for (int i = 0; i < kTries; ++i) {
@@ -260,7 +262,8 @@ absl::Status Maker::CopyOneDatabase() {
   return CopyDatabase(DatabasePath(), temporary_ / kDatabaseFile);
 }
 
-// Copies the database, and before it the jobs that have not ended according to it.
+// Copies the jobs that have not ended, and then the database. Repeats this until the copied database lists no
+// unfinished job whose files are not copied.
 absl::Status Maker::CopyUnfinished(std::vector<JobRow>& rows) {
   std::set<JobId> copied;
   bool all_copied = false;
@@ -272,8 +275,8 @@ absl::Status Maker::CopyUnfinished(std::vector<JobRow>& rows) {
     }
     PF_RETURN_IF_ERROR(CopyOneDatabase());
     PF_ASSIGN_OR_RETURN(rows, ReadJobRows(temporary_ / kDatabaseFile));
-    // A job that was created or queued again meanwhile, or that has written its first checkpoint, is copied in
-    // another round. Its files must be older than the database, so the database is then copied again too.
+    // If a job was created or queued again meanwhile, or has written its first checkpoint, it is copied in another
+    // round. The files of a job must be older than the database, so the database is copied again too.
     for (const JobRow& row : rows) {
       if (row.had_checkpoint && copied.contains(row.id) && checkpoints_[row.id] == CheckpointCopy::kNone) {
         copied.erase(row.id);
@@ -299,8 +302,8 @@ absl::Status Maker::CopyJobs(std::vector<JobRow>& rows) {
     if (!row.ended) continue;
     std::error_code error;
     if (!fs::is_directory(request_.state_dir / "jobs" / row.id.value(), error)) {
-      // The job was deleted since the database was copied. A job whose files are merely missing is treated the same
-      // way, since it cannot be restored either.
+      // The job was deleted after the database was copied. A job whose files are merely missing is treated in the
+      // same way, since it cannot be restored either.
       gone.push_back(row.id);
       PF_RETURN_IF_ERROR(copier_.Drop(absl::StrCat("jobs/", row.id.value())));
       continue;
@@ -318,7 +321,7 @@ absl::StatusOr<std::set<std::string>> Maker::FindWanted(const std::vector<JobRow
     // A job whose spec cannot be read never runs, so it needs no dataset.
     if (row.ended || row.dataset.empty()) continue;
     bool there = false;
-    // A dataset that was imported or replaced after the datasets were copied is copied now.
+    // If the dataset was imported or replaced after the datasets were copied, this copies it now.
     if (request_.with_datasets) {
       PF_ASSIGN_OR_RETURN(there, datasets_.Pair(row.dataset.value(), row.dataset_uid));
     }
@@ -336,7 +339,7 @@ absl::StatusOr<Summary> Maker::Make() {
   PF_RETURN_IF_ERROR(CopyIfThere("plans", /*folder=*/true));
   PF_RETURN_IF_ERROR(CopyIfThere("programs", /*folder=*/true));
   PF_RETURN_IF_ERROR(CopyAudit(request_.state_dir, copier_));
-  // With this file, a server that goes on from an old backup asks before it deletes anything because of its age.
+  // If a server goes on from an old backup, this file makes it ask before it deletes anything because of its age.
   PF_RETURN_IF_ERROR(CopyIfThere("clock.json", /*folder=*/false));
   PF_ASSIGN_OR_RETURN(const std::set<std::string> wanted, FindWanted(rows));
   // An ended job that lost its checkpoints is not listed, because it does not go on.
@@ -363,7 +366,7 @@ absl::StatusOr<Summary> Maker::Make() {
   return SummaryOf(target_, manifest);
 }
 
-// Returns the summary of the backup that the call with this request_id made before; nullopt: it made none.
+// Returns the summary of the backup that an earlier call with this request_id made; nullopt: there is none.
 absl::StatusOr<std::optional<Summary>> FindMade(const Request& request, const fs::path& target) {
   if (request.request_id.empty()) return std::nullopt;
   const absl::StatusOr<std::optional<Manifest>> manifest = ReadManifest(target);

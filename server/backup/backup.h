@@ -1,15 +1,16 @@
-// Makes backups of the state directory of a running daemon, and begins the work of another daemon that goes on from
-// one.
+// Makes backups of the state directory of a running daemon. Also does the first work of another daemon that goes on
+// from a backup.
 //
 // A backup is a folder. It holds permafrost.db, tokens.json, audit.jsonl, clock.json, plans/, programs/, jobs/ID/
 // (logs, initial weights, program, artifacts, the newest whole checkpoint), the records of imports that have not
-// ended, and backup.json with size and XXH3 of each file. datasets/ is in it if the request asks for it. A backup is
-// made under the name .tmp-NAME, synced, and renamed, so a folder named NAME is always a whole backup.
+// ended, and backup.json with size and XXH3 of each file. If the request asks for it, the folder also holds
+// datasets/. A backup is made under the name .tmp-NAME, synced, and renamed, so a folder named NAME is always a whole
+// backup.
 //
-// The order of copying makes it consistent, like the state after a crash. The checkpoint of a job that has not ended
-// is copied before the database, so every epoch and command that the checkpoint knows is on record. Files of an ended
-// job are copied after the database, so a job on record as succeeded has its artifacts.
-// Threads: safe anywhere. Of two backups below one root at the same time, the second is refused.
+// The order of copying makes a backup consistent, like the state after a crash. The checkpoint of a job that has not
+// ended is copied before the database, so every epoch and command that the checkpoint knows is on record. Files of an
+// ended job are copied after the database, so a job on record as succeeded has its artifacts. Threads: safe anywhere.
+// While a backup is made below a root, a second one there is refused.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +30,14 @@ namespace permafrost::backup {
 struct Summary {
   std::filesystem::path path;
   int64_t files = 0, bytes = 0, jobs = 0;
-  // Datasets that jobs which have not ended use, but which the backup lacks or holds under another uid. They must be
+  // Datasets of jobs that have not ended, if the backup lacks the dataset or holds it under another uid. They must be
   // imported before these jobs go on.
   std::vector<std::string> datasets_wanted;
   // Jobs that have not ended and whose checkpoints are all damaged or gone. Another daemon starts them from the
   // beginning.
   std::vector<JobId> jobs_anew;
   // Datasets whose imports have not ended. Another daemon begins these imports anew if it can see their sources.
-  // Imports of uploads are never among them.
+  // Imports of uploads are never listed.
   std::vector<std::string> imports;
 };
 
@@ -48,14 +49,14 @@ struct Request {
   std::string version;  // version of the daemon
   // The reserve on the disk of `root`. It is checked before each piece is copied.
   DiskReserve reserve;
-  // Identifies a call that may come again; empty: the call has none.
+  // Identifies a call that may be repeated; empty: the call has no id.
   std::string request_id;
-  // True if the call was answered before. Make then only returns the summary of the backup that it made.
+  // True if the call was answered before. Make then only returns the summary of the backup that the call made.
   bool answered = false;
 };
 
-// Makes a backup. If a call with this request_id made it before, returns the summary of that one. Leaves nothing
-// behind after an error. Errors:
+// Makes a backup. If a call with this request_id made the backup before, returns the summary of that backup. Leaves
+// nothing on disk after an error. Errors:
 //   FailedPrecondition: there is no root (reason NO_BACKUP_ROOT), or another backup is being made below it (reason
 //     BACKUP_UNDER_WAY).
 //   InvalidArgument, with a violation of "directory".
@@ -68,13 +69,13 @@ struct Request {
 //   Those of SystemError.
 absl::StatusOr<Summary> Make(const Request& request, const OnProgress& on_progress);
 
-// Makes the new folder in which a backup of `target` (ROOT/NAME) is made, and returns it. The folder is .tmp-NAME.
-// Its backup.json is written first and says that a backup is being made. A folder without that mark is never touched.
-// The caller holds the root's lock. Errors: AlreadyExists if something of that name exists that is not part of a
-// backup; those of SystemError.
+// Makes the folder .tmp-NAME, in which the backup `target` (ROOT/NAME) is made, and returns its path. First writes
+// backup.json there as a mark that a backup is being made. An existing folder without this mark is never touched. The
+// caller holds the root's lock. Errors: AlreadyExists if .tmp-NAME exists and is not part of a backup; those of
+// SystemError.
 absl::StatusOr<std::filesystem::path> CreateMaking(const std::filesystem::path& target);
 
-// Returns the newest backup below a root, for an operator who needs one; empty: there is none.
+// Returns the path of the newest backup below a root, to show it to an operator; empty: there is none.
 std::filesystem::path FindNewest(const std::filesystem::path& root);
 
 // The functions below are the first work of a daemon whose state directory is a copy of a backup. One thread calls
@@ -83,10 +84,10 @@ std::filesystem::path FindNewest(const std::filesystem::path& root);
 inline constexpr char kRestoringFile[] = "restoring.json";
 inline constexpr char kRestoredFile[] = "restored.json";
 
-// Returns true if `state_dir` is a copy of a backup. The caller must then call EndRestore once the daemon has done
-// its part. All files have been checked once by then. If the daemon dies in between, the next start gets true again,
-// but without a check, because the daemon has changed some files. Errors: DataLoss, naming the file, if the copy
-// differs from the backup; those of Rename.
+// Returns true if `state_dir` is a copy of a backup. All files have then been checked, and the caller must call
+// EndRestore when the daemon has taken over the copy. If the daemon dies before EndRestore, the next start gets true
+// again. The files are then not checked a second time, because the daemon may have changed some. Errors: DataLoss,
+// naming the file, if the copy differs from the backup; those of Rename.
 absl::StatusOr<bool> BeginRestore(const std::filesystem::path& state_dir);
 absl::Status EndRestore(const std::filesystem::path& state_dir);
 

@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
-// Opens a regular file. With O_NONBLOCK, a pipe that somebody left there cannot hang the backup.
+// Opens a regular file. With O_NONBLOCK, a named pipe at this path cannot hang the backup.
 absl::StatusOr<Descriptor> OpenRegular(const fs::path& path) {
   Descriptor file = OpenRetrying(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!file.valid()) return SystemError(errno, path, "open");
@@ -71,7 +71,7 @@ absl::Status Copier::CopyFile(const std::string& from, const std::string& to) {
   PF_ASSIGN_OR_RETURN(FileWriter writer, FileWriter::Create(target));
   StreamHash hash;
   const auto write = [&](std::string_view piece) -> absl::Status {
-    // Checked for each piece, because others may write to this disk meanwhile.
+    // Checks the reserve for each piece, because other processes may write to this disk meanwhile.
     PF_RETURN_IF_ERROR(reserve_.Check(piece.size()));
     hash.Update(piece.data(), piece.size());
     PF_RETURN_IF_ERROR(writer.Append(piece.data(), piece.size()));
@@ -160,13 +160,13 @@ int64_t BytesBelow(const fs::path& path) {
 
 namespace {
 
-// How often a folder of checkpoints is looked at before its copy is given up.
+// The number of looks at a folder of checkpoints before its copy is given up.
 constexpr int kLooks = 50;
-// The time between two looks. It is longer than a tick of the clock that file systems take their times from. So a
-// folder whose time is the same before and after has not changed.
+// The time between two looks. It is longer than a tick of the clock from which file systems take their times. So a
+// folder with equal times before and after has not changed.
 constexpr absl::Duration kBetweenLooks = absl::Milliseconds(20);
 // The folder for hard links, inside the folder of checkpoints. CopyStep removes it at the end. If that fails, the
-// next run of the job does, because it removes every name that begins with ".tmp-".
+// next run of the job removes it, along with every other name that begins with ".tmp-".
 constexpr char kHold[] = ".tmp-backup";
 
 // Returns the time when an entry was last added to or removed from the folder; nullopt: there is no such folder.
@@ -228,8 +228,8 @@ class CheckpointCopier {
       PF_ASSIGN_OR_RETURN(const Look look, LookAt(from_));
       PF_ASSIGN_OR_RETURN(const bool copied, CopyOneOf(look.steps));
       if (copied) return CheckpointCopy::kWhole;
-      // While the folder is read, a new checkpoint may come and the one before it go. The list may then hold neither,
-      // so an empty list counts only if the folder did not change.
+      // While the folder is read, a new checkpoint may appear and the one before it may disappear. The list may then
+      // hold neither, so an empty list counts only if the folder did not change.
       if (i == 0 || TimeOf(from_) != before) continue;
       const bool had_some = had_one || look.set_aside || !look.steps.empty();
       return had_some ? CheckpointCopy::kLost : CheckpointCopy::kNone;
@@ -239,7 +239,7 @@ class CheckpointCopier {
   }
 
  private:
-  // Copies the newest whole checkpoint. Returns false if none is whole, or if the checkpoint to be copied has gone.
+  // Copies the newest whole checkpoint. Returns false if none is whole, or if the chosen checkpoint has disappeared.
   absl::StatusOr<bool> CopyOneOf(const std::vector<int64_t>& steps) {
     for (const int64_t step : steps) {
       if (damaged_.contains(step)) continue;
@@ -250,7 +250,8 @@ class CheckpointCopier {
     return false;
   }
 
-  // Copies one checkpoint. Returns false if it has gone, or if it is damaged; then adds it to damaged_.
+  // Copies one checkpoint. Returns false if it has disappeared. If it is damaged, adds it to damaged_ and returns
+  // false.
   absl::StatusOr<bool> CopyStep(int64_t step) {
     const fs::path checkpoint = from_ / absl::StrCat(step), hold = from_ / kHold;
     const std::string target = absl::StrCat(path_, "/", step);
@@ -270,8 +271,9 @@ class CheckpointCopier {
       return copied;
     }
     PF_RETURN_IF_ERROR(copier_.Drop(path_));
-    // The checkpoint is damaged only if its files were held all along. Otherwise files may be missing because the run
-    // removed some before they were held, or because the run began just now and removed the folder that holds them.
+    // The checkpoint is damaged only if the hard links existed during the whole copy. Otherwise files may be missing
+    // for two other reasons. The run may have removed some before they were linked, or a run may just have begun and
+    // removed the folder of the links.
     const bool held_all_along = held != Held::kAll || TimeOf(hold) == held_at;
     if (copied.ok() && held_all_along && TimeOf(checkpoint)) damaged_.insert(step);
     return false;
@@ -293,7 +295,7 @@ absl::StatusOr<CheckpointCopy> CopyNewestCheckpoint(const fs::path& state_dir, c
 
 namespace {
 
-// How long to wait for another process that holds the file for a moment.
+// The longest wait for another process that holds a lock on the file.
 constexpr int kPatienceMilliseconds = 30'000;
 
 absl::Status WithDatabase(const std::filesystem::path& path, int flags,
@@ -309,7 +311,7 @@ absl::Status WithDatabase(const std::filesystem::path& path, int flags,
   }
 }
 
-// Returns the text of this name in a JSON object; empty: there is none.
+// Returns the string member `name` of a JSON object; empty: there is none.
 std::string TextOf(const nlohmann::json& object, const char* name) {
   return object.is_object() && object.contains(name) && object[name].is_string() ? object[name].get<std::string>() : "";
 }
@@ -345,7 +347,8 @@ absl::StatusOr<std::vector<JobRow>> ReadJobRows(const std::filesystem::path& dat
 }
 
 absl::Status CopyDatabase(const std::filesystem::path& from, const std::filesystem::path& to) {
-  // The copy is one read transaction. In WAL mode the daemon's writes neither wait for it nor come into it.
+  // The copy is one read transaction. In WAL mode, the daemon's writes do not wait for it, and the copy does not
+  // contain them.
   absl::Status copied = WithDatabase(from, SQLite::OPEN_READONLY, [&](SQLite::Database& open) {
     SQLite::Statement copy(open, "VACUUM INTO ?");
     copy.bind(1, to.string());
@@ -377,8 +380,8 @@ namespace {
 constexpr char kDatasetsFolder[] = "datasets", kRecordFile[] = "dataset.json";
 constexpr int kDatasetTries = 20;
 
-// Returns the uid of the dataset in a folder. It is empty where the dataset's record is not there, cannot be read, or
-// comes from a version without uids.
+// Returns the uid of the dataset in a folder. The result is empty if the dataset's record is missing, cannot be read,
+// or comes from a version without uids.
 std::string UidIn(const fs::path& folder) {
   const absl::StatusOr<std::string> text = ReadFile(folder / kRecordFile);
   if (!text.ok()) return "";
@@ -418,7 +421,7 @@ absl::Status DatasetCopies::Copy(const std::string& name) {
     if (!fs::is_directory(state_dir_ / path, error)) return absl::OkStatus();
     absl::Status copied = copier_.CopyFolder(path);
     if (!copied.ok() && !absl::IsNotFound(copied)) return copied;
-    // The dataset may have been deleted or replaced meanwhile. Then the copy may mix files of two datasets.
+    // If the dataset was deleted or replaced meanwhile, the copy may mix files of two datasets.
     const std::string uid = UidIn(backup_ / path);
     if (!copied.ok() || UidIn(state_dir_ / path) != uid) continue;
     uids_[name] = uid;
@@ -435,7 +438,7 @@ constexpr char kImportsFolder[] = "datasets/.imports";
 constexpr char kImportSuffix[] = ".json";
 constexpr int kAuditTries = 20;
 
-// Returns the names of the audit logs, the oldest first, as they are at one moment.
+// Returns the names of the audit logs, oldest first, as they are at one moment.
 absl::StatusOr<std::vector<std::string>> AuditNames(const fs::path& state_dir) {
   PF_ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> names, ListDirectory(state_dir));
   std::vector<std::string> logs = std::move(names).value_or(std::vector<std::string>());
@@ -444,7 +447,7 @@ absl::StatusOr<std::vector<std::string>> AuditNames(const fs::path& state_dir) {
   return logs;
 }
 
-// Returns the inode of a file. After each rotation, another file has the name.
+// Returns the inode of a file. It changes with each rotation, because another file then has the name.
 ino_t FileOf(const fs::path& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 ? info.st_ino : 0;

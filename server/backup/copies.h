@@ -1,7 +1,7 @@
-// Copies what a backup holds, even while it changes: files, rows of jobs, datasets, imports, the audit log, and each
-// job's newest whole checkpoint while its run writes newer ones and removes it.
-// Threads: each call on the database opens connections of its own, and the daemon's connection goes on beside them. A
-// copier is used by one thread.
+// Copies what a backup holds: files, rows of jobs, datasets, imports, the audit log, and the newest whole checkpoint
+// of each job. All of these may change during the copy; a run may even write newer checkpoints and remove the copied
+// one. Threads: each call on the database opens its own connections, and the daemon's connection keeps working
+// meanwhile. A copier is used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace permafrost::backup {
 
-// Called with the bytes done and the total. Returning false ends the backup.
+// Called with the bytes done and the total. If it returns false, the backup ends.
 using OnProgress = std::function<bool(int64_t done, int64_t total)>;
 
 // Copies files into a backup. Each file is hashed and synced as it is written.
@@ -36,11 +36,11 @@ class Copier {
   // SystemError.
   absl::Status CopyFile(const std::string& path) { return CopyFile(path, path); }
   // Copies every regular file of a folder and its subfolders, except names that begin with '.'. Errors: those of
-  // CopyFile; NotFound also if a file or the folder disappears meanwhile.
+  // CopyFile; NotFound also if a file or the folder disappears during the copy.
   absl::Status CopyFolder(const std::string& path) { return CopyFolder(path, path); }
   // Copies the folder `from` to the path `to` in the backup.
   absl::Status CopyFolder(const std::string& from, const std::string& to);
-  // Hashes and syncs a file that is in the backup already.
+  // Hashes and syncs a file that already lies in the backup, and adds it to files().
   absl::Status Take(const std::string& path);
   // Removes from the backup what was copied to this path or below it.
   absl::Status Drop(const std::string& path);
@@ -66,15 +66,15 @@ int64_t BytesBelow(const std::filesystem::path& path);
 
 enum class CheckpointCopy {
   kWhole,  // a whole checkpoint is in the backup
-  kNone,   // the job has none yet
-  kLost,   // by its record or its files the job had some, but all are damaged or gone
+  kNone,   // the job has no checkpoint yet
+  kLost,   // the job had checkpoints, by its record or its files, but all are damaged or gone
 };
 
 // Copies the newest whole checkpoint of a job. `state_dir` and `backup` are those of the copier. `had_one` means that
-// the job's record knows of a checkpoint. Hard links hold a checkpoint's files until they are copied, so the run may
-// remove it meanwhile. If the file system has no hard links, a checkpoint that is removed while it is copied is given
-// up for a newer one. Returns kNone or kLost only if the folder did not change during the look. Errors: Unavailable
-// if it changes all the time; the copier's.
+// the job's record knows of a checkpoint. Hard links keep the checkpoint's files until they are copied, so the run
+// may remove the checkpoint meanwhile. If the file system has no hard links, a checkpoint that is removed while it is
+// copied is given up for a newer one. Returns kNone or kLost only if the folder did not change during the look.
+// Errors: Unavailable if the folder keeps changing; those of the copier.
 absl::StatusOr<CheckpointCopy> CopyNewestCheckpoint(const std::filesystem::path& state_dir,
                                                     const std::filesystem::path& backup, const JobId& id, bool had_one,
                                                     Copier& copier);
@@ -84,20 +84,20 @@ struct JobRow {
   JobId id;
   bool ended = false;
   DatasetId dataset;        // empty: the spec cannot be read
-  std::string dataset_uid;  // empty: an older version made the job without noting it
+  std::string dataset_uid;  // empty: an older version made the job and did not record the uid
   // True if a checkpoint of the job was complete when the row was written.
   bool had_checkpoint = false;
 };
 
 // Returns the rows of all jobs. Errors, here and below: those of SQLite (jobs::ToStatus).
 absl::StatusOr<std::vector<JobRow>> ReadJobRows(const std::filesystem::path& database);
-// Copies the database, as it is at one moment of the call, to `to`, which must not exist. The copy is checked when
-// Ok, but not synced.
+// Copies the database, as it is at one moment of the call, to `to`, which must not exist. After Ok, the copy has been
+// checked, but not synced.
 absl::Status CopyDatabase(const std::filesystem::path& from, const std::filesystem::path& to);
 // Removes jobs, with all that belongs to them, from a copy of the database.
 absl::Status DropJobRows(const std::filesystem::path& database, const std::vector<JobId>& jobs);
 
-// Copies datasets, each as it was at one moment, and remembers the uid of each copy.
+// Copies datasets, and remembers the uid of each copy. A copy holds the dataset as it was at one moment.
 class DatasetCopies {
  public:
   // Borrows all arguments. `state_dir` and `backup` are those of the copier.
@@ -107,8 +107,8 @@ class DatasetCopies {
   // Copies every dataset. Errors, here and below: Unavailable if a dataset is replaced faster than it can be copied;
   // the copier's.
   absl::Status CopyAll();
-  // Returns whether the copy of this name belongs to the dataset of this uid. If not, first copies the dataset again
-  // as it is now. If `uid` is empty, or the record of the dataset has no uid, only the names are compared.
+  // Returns whether the copy of the dataset `name` has this uid. If it has not, first copies the dataset again, as it
+  // is now. If `uid` is empty, or the dataset's record has no uid, compares only the names.
   absl::StatusOr<bool> Pair(const std::string& name, const std::string& uid);
 
  private:
@@ -120,14 +120,14 @@ class DatasetCopies {
   std::map<std::string, std::string> uids_;  // uid of each copy, by name; empty: not known
 };
 
-// Copies the audit log and the rotated logs before it (audit.jsonl, .1 ...) up to their present ends. Errors:
-// Unavailable if they are rotated faster than they can be copied; the copier's.
+// Copies the audit log and its rotated predecessors (audit.jsonl, .1 ...) up to their present ends. Errors:
+// Unavailable if the logs are rotated faster than they can be copied; those of the copier.
 absl::Status CopyAudit(const std::filesystem::path& state_dir, Copier& copier);
 
 // Copies the records of imports that have not succeeded (datasets/.imports), and returns the names of their datasets,
-// sorted. Another server restarts those imports that are wanted, if it can see their sources. Call this before
-// datasets are copied. A dataset whose import ends meanwhile is then in the backup as a record or as a dataset.
-// Errors: the copier's.
+// sorted. A server that goes on from the backup restarts the imports that are still wanted, if it can see their
+// sources. Call this before datasets are copied. A dataset whose import ends in between is then in the backup, as a
+// record or as a dataset. Errors: the copier's.
 absl::StatusOr<std::vector<std::string>> CopyImports(const std::filesystem::path& state_dir, Copier& copier);
 
 }  // namespace permafrost::backup

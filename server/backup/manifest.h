@@ -27,8 +27,8 @@ using CopiedFiles = std::map<std::string, CopiedFile>;
 inline constexpr char kManifestFile[] = "backup.json";
 
 struct Manifest {
-  std::string version;     // of the daemon that made it
-  std::string request_id;  // request_id of the call that made it; empty: none
+  std::string version;     // version of the daemon that made the backup
+  std::string request_id;  // request_id of the call that made the backup; empty: none
   absl::Time create_time;
   int64_t jobs = 0;
   std::vector<std::string> datasets_wanted;  // this and the next two: see Summary
@@ -37,14 +37,15 @@ struct Manifest {
   CopiedFiles files;
 };
 
-// Writes the first file of a backup in the making, a mark at the place of the manifest; on disk when Ok. It is no
-// manifest, so no daemon goes on from an unfinished backup, but it says what the folder is.
+// Writes the first file of an unfinished backup: a mark at the place of the manifest. After Ok, it is on disk. The
+// mark is not a manifest, so no daemon goes on from an unfinished backup, but it shows what the folder is.
 absl::Status MarkInTheMaking(const std::filesystem::path& directory);
-// Returns whether the directory has that mark, or at most a file that is about to become the mark.
+// Returns whether the directory has the mark of MarkInTheMaking, or nothing but a file that was about to become the
+// mark.
 bool IsInTheMaking(const std::filesystem::path& directory);
-// Replaces that mark with the manifest, atomically; on disk when Ok.
+// Atomically replaces the mark with the manifest. After Ok, the manifest is on disk.
 absl::Status WriteManifest(const std::filesystem::path& directory, const Manifest& manifest);
-// Reads the manifest, whose file is called `file`. Returns nullopt if there is none. Errors: DataLoss if it is
+// Reads the manifest from the file named `file`. Returns nullopt if there is no such file. Errors: DataLoss if it is
 // damaged; FailedPrecondition if its format is not known.
 absl::StatusOr<std::optional<Manifest>> ReadManifest(const std::filesystem::path& directory,
                                                      const std::string& file = kManifestFile);
