@@ -52,10 +52,11 @@ absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   PF_RETURN_IF_ERROR(CheckRequest(request));
   if (!request.spec.train.init_from.given()) return CreateWith(request, Beginning());
   absl::MutexLock reading(&reading_mu_);
-  // This check only saves the reading of weights. CreateWith repeats it under the lock that makes it certain.
+  // This early check may make it needless to read the weights. CreateWith repeats the check under the lock, which
+  // makes it certain.
   PF_ASSIGN_OR_RETURN(std::optional<Job> repeated, FindRepeatedOrCheckNew(request));
   if (repeated) return *std::move(repeated);
-  // The call has waited, and a drain may have begun meanwhile. A stop must not wait for the disk.
+  // A drain may have begun while the call waited. A stop must not wait for the disk.
   if (book_.draining()) return DrainingError();
   PF_ASSIGN_OR_RETURN(const WithProgram found, FindProgram(request.spec));
   return CreateWith(request, ReadBeginning(found.spec));
@@ -71,7 +72,7 @@ absl::StatusOr<Job> Admission::CreateWith(const CreateRequest& request, absl::St
   job.spec = request.spec;
   job.labels = request.labels;
   job.create_time = absl::Now();
-  // The job's dataset must not be deleted meanwhile.
+  // Until the job is on record, its dataset must not be deleted.
   book_.Reserve(job);
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
   PF_ASSIGN_OR_RETURN(const WithProgram found, FindProgram(job.spec));
@@ -122,14 +123,14 @@ absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request)
     PF_ASSIGN_OR_RETURN(ended, book_.FindRetriable(id, request));
   }
   if (!ended) {
-    // The job's epochs may be a million, and other calls must not wait while they are read.
+    // The job may have a million epochs, and other calls must not wait while these are read.
     lock.Release();
     return book_.Get(id);
   }
   PF_RETURN_IF_ERROR(CheckCount());
   spec::JobSpec spec = ended->spec;
   spec.train = RunnerOptions(*ended, book_.files());
-  // The job's dataset must not be deleted meanwhile.
+  // Until the job is queued again, its dataset must not be deleted.
   book_.Reserve(std::move(ended));
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
   PF_RETURN_IF_ERROR(CheckDataset(spec).status());
@@ -156,14 +157,14 @@ absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& 
   if (!earlier) return std::nullopt;
   Job& job = earlier->job;
   if (earlier->same) return std::move(job);
-  // Fields that may have been updated since do not belong to what was asked for.
+  // Fields that an update may have changed since are not compared.
   spec::JobSpec wanted = request.spec;
   wanted.priority = job.spec.priority;
   wanted.limits = job.spec.limits;
   // Jobs from before `edge_inputs` existed read no edge features. The same request today leaves the field at kAuto.
   spec::EdgeInputs& edges = wanted.train.model.edge_inputs;
   if (edges == spec::EdgeInputs::kAuto) edges = job.spec.train.model.edge_inputs;
-  // The request does not say which form the degree columns have either.
+  // The request also leaves the form of the degree columns open.
   wanted.train.model.own_degree_columns = job.spec.train.model.own_degree_columns;
   // Two defaults have changed since: the number of batches sampled ahead, and the most graphs in a batch within a
   // budget.
@@ -233,12 +234,12 @@ std::optional<DatasetTraits> Admission::TraitsOf(const DatasetId& id) const {
 absl::StatusOr<std::vector<std::string>> Admission::CheckDataset(const spec::JobSpec& spec) const {
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
   if (dataset.state != data::DatasetState::kReady || !dataset.summary) {
-    // If the machine cannot open the dataset just now, the catalog tries again by itself. The user need not mend
+    // If the machine cannot open the dataset just now, the catalog tries again by itself, and the user need not do
     // anything.
     bool soon = false;
     if (dataset.state == data::DatasetState::kFailed) {
       const absl::Status opened = catalog_.Open(dataset.id).status();
-      soon = opened.ok() || IsTransient(opened);  // ok: it became ready after Get
+      soon = opened.ok() || IsTransient(opened);  // Ok: the dataset became ready after Get
     }
     const std::string message =
         absl::StrCat("dataset ", dataset.id.value(), " is ", AbslView(data::kDatasetStateNames.Name(dataset.state)),
@@ -284,8 +285,7 @@ absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const spec::JobSpe
     PF_ASSIGN_OR_RETURN(const std::filesystem::path path, FindWeightsFile(from.file, catalog_));
     PF_ASSIGN_OR_RETURN(beginning.weights, ReadWeightsFile(path, from.file));
   } else {
-    // The job is read before its weights. If another job takes the id meanwhile, its weights are recognised by the
-    // sequence.
+    // Reads the job before its weights. If another job takes the id in between, the different sequence shows it.
     PF_ASSIGN_OR_RETURN(origin, book_.Get(from.job, kNoEpochs));
     beginning.job_sequence = origin->sequence;
     beginning.trained_uid = origin->dataset_uid;
@@ -293,7 +293,7 @@ absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const spec::JobSpe
     PF_ASSIGN_OR_RETURN(beginning.weights, ReadFile(path));
   }
   const absl::StatusOr<data::Dataset> dataset = catalog_.Get(spec.train.dataset);
-  // Faults of the dataset are left to CreateWith, which reports them before faults of the weights.
+  // CreateWith reports faults of the dataset, before faults of the weights.
   if (dataset.ok() && dataset->summary && runner_.CheckCompatible(spec.train, *dataset->summary, "spec.").ok()) {
     beginning.fits = Fit(spec, *dataset, origin ? &*origin : nullptr, beginning);
     beginning.dataset_uid = dataset->uid;
@@ -303,8 +303,8 @@ absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const spec::JobSpe
 
 absl::Status Admission::CheckInitialWeights(const spec::JobSpec& spec, const data::Dataset& dataset,
                                             const Beginning& beginning) const {
-  // The dataset that a file of weights was trained on is unknown, and so is that of a job which does not record it.
-  // An unknown dataset does not count as another dataset.
+  // The training dataset is unknown if the weights come from a file, or from a job that does not record it. An
+  // unknown dataset does not count as another dataset.
   train::WeightsTarget target{.categories = std::nullopt,
                               .other_dataset = !beginning.trained_uid.empty() && beginning.trained_uid != dataset.uid};
   const auto opened = catalog_.Open(dataset.id);
@@ -312,7 +312,7 @@ absl::Status Admission::CheckInitialWeights(const spec::JobSpec& spec, const dat
   if (opened.ok() && categories.ok()) {
     target.categories = *std::move(categories);
   } else {
-    // The run reports what is wrong with the dataset's file, so unknown categories refuse nothing here.
+    // The run reports a fault of the dataset's file, so unknown categories are not refused here.
     target.other_dataset = false;
   }
   return runner_.CheckInitialWeights(spec.train, *dataset.summary, beginning.weights, "spec.", target);
@@ -324,8 +324,8 @@ absl::StatusOr<std::string> Admission::TakeInitialWeights(const spec::JobSpec& s
   if (!from.given()) return "";
   std::optional<Job> origin;
   if (!from.job.empty()) {
-    // Checked before the result of the reading: if the job was deleted, that is the error to report. Weights that the
-    // job has made since are ignored, because those that were read are whole.
+    // Looks for the job before it looks at the result of the reading. If the job was deleted, this is the error to
+    // report. Weights that the job has made since are ignored, because the weights that were read are complete.
     PF_ASSIGN_OR_RETURN(origin, book_.Get(from.job, kNoEpochs));
     if (beginning.ok() && origin->sequence != beginning->job_sequence) {
       return WithReason(
@@ -345,7 +345,7 @@ absl::StatusOr<std::string> Admission::TakeInitialWeights(const spec::JobSpec& s
 absl::StatusOr<Job> Admission::Admit(Job job, const std::string& asked, const std::string& initial_weights,
                                      const std::string& program_etag) {
   // The directory and the first log line are written before the row. A crash in between leaves a stray directory,
-  // which the next start quarantines, but never a job on record without its files.
+  // which the next start quarantines. It never leaves a job on record without its files.
   PF_RETURN_IF_ERROR(book_.files().Make(job.id));
   absl::Cleanup remove_directory = [this, id = job.id] { RemoveAll(book_.files().Directory(id)).IgnoreError(); };
   if (!initial_weights.empty()) {
@@ -367,7 +367,7 @@ absl::Status Admission::Delete(const JobId& id, const RequestKey& request, std::
   {
     absl::MutexLock lock(&mu_);
     // The row is deleted first. A crash in between leaves a directory that is marked as deleted, which the next start
-    // removes. In the other order it would leave a job on record that says it succeeded but has no files.
+    // removes. In the other order, a crash would leave a job on record as succeeded that has no files.
     PF_ASSIGN_OR_RETURN(const std::optional<Job> job, book_.Delete(id, request, ended_at));
     if (!job) return absl::OkStatus();
     deleted.sequence = job->sequence;
@@ -376,7 +376,7 @@ absl::Status Admission::Delete(const JobId& id, const RequestKey& request, std::
       return absl::OkStatus();
     }
   }
-  // Without the lock, because there may be many checkpoints.
+  // Removes the files without the lock, because there may be many checkpoints.
   if (const absl::Status removed = RemoveAll(book_.files().Discarded(id, deleted.sequence)); !removed.ok()) {
     absl::MutexLock lock(&mu_);
     Leave(deleted, removed);

@@ -23,7 +23,7 @@ namespace {
 // The time between tries of a store write that must not be lost, for example while the disk is full.
 constexpr absl::Duration kRetryInterval = absl::Seconds(1);
 
-// Takes a job off the device, to go on later. It is paused if it was pausing, else queued.
+// Takes a job that will go on later off the device. If the job was pausing, it is paused; otherwise it is queued.
 void MoveAside(Job& job, std::string_view reason, const std::string& message) {
   if (job.pausing) {
     Move(job, JobState::kPaused, why::kPauseRequested);
@@ -32,15 +32,15 @@ void MoveAside(Job& job, std::string_view reason, const std::string& message) {
   }
 }
 
-// Concludes a run that an error of the machine ended. The job waits and goes on from its checkpoint, unless it was
-// being cancelled or has no retries left.
+// Concludes a run that an error of the machine ended. Unless the job was being cancelled or has no retries left, it
+// waits and then goes on from its checkpoint.
 void ConcludeTrouble(const absl::Status& error, Job& job) {
   job.trouble.error = OneLine(error.message());
   ++job.trouble.runs;
   job.interrupted = true;
   if (job.state == JobState::kCancelling) return Move(job, JobState::kCancelled, why::kCancelRequested);
   if (GetReason(error).reason == train::kTooFewPeersReason) {
-    // The job waits for peers as other jobs wait for the device. That is not a retry.
+    // The job waits for peers as other jobs wait for the device. Such a wait does not count as a retry.
     job.trouble.runs = 1;
     return MoveAside(job, why::kTooFewPeers, job.trouble.error);
   }
@@ -90,8 +90,8 @@ void ConcludeStop(const LiveRun& live, bool draining, absl::Time now, Job& job) 
   }
 }
 
-// Moves the job to the state that this end of its run leads to. Sets state, error, result and trouble. `mark` is the
-// run's RunMark. `now` comes from the book's clock.
+// Moves the job to the state that follows from the outcome of its run. Sets state, error, result and trouble. `mark`
+// is the run's RunMark. `now` comes from the book's clock.
 void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, const LiveRun& live, bool draining,
               const std::optional<RunMark::Content>& mark, absl::Time now, Job& job) {
   if (!outcome.ok()) {
@@ -109,7 +109,7 @@ void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, const LiveRun& l
   }
 }
 
-// The log line for a job that is queued again though its run met no error.
+// Returns the log line for a job that is queued again although its run met no error.
 std::string QueuedLine(const Job& job) {
   const StateChange& change = job.history.changes.back();
   if (change.reason == why::kDrained) {
@@ -178,7 +178,7 @@ void DeviceThread::LookForFault(const absl::Status& status) {
 
 std::optional<StartedJob> DeviceThread::TakeNext() {
   while (true) {
-    // Reset before looking for a job, so that a change after the look ends the wait.
+    // Resets the event before it looks for a job, so that a change after the look ends the wait.
     book_.changed().Reset();
     DoIdleWork(/*waits=*/true);
     if (book_.draining()) {
@@ -259,7 +259,7 @@ void DeviceThread::DoIdleWork(bool waits) {
     LookForFault(piece());
   }
   if (guest != nullptr) {
-    // If a job was taken, the guest is refused, because it may take as long as a job.
+    // If a job was taken, refuses the guest, because the job must not wait for work that may take as long as a job.
     guest->ran = waits;
     if (waits) {
       activity_.Enter(DevicePhase::kCall);
@@ -279,7 +279,7 @@ absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
   const JobId& id = job.id;
   const JobFiles& files = book_.files();
   activity_.Enter(DevicePhase::kOpening, id);
-  // The directory was made with the job. It is made again in case someone removed it by hand.
+  // The directory was made with the job. Makes it again, in case someone removed it by hand.
   PF_RETURN_IF_ERROR(CreateDirectories(files.Directory(id)));
   absl::StatusOr<std::unique_ptr<telemetry::JobLog>> log = book_.OpenLog(id);
   // The directory exists, so only the machine can prevent opening the log.
@@ -326,7 +326,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
   const absl::Time now = book_.Now();
   while (true) {
     const absl::StatusOr<Job> stored = book_.Conclude(id, [&](Job& job) {
-      // Removes the error of an earlier try to store the end: it is over once the end is stored.
+      // Removes the error of an earlier try to store the end, because it is over when the end is stored.
       job.trouble = before;
       const bool draining = book_.draining();
       Conclude(outcome, *run.started.live, draining, mark, now, job);
@@ -346,7 +346,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
     }
     telemetry::Log(telemetry::Severity::kError,
                    absl::StrCat("end of job ", id.value(), ": ", stored.status().message()));
-    // Otherwise the job would seem to run, and nobody would learn why it does not end.
+    // Shows the error, because otherwise the job would seem to run, and nobody would learn why it does not end.
     run.started.live->SetTrouble(stored.status());
     book_.Notify(id);
     // If the end cannot be stored before the process ends, the job stays on the device on record. The next start
@@ -376,7 +376,7 @@ bool DeviceThread::WaitToRetry() {
     activity_.Move();
     const absl::Duration left = kRetryInterval - waited.Elapsed();
     if (left <= absl::ZeroDuration()) return true;
-    // Another change of the book may wake this early. The loop then waits for the rest.
+    // Another change of the book may end the wait early. The loop then waits for the rest of the time.
     book_.changed().Reset();
     if (!book_.draining()) book_.changed().WaitFor(left);
   }

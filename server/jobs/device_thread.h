@@ -36,17 +36,17 @@ class DeviceThread {
 
   // Starts the thread. Does nothing if it was started before, or if the book drains.
   void Start();
-  // Runs `work` on the thread before its next job, if the thread waits for one. Returns false without running `work`
-  // if the thread runs a job, has not started, or is ending. `work` returns its outcome and must not throw. It must
-  // end soon once the book drains.
+  // If the thread waits for a job, runs `work` on it before its next job. If the thread runs a job, has not started,
+  // or is ending, does not run `work` and returns false. `work` returns its outcome and must not throw. It must end
+  // soon once the book drains.
   bool RunWhileIdle(std::function<absl::Status()> work);
   // Runs `work` on the thread before its next job, and waits for it. `work` may take as long as a job does. Until it
-  // ends, the thread takes no job and no other work. Returns false without running `work` in the cases of
-  // RunWhileIdle, while other work of this kind exists, or if the thread takes a job first.
+  // ends, the thread takes no job and no other work. In the cases in which RunWhileIdle returns false, does not run
+  // `work` and returns false. Does the same if another guest exists, or if the thread takes a job first.
   bool RunGuest(const std::function<absl::Status()>& work);
-  // Returns whether RunGuest would run work now.
+  // Returns whether RunGuest would run its work now.
   bool CanTakeGuest() const;
-  // Does what RunWhileIdle does, and waits for the work to end.
+  // Same as RunWhileIdle, but waits until the work has ended.
   bool RunNowIfIdle(const std::function<absl::Status()>& work);
   // Shows what the thread does. Work of RunWhileIdle reports here too.
   DeviceActivityBoard& activity() { return activity_; }
@@ -61,16 +61,17 @@ class DeviceThread {
   };
 
   void Loop();
-  // Waits for a job, and moves the best one to preparing or recovering. Returns nullopt once the book drains.
+  // Waits until a job may run, and moves the best one to preparing or recovering. Returns nullopt once the book
+  // drains.
   std::optional<StartedJob> TakeNext();
-  // Runs the work that RunWhileIdle and RunGuest were given. If `waits` is false, no more work is accepted, and the
-  // work of RunGuest is refused.
+  // Runs the work of calls of RunWhileIdle and RunGuest. If `waits` is false, refuses the work of RunGuest, and
+  // accepts no more work from then on.
   void DoIdleWork(bool waits);
   absl::StatusOr<train::RunOutcome> Execute(Run& run);
   // If `status` is the first device fault, drains the book and calls on_fault_, so that nothing more runs on the
   // device.
   void LookForFault(const absl::Status& status);
-  // Stores and logs the state that the job goes to, and answers the callers that wait for its commands.
+  // Stores and logs the job's next state. Then answers the callers that wait for the effect of commands to the job.
   void Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome);
   // Waits a moment before retrying a write that must not be lost. Returns false once the book drains.
   bool WaitToRetry();
@@ -87,7 +88,7 @@ class DeviceThread {
   Event idle_;  // set while the thread has not started or has ended
   mutable absl::Mutex work_mu_;
   bool waits_ ABSL_GUARDED_BY(work_mu_) = false;  // true while the thread waits for a job
-  // The work of RunGuest. It stays here until it has ended, or is refused because a job came first.
+  // The work of RunGuest. It stays here until it has ended, or until it is refused because a job came first.
   struct Guest;
   Guest* guest_ ABSL_GUARDED_BY(work_mu_) = nullptr;
   std::vector<std::function<absl::Status()>> work_ ABSL_GUARDED_BY(work_mu_);

@@ -105,7 +105,7 @@ JobId MakeJobId(absl::Time time) {
 
 namespace {
 
-// Returns true for the states that a run may lead to from any of its states.
+// Returns true for the states to which a job may move from any state of a run.
 bool CanLeaveDevice(JobState to) {
   return to == JobState::kCancelling || to == JobState::kSucceeded || to == JobState::kFailed ||
          to == JobState::kQueued || to == JobState::kPaused;

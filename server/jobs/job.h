@@ -58,7 +58,7 @@ constexpr bool IsOnDevice(JobState s) {
 // True if the job waits for the device, or to be resumed.
 constexpr bool IsWaiting(JobState s) { return s == JobState::kQueued || s == JobState::kPaused; }
 
-// Returns true if a job may move from `from` to `to`. A pure function. The arrows:
+// Returns true if a job may move from state `from` to state `to`. A pure function. The moves are:
 //   queued -> preparing, recovering, paused, cancelled, failed (its deadline passed)
 //   preparing -> warming-up, running, and every state that running leads to
 //   warming-up, recovering -> running, and every state that running leads to
@@ -68,7 +68,8 @@ constexpr bool IsWaiting(JobState s) { return s == JobState::kQueued || s == Job
 //   failed, cancelled -> queued (a retry)
 bool CanMove(JobState from, JobState to);
 
-// Reasons why a job came into a state, in UPPER_SNAKE_CASE. For FAILED the reason is Failure::reason instead.
+// Reasons why a job came into a state, in UPPER_SNAKE_CASE. For a job in FAILED, the reason is Failure::reason
+// instead.
 namespace why {
 inline constexpr std::string_view kSubmitted = "SUBMITTED";
 inline constexpr std::string_view kResumed = "RESUMED";
@@ -90,7 +91,7 @@ inline constexpr std::string_view kFinished = "FINISHED";
 
 struct StateChange {
   JobState state = JobState::kQueued;
-  absl::Time time;  // wall clock, so it may be earlier than the time of the change before
+  absl::Time time;  // wall clock, so it may be earlier than the time of the previous change
   std::string reason;
   std::string message;  // one line; may be empty
   bool operator==(const StateChange&) const = default;
@@ -108,7 +109,7 @@ struct StateHistory {
   bool operator==(const StateHistory&) const = default;
 };
 
-// The labels that the owner of a job gives it: values by key.
+// The labels that the owner of a job gives to the job: values by key.
 using Labels = std::map<std::string, std::string>;
 inline constexpr size_t kMaxLabels = 64;
 // True if `key` is a valid label key: [a-z][a-z0-9_-]{0,62}.
@@ -119,14 +120,14 @@ void Validate(const Labels& labels, std::string_view field, Violations& violatio
 // The traits of a dataset that decide the defaults of its jobs.
 struct DatasetTraits {
   spec::ModelLevel level = spec::ModelLevel::kGraph;  // what jobs on the dataset predict for
-  bool gives_links = false;                           // its links come divided into splits
+  bool gives_links = false;                           // the dataset divides its links into splits
   bool bare_nodes = false;                            // a set of graphs whose nodes have no features
-  // The same as in data::Dataset.
+  // `uid` and `create_time` are those of data::Dataset.
   std::string uid;
   absl::Time create_time = absl::InfinitePast();
 };
 
-// Counts how often in a row the server died, or the device failed, while the job ran and was at the same place.
+// Counts consecutive deaths of the server, or failures of the device, that met the job at the same place of its run.
 struct Deaths {
   int32_t count = 0;
   int64_t step = -1;            // steps done at the last death; -1: before the run's first step
@@ -134,18 +135,18 @@ struct Deaths {
   bool operator==(const Deaths&) const = default;
 };
 
-// Errors of the machine that the job has not recovered from yet. They are transient (base/status.h).
+// Errors of the machine from which the job has not recovered yet. They are transient (base/status.h).
 struct Trouble {
   std::string error;                             // the newest error, one line; empty: none
   int32_t runs = 0;                              // consecutive runs that such an error ended
-  absl::Time retry_time = absl::InfinitePast();  // a queued job runs no earlier than this
+  absl::Time retry_time = absl::InfinitePast();  // a queued job does not run before this time
   bool operator==(const Trouble&) const = default;
 };
 
 // Returns `message` with line breaks replaced by blanks, as the error of a job is shown.
 std::string OneLine(absl::string_view message);
 
-// Why a job failed, for programs to read. Job::error says it for people.
+// Why a job failed, in a form for programs. Job::error is the text for people.
 struct Failure {
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string reason;  // UPPER_SNAKE_CASE
@@ -158,39 +159,38 @@ struct Job {
   JobId id;
   std::string request_id;
   spec::JobSpec spec;
-  // The uid of the dataset that the job was made for. It matters because another dataset may have the same name by
-  // now. Empty if an older version made the job without noting it; then only the times of creation tell the two
-  // datasets apart.
+  // The uid of the dataset for which the job was made. Another dataset may have the name by now. Empty if an older
+  // version made the job and did not record the uid. Only the times of creation then tell the two datasets apart.
   std::string dataset_uid;
-  // What the job's user should know about it, as found when it was submitted. One line each.
+  // Notes for the job's user, made when the job was submitted. One line each.
   std::vector<std::string> notes;
   Labels labels;
   JobState state = JobState::kQueued;
   StateHistory history;
   bool pausing = false;  // on the device only: it will pause at its next step boundary
-  // A death of the server or an error of the machine ended its last run; cleared by the next step.
+  // True if a death of the server or an error of the machine ended the last run. The next step sets it to false.
   bool interrupted = false;
   absl::Time create_time, start_time = absl::InfinitePast(), end_time = absl::InfinitePast();
   std::string error;                                  // set if kFailed
   Failure failure;                                    // set if kFailed; code kOk if an older version stored it
-  absl::Duration device_time = absl::ZeroDuration();  // time on the device, of all its runs
+  absl::Duration device_time = absl::ZeroDuration();  // time on the device, over all runs
   train::Progress progress;
   std::vector<train::EpochMetrics> epochs;
   std::optional<train::RunResult> result;  // set if kSucceeded
   int32_t resumes = 0;
   Deaths deaths;
   Trouble trouble;
-  int64_t sequence = 0;  // rises with each job that is created: a lower one is older
-  // True if the record cannot be read. The job is shown as kFailed, with the reason as its error. The record on disk
-  // stays as it is.
+  int64_t sequence = 0;  // each new job gets a higher one, so a job with a lower one is older
+  // True if the record cannot be read. The job is then shown as kFailed, and `error` says why the record cannot be
+  // read. The record on disk is left unchanged.
   bool unreadable = false;
 };
 
 // Sets the job's state and adds the change to its history, with the current time. `reason` comes from namespace why.
 // Stores nothing.
 void Move(Job& job, JobState state, std::string_view reason, const std::string& message = "");
-// Moves the job to FAILED, and takes its error line and its Failure from `error`. An error without a reason gets one
-// that follows from its code.
+// Moves the job to FAILED, and sets its error line and its Failure from `error`. If `error` has no reason, the reason
+// follows from its code.
 void MoveToFailed(Job& job, const absl::Status& error);
 // Returns the error that MoveToFailed was given, or Ok if the job is not FAILED. Returns UnknownError if an older
 // version stored the failure without its code.
@@ -200,7 +200,7 @@ absl::Status ErrorOf(const Job& job);
 std::string EtagOf(const Job& job);
 
 // Makes an id for a job whose client chose none, such as "job-20250131-142311-k3x9qa". Ids sort by `time` (UTC). The
-// random end tells ids of one second apart.
+// random end distinguishes ids that were made in the same second.
 JobId MakeJobId(absl::Time time);
 
 // The limits on the time that a job may take (max_runtime and deadline), and the rule for keeping ended jobs.
@@ -208,18 +208,18 @@ JobId MakeJobId(absl::Time time);
 enum class Limit { kNone, kMaxRuntime, kDeadline };
 
 // Returns the limit that a job has passed; kMaxRuntime if it has passed both. `device_time` is the time of all its
-// runs so far. `now` comes from the clock that deadlines are measured by (BookOptions::now).
+// runs so far. `now` comes from the clock that measures deadlines (BookOptions::now).
 Limit PassedLimit(const spec::JobLimits& limits, absl::Duration device_time, absl::Time now);
 
 // Adds a violation of `field` if `deadline` is not in the future.
 void ValidateDeadline(absl::Time deadline, std::string_view field, Violations& violations);
 
-// Returns DeadlineExceeded with reason MAX_RUNTIME or DEADLINE_EXCEEDED. Its message says how the job can be retried.
-// `limit` must not be kNone.
+// Returns DeadlineExceeded with reason MAX_RUNTIME or DEADLINE_EXCEEDED. The error's message says how the job can be
+// retried. `limit` must not be kNone.
 absl::Status LimitError(Limit limit, const spec::JobLimits& limits);
 
-// The rule for which ended jobs are kept. By default all are. If both fields are given, a job must satisfy both to be
-// kept.
+// The rule for keeping ended jobs. By default, all are kept. If both fields are given, a job is kept only if it
+// satisfies both.
 struct KeepFinished {
   std::optional<int64_t> count;                   // keeps this many jobs, those that ended last
   absl::Duration age = absl::InfiniteDuration();  // keeps jobs that ended less than this long ago

@@ -58,8 +58,8 @@ Job JobBook::WithoutEpochs(const ActiveJob& active) { return Snapshot(active, kN
 
 Job JobBook::Snapshot(const ActiveJob& active, int64_t after_epoch, size_t most) {
   const Job& from = active.job;
-  // Copies member by member. To copy all epochs and then drop them would take most of the time of a long job's
-  // watchers.
+  // Copies member by member, since a copy would include the epochs. For a long job, that copy would take most of the
+  // time of its watchers.
   Job job;
   job.id = from.id;
   job.request_id = from.request_id;
@@ -114,7 +114,7 @@ absl::StatusOr<std::vector<Job>> JobBook::List(const ListOptions& options) const
   PF_ASSIGN_OR_RETURN(std::vector<Job> jobs, store_->List(options));
   absl::MutexLock lock(&mu_);
   for (Job& job : jobs) {
-    // Updates only these fields. The rest of the row stays as it was when the store selected it.
+    // Updates only these fields. All others stay as they were when the store selected the row.
     const auto it = active_.find(job.id);
     if (it == active_.end()) continue;
     job.trouble = it->second.live ? it->second.live->trouble() : it->second.job.trouble;
@@ -152,7 +152,7 @@ void JobBook::Reserve(std::optional<Job> creating) {
 }
 
 absl::StatusOr<JobBook::Turn> JobBook::TakeTurn(absl::Duration longest) {
-  // How often to check whether the holder of the turn waits for another process.
+  // The interval of checking whether the holder of the turn waits for another process.
   constexpr absl::Duration kLook = absl::Milliseconds(5);
   const absl::Duration patience = Patience::Left(longest);
   Stopwatch locked;
@@ -262,7 +262,7 @@ absl::StatusOr<Job> JobBook::Cancel(const JobId& id, const RequestKey& request) 
       return next;
     }
     Move(next, JobState::kCancelled, why::kCancelRequested);
-    // If no run ended by an error, `error` only says why the job's start could not be stored.
+    // If no run has ended with an error, `error` only says why the job's start could not be stored.
     if (next.trouble.runs == 0) next.trouble.error.clear();
     next.end_time = absl::Now();
     next.trouble.retry_time = absl::InfinitePast();
@@ -273,7 +273,7 @@ absl::StatusOr<Job> JobBook::Cancel(const JobId& id, const RequestKey& request) 
   }
   PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id, kNoEpochs));
   if (ended.state != JobState::kCancelled) return EndedError(ended);
-  // If the job is retried after this and the same call comes again, it must not cancel the job.
+  // If the job is retried after this and the call is repeated, the repeated call must not cancel the job.
   if (!request.id.empty()) PF_RETURN_IF_ERROR(store_->PutRequest(request, {}));
   turn.End();
   return WithEpochs(ended);
@@ -332,17 +332,18 @@ void JobBook::CountJob(JobState state, int64_t change) {
 absl::StatusOr<std::unique_ptr<telemetry::JobLog>> JobBook::OpenLog(const JobId& id) const {
   PF_ASSIGN_OR_RETURN(std::unique_ptr<telemetry::JobLog> log,
                       telemetry::JobLog::Open(files_.Log(id), metrics_, options_.max_log_bytes));
-  log_pieces_.Forget();  // pieces may be of a deleted job of this id
+  log_pieces_.Forget();  // a piece may belong to a deleted job with this id
   return std::make_unique<FollowedLog>(std::move(log), log_pieces_, log_hub_, id.value());
 }
 
 absl::StatusOr<LogChunk> JobBook::ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const {
-  // Reads the state before the file. The last line is on disk before anyone sees a terminal state, so nothing can
-  // follow this read.
+  // Reads the state before the file. The last line is on disk before a terminal state is visible. So if the job has
+  // ended, no line can follow this read.
   bool ended = false;
   {
     const absl::MutexLock lock(&mu_);
-    // A job that has not ended is in active_. To copy it for each reader would cost more than the reading.
+    // A job that has not ended is in active_. Get would copy the job for each reader, which costs more than reading
+    // the log.
     ended = !active_.contains(id);
   }
   if (ended) {

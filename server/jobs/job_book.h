@@ -1,8 +1,8 @@
-// The book of jobs. It keeps all jobs in the store, and those that have not ended in memory too. It is the one place
-// where a job changes. A change goes to the store first, then to memory, to the gauges and to the job's watchers.
-// Threads: all methods are safe anywhere. Changes come one at a time: each holds a turn, also across store writes, so
-// that memory and store change together. The lock guards only the memory and is never held while the store works, so
-// readers and training steps never wait for the store. LiveRun, which a training step touches, has a lock of its own.
+// The book of jobs. It keeps all jobs in the store, and unfinished jobs also in memory. Only the book changes a job.
+// A change goes to the store first, then to memory, to the gauges and to the job's watchers. Threads: all methods are
+// safe anywhere. Changes are made one at a time. Each change holds a turn, also during its store writes, so that
+// memory and store change together. The lock guards only the memory. It is not held during store calls, so readers
+// and training steps never wait for the store. LiveRun, which a training step touches, has a lock of its own.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ struct ActiveJob {
   absl::Duration queued_at;
   absl::Duration not_before = -absl::InfiniteDuration();
   std::deque<train::EpochMetrics> unsaved_epochs;  // reported, but not yet in the store
-  LiveRun::Entries stored_entries;                 // the graph cache's entries that the run stored last
+  LiveRun::Entries stored_entries;                 // the entries of the graph cache that the run stored last
 };
 
 // A job that the device has just taken.
@@ -56,9 +56,9 @@ struct StartedJob {
 };
 
 struct BookOptions {
-  // How long to wait before retrying a run that an error of the machine ended. The wait doubles with each retry.
+  // If an error of the machine ended a run, the wait before the run is retried. It doubles with each retry.
   absl::Duration first_retry = absl::Seconds(1);
-  // How long to wait before a job that needs other daemons asks them again.
+  // If a job found too few other daemons, the wait before it asks them again.
   absl::Duration peers_retry = absl::Seconds(5);
   // If true, a job takes the device from a job of lower priority.
   bool preempt = true;
@@ -69,9 +69,9 @@ struct BookOptions {
 };
 
 // Three sources implement it:
-//   job_book.cc        what every caller uses: reading, turns, Insert, Delete, Cancel, Drain, logs
-//   job_book_verbs.cc  what users ask of a job: Pause, Resume, Requeue, Update
-//   job_book_run.cc    what the device thread calls, care for waiting jobs (Attend), and the start (Recover)
+//   job_book.cc methods for every caller: reading, turns, Insert, Delete, Cancel, Drain, logs job_book_verbs.cc
+//   changes that users request: Pause, Resume, Requeue, Update job_book_run.cc methods for the device thread, care
+//   for waiting jobs (Attend), and the start (Recover)
 class JobBook {
  public:
   // The right to change jobs. It ends with End() or when the Turn is destroyed.
@@ -92,23 +92,23 @@ class JobBook {
 
   JobBook(std::unique_ptr<JobStore> store, JobFiles files, telemetry::JobMetrics& metrics, const BookOptions& options);
 
-  // Loads the jobs of the store. Call it once, before any other method. Interrupted jobs are queued again. A job is
-  // failed instead if the server died five times while it was at the same place. Directories of jobs that are not on
+  // Loads the jobs of the store. Call it once, before any other method. Interrupted jobs are queued again. But if the
+  // server died five times while the job was at the same place, the job fails. Directories of jobs that are not on
   // record are quarantined. Errors: FailedPrecondition if the store never held a job but directories hold work of
-  // some, unless `quarantine_unknown` is true.
+  // jobs, unless `quarantine_unknown` is true.
   absl::Status Recover(bool quarantine_unknown);
 
   const JobFiles& files() const { return files_; }
-  // Returns the time by which deadlines and ages are measured.
+  // Returns the present time of the clock that measures deadlines and ages.
   absl::Time Now() const { return options_.now(); }
   JobStore& store() const { return *store_; }
 
-  // Calls `listener` on every change of the job, and when it is deleted.
+  // Calls `listener` on every change of the job, and on its deletion.
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) {
     return hub_.Subscribe(id.value(), std::move(listener));
   }
-  // Calls `listener` on each line of the job's log, on the job's end (no line comes after it), and when it is
-  // deleted.
+  // Calls `listener` on each line of the job's log, on the job's end, after which no line follows, and on the job's
+  // deletion.
   std::unique_ptr<ChangeHub::Subscription> SubscribeLog(const JobId& id, ChangeHub::Listener listener) {
     return log_hub_.Subscribe(id.value(), std::move(listener));
   }
@@ -116,10 +116,10 @@ class JobBook {
   size_t watchers() const { return hub_.subscriptions() + log_hub_.subscriptions(); }
   void Notify(const JobId& id) { hub_.Notify(id.value()); }
 
-  // Returns the job with at most kMostEpochs epochs: the first ones after `after_epoch`. A caller who has the earlier
-  // ones gets only new epochs.
+  // Returns the job with at most kMostEpochs epochs: the first ones after `after_epoch`. So a caller who already has
+  // the earlier epochs gets only new ones.
   absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const;
-  // Returns the job with all epochs. They are read in pieces, and the lock is free in between.
+  // Returns the job with all epochs. The epochs are read in pieces, and the lock is released in between.
   absl::StatusOr<Job> Get(const JobId& id) const ABSL_LOCKS_EXCLUDED(mu_);
   // Lists jobs as JobStore::List does, but with the live progress, device time and error of jobs that have not ended.
   absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const;
@@ -127,27 +127,27 @@ class JobBook {
   JobCounts CountByState() const;
   // Counts the jobs that ended in this process. Never falls.
   int64_t ended() const { return ended_.load(std::memory_order_acquire); }
-  // Checks that no job which has not ended uses the dataset. Errors: FailedPrecondition (reason DATASET_IN_USE),
-  // naming such a job.
+  // Checks that no unfinished job uses the dataset. Errors: FailedPrecondition (reason DATASET_IN_USE), naming an
+  // unfinished job that does.
   absl::Status CheckDatasetUnused(const DatasetId& id) const;
 
-  // Treats the dataset of `creating`, a job that is being created, as in use. nullopt: no job is being created.
+  // Marks the dataset of `creating`, a job that is being created, as in use. nullopt: no job is being created.
   void Reserve(std::optional<Job> creating);
   // Puts a new job on record. Sets job.sequence. `asked` is CreateRequest::asked. Errors: Unavailable while draining;
   // the store's.
   absl::Status Insert(Job& job, const std::string& asked);
-  // Deletes an ended job, and returns it as it was, without epochs. Returns nullopt if `request` deleted it before.
-  // If `ended_at` is given, only a job that ended at that time is deleted. Errors: FailedPrecondition if the job has
-  // not ended, or ended at another time.
+  // Deletes an ended job, and returns the deleted job without epochs. Returns nullopt if `request` deleted the job
+  // before. If `ended_at` is given, only a job that ended at that time is deleted. Errors: FailedPrecondition if the
+  // job has not ended, or ended at another time.
   absl::StatusOr<std::optional<Job>> Delete(const JobId& id, const RequestKey& request,
                                             std::optional<absl::Time> ended_at);
   absl::StatusOr<Job> Cancel(const JobId& id, const RequestKey& request);
-  // JobManager documents these methods. They are in job_book_verbs.cc.
+  // JobManager documents these methods. They are defined in job_book_verbs.cc.
   absl::StatusOr<Job> Pause(const JobId& id, const RequestKey& request);
   absl::StatusOr<Job> Resume(const JobId& id, const RequestKey& request);
   absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update, const RequestKey& request);
-  // Returns a job that a retry would queue again. Returns nullopt if the job is queued or runs already. Errors: those
-  // of JobManager::Retry for jobs in other states.
+  // Returns the job if a retry would queue it again, and nullopt if it is queued or runs already. Errors: those of
+  // JobManager::Retry for a job in any other state.
   absl::StatusOr<std::optional<Job>> FindRetriable(const JobId& id, const RequestKey& request);
   // Queues a job that FindRetriable returned.
   absl::StatusOr<Job> Requeue(const JobId& id, const RequestKey& request);
@@ -162,57 +162,57 @@ class JobBook {
 
   // This event is set by Drain, and by every change that may let a job run sooner than expected.
   Event& changed() { return changed_; }
-  // Moves the best of the queued jobs that may run now to preparing, or to recovering. Returns nullopt if none may
-  // run. `wait` is then the time until one may; infinite: until something changes. Errors: the store's; nothing has
-  // changed then.
+  // Chooses the best of the queued jobs that may run now, and moves it to preparing or recovering. If no job may run,
+  // returns nullopt and sets `wait` to the time until one may; infinite: until something changes. Errors: those of
+  // the store; after an error, nothing has changed.
   absl::StatusOr<std::optional<StartedJob>> StartBest(absl::Duration& wait);
-  // Moves the job on the device to warming up, or to running. Does nothing if it is in that state already, or is
-  // being cancelled. Returns false if the store could not take the change. Then nothing has changed: the run goes on,
-  // and calls this again later.
+  // Moves the job on the device to warming up, or to running. Does nothing if the job is already in that state or is
+  // being cancelled. If the store cannot store the change, changes nothing and returns false. The run goes on, and
+  // calls this again later.
   bool Advance(const JobId& id, JobState state);
-  // Stores the progress from the job's LiveRun, its graph cache, and the epochs recorded since the last call. After
-  // an error some of them are not stored; a later call stores them. Any thread may call this one.
+  // Stores the progress and the graph cache from the job's LiveRun, and the epochs recorded since the last call.
+  // After an error, some of these are not stored yet; a later call stores them. Any thread may call this method.
   absl::Status StoreProgress(const JobId& id);
-  // Stores the epochs recorded so far. Takes no turn.
+  // Stores the epochs recorded so far. Needs no turn.
   absl::Status StoreEpochs(const JobId& id) ABSL_LOCKS_EXCLUDED(save_mu_, mu_);
   void RecordEpoch(const JobId& id, const train::EpochMetrics& metrics);
-  // Ends the run of the job on the device. Calls `conclude` with the job as it is now, under the lock, so that no
-  // cancel comes between. `conclude` sets the job's next state, and may write the job's log. Returns the job as
-  // stored. Errors: the store's; nothing has changed then.
+  // Ends the run of the job on the device. Calls `conclude` with the present job, under the lock, so that no cancel
+  // can intervene. `conclude` sets the job's next state, and may write the job's log. Returns the job as stored.
+  // Errors: those of the store; after an error, nothing has changed.
   absl::StatusOr<Job> Conclude(const JobId& id, const std::function<void(Job&)>& conclude);
-  // Call this if Conclude failed and is not tried again. The record still says that the job is on the device, so the
-  // next start resumes it.
+  // Gives up on concluding the run. Call it if Conclude failed and is not tried again. The record still says that the
+  // job is on the device, so the next start resumes the job.
   void GiveUpRunning();
 
-  // Makes the changes that come with time alone. Waiting jobs whose limits have passed fail. A job whose wait is over
-  // may take the device from another. One thread calls this now and then. Errors of the store are tried again; the
-  // first of several in a row is logged.
+  // Makes the changes that depend only on time. Waiting jobs whose limits have passed fail. A job whose wait is over
+  // may take the device from another job. One thread calls this now and then. After an error of the store, the next
+  // call tries again; the first of several errors in a row is logged.
   void Attend();
 
-  // Waits until no other change is under way, and begins a turn. Waits without limit for a change that makes
-  // progress. Gives up if the change under way waits for another process's lock on the database for longer than this
-  // thread's Patience or `longest`, whichever is shorter. Errors: Unavailable; Cancelled if nobody wants the change
-  // any more.
+  // Waits until no other change is under way, and begins a turn. If the change under way makes progress, waits
+  // without limit. If that change waits for another process's lock on the database, waits at most for this thread's
+  // Patience or `longest`, whichever is shorter. Errors: Unavailable after that wait; Cancelled if nobody wants this
+  // change any more.
   absl::StatusOr<Turn> TakeTurn(absl::Duration longest = kLongestWait);
-  // Returns a job that has not ended, or nullptr for any other id. Until the turn ends the job stays there, and its
-  // state and `live` do not change. Only the holder of the turn appends commands to it.
+  // Returns the unfinished job with this id, or nullptr if there is none. Until the turn ends, the pointer stays
+  // valid, and the job's state and `live` do not change. Only the holder of the turn appends commands to it.
   ActiveJob* FindActive(const Turn& turn, const JobId& id);
   std::optional<LiveRun::Cache> LiveCache(const JobId& id) const;
-  // Opens the job's log. Each line written to it notifies the log's followers. The job's directory must exist.
+  // Opens the job's log for writing. Each line written to the log notifies its followers. The job's directory must
+  // exist.
   absl::StatusOr<std::unique_ptr<telemetry::JobLog>> OpenLog(const JobId& id) const;
   // Reads at most `max_bytes` of the log from `offset`. A negative offset counts back from the present end. Errors:
   // OutOfRange beyond the end.
   absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const;
-  // Appends a line to the log of a job that is not running. If the log cannot be opened, the line is counted as a
-  // failed one.
+  // Appends a line to the log of a job that is not running. If the log cannot be opened, the line counts as failed.
   void AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const;
 
  private:
   static constexpr absl::Duration kLongestWait = absl::Seconds(5);
 
   void EndTurn();
-  // Runs `f`, which uses the store in the caller's turn, without the lock. Takes the lock again afterwards, even if
-  // `f` throws.
+  // Releases the lock, runs `f`, and takes the lock again, even if `f` throws. `f` uses the store in the caller's
+  // turn.
   template <class F>
   auto Unlocked(F f) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     mu_.Unlock();
@@ -220,41 +220,44 @@ class JobBook {
     return f();
   }
 
-  // These are in job_book_run.cc, for Recover. `last_sequence` is the result of JobStore::LastSequence.
+  // These methods are defined in job_book_run.cc, for Recover. `last_sequence` is the result of
+  // JobStore::LastSequence.
   absl::Status QuarantineUnknownDirectories(const std::function<bool(const JobId&)>& on_record, int64_t last_sequence,
                                             bool quarantine_unknown);
   absl::Status RecoverJob(const JobId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RecoverRunning(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Methods below that wait for the store must be called in a turn.
+  // The methods below that wait for the store must be called in a turn.
 
-  // These are in job_book_run.cc.
-  // Fails each waiting job that has passed a limit.
+  // These methods are defined in job_book_run.cc. FailOverdue fails each waiting job that has passed a limit.
   absl::Status FailOverdue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the best of the queued jobs that may run now. Returns nullptr if none may; then one may after `wait`.
+  // Returns the best of the queued jobs that may run now. If none may run, returns nullptr and sets `wait` to the
+  // time until one may.
   ActiveJob* FindBest(absl::Duration& wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Asks the job on the device to make room if a job of higher priority may run now. Withdraws the request if none
-  // may.
+  // If a job of higher priority may run now, asks the job on the device to make room. Otherwise withdraws that
+  // request.
   void DecidePreemption() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Returns `ended` with its epochs from the store. Returns it without epochs if the job was deleted meanwhile.
+  // Adds to `ended` its epochs from the store, and returns it. If the job was deleted meanwhile, returns it without
+  // epochs.
   absl::StatusOr<Job> WithEpochs(Job ended) const ABSL_LOCKS_EXCLUDED(mu_);
-  // Returns the job as it is at this moment, with the first `most` of its epochs after `after_epoch`.
+  // Returns the job as it is now, with its first `most` epochs after `after_epoch`.
   static Job Snapshot(const ActiveJob& active, int64_t after_epoch, size_t most = std::numeric_limits<size_t>::max());
   static Job WithoutEpochs(const ActiveJob& active);
   // Adds the job to the jobs that have not ended. Stores nothing.
   ActiveJob& TakeUp(Job&& job, std::vector<graphcache::Command> commands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Ends the wait of a queued job that waits after an error, or after deaths of the server: it may run now.
+  // Ends the wait of a queued job that waits after an error or after deaths of the server, so that it may run now.
   absl::Status EndWait(ActiveJob& active, const RequestKey& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Puts a call on record that found nothing to do. If the call comes again, it does nothing, whatever has become of
-  // the job meanwhile.
+  // Records a call that found nothing to do. If the call is repeated, it again does nothing, even if the job has
+  // changed meanwhile.
   absl::Status Remember(const ActiveJob& active, const RequestKey& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SetPausing(ActiveJob& active, bool pausing, const RequestKey& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes the LiveRun that a run of the job begins with.
+  // Makes the LiveRun with which a run of the job begins.
   absl::StatusOr<std::shared_ptr<LiveRun>> MakeLiveRun(const ActiveJob& active) const;
-  // Stores `next`, and then shows it to everyone. A job that has ended leaves active_. The epochs stay those of
-  // `active`. `request` is the call that led to the change, and goes on record with it. Changes nothing on an error.
+  // Stores `next`, and then publishes it. If the job has ended, removes it from active_. Keeps the epochs of
+  // `active`. Records `request`, the call that led to the change, together with the change. After an error, nothing
+  // has changed.
   absl::Status Commit(ActiveJob& active, Job next, const RequestKey& request = {}) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SaveGraphCache(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountJob(JobState state, int64_t change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -281,8 +284,8 @@ class JobBook {
   // Written under mu_; read without it at each training step.
   std::atomic<bool> draining_{false};
   std::atomic<int64_t> ended_{0};  // same as draining_
-  // A follower gets the lines of this interval together. One write for each line would take much of a core if a job
-  // with short epochs had many followers.
+  // A follower gets all lines of one interval at once. If a job with short epochs has many followers, a write for
+  // each line would take much of a core.
   static constexpr absl::Duration kLogInterval = absl::Milliseconds(500);
   mutable LogPieces log_pieces_{files_};
   // Serves followers of logs. Separate from hub_ because jobs change far more often than logs.
@@ -290,7 +293,7 @@ class JobBook {
   ChangeHub hub_;  // last, so that no listener runs once a member above is destroyed
 };
 
-// Returns a job's graph cache as it is before the first step: it has only its options.
+// Returns a job's graph cache before the first step, which has only its options.
 graphcache::Snapshot NoStepYet(const spec::JobSpec& spec);
 // Returns FailedPrecondition with reason JOB_ENDED.
 absl::Status EndedError(const Job& job);

@@ -1,6 +1,6 @@
 // The part of JobBook that gives jobs the device. The device thread takes a job, reports its progress, and concludes
-// it. Attend looks after waiting jobs: which one is next, whose limit has passed, and which job makes room for which.
-// Recover takes over what the previous server left.
+// it. Attend cares for waiting jobs: it fails those whose limits have passed, and decides which job makes room for
+// another. Recover takes over what the previous server left.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -22,17 +22,18 @@
 namespace permafrost::jobs {
 namespace {
 
-// The device thread waits for other changes without limit. Its own change fails only if the database is locked.
+// The device thread waits for other changes of the book without limit. So its own change fails only if the database
+// is locked.
 constexpr absl::Duration kForOthers = absl::InfiniteDuration();
 
-// True if `a` is to run before `b`: by priority, then by age.
+// Returns true if `a` is to run before `b`: by priority, then by age.
 bool RunsBefore(const Job& a, const Job& b) {
   if (a.spec.priority != b.spec.priority) return a.spec.priority > b.spec.priority;
   return a.sequence < b.sequence;
 }
 
-// Returns the limit that a waiting job has passed. For a paused job only the deadline counts, because its user may
-// raise max_runtime before resuming the job.
+// Returns the limit that a waiting job has passed. For a paused job, only the deadline counts, because its user may
+// raise max_runtime before the job is resumed.
 Limit LimitOfWaiting(const Job& job, absl::Time now) {
   const bool paused = job.state == JobState::kPaused;
   return PassedLimit(job.spec.limits, paused ? absl::ZeroDuration() : job.device_time, now);
@@ -59,7 +60,7 @@ absl::StatusOr<std::optional<StartedJob>> JobBook::StartBest(absl::Duration& wai
   }
   PF_ASSIGN_OR_RETURN(std::shared_ptr<LiveRun> live, Unlocked([&] { return MakeLiveRun(*best); }));
   if (absl::Status stored = Commit(*best, std::move(next)); !stored.ok()) {
-    // The error is shown while the job waits. No run failed, so none is counted.
+    // Shows the error while the job waits. Counts no run, because none failed.
     best->job.trouble.error = OneLine(stored.message());
     hub_.Notify(best->job.id.value());
     return stored;
@@ -69,7 +70,7 @@ absl::StatusOr<std::optional<StartedJob>> JobBook::StartBest(absl::Duration& wai
   best->commands->Open();
   best->live = std::move(live);
   running_ = best->job.id;
-  // Meanwhile the wait of another job may have ended, or a new job may have come.
+  // During the store call, the wait of another job may have ended, or a new job may have come.
   DecidePreemption();
   return StartedJob{WithoutEpochs(*best), best->live};
 }
@@ -83,7 +84,7 @@ absl::StatusOr<std::shared_ptr<LiveRun>> JobBook::MakeLiveRun(const ActiveJob& a
   if (stored.ok() && entries.ok()) {
     if (*stored) cache = {**stored, std::make_shared<const std::vector<graphcache::EntryInfo>>(*entries)};
   } else {
-    // The stored cache is only shown until the run's first step. The run takes its own from the checkpoint.
+    // The stored cache is only shown until the run's first step. The run restores its cache from the checkpoint.
     const absl::Status& error = stored.ok() ? entries.status() : stored.status();
     telemetry::Log(telemetry::Severity::kWarning, StdView(error.message()));
   }
@@ -154,7 +155,7 @@ absl::Status JobBook::StoreEpochs(const JobId& id) {
       return Annotate(stored, absl::StrCat("epochs from ", piece.front().epoch, " on"));
     }
     absl::MutexLock lock(&mu_);
-    // Epochs that came meanwhile can only be behind these.
+    // Epochs that were recorded meanwhile stand behind the stored ones.
     auto& unsaved = active_.at(id).unsaved_epochs;
     unsaved.erase(unsaved.begin(), unsaved.begin() + static_cast<std::ptrdiff_t>(piece.size()));
   }
@@ -164,7 +165,7 @@ void JobBook::RecordEpoch(const JobId& id, const train::EpochMetrics& metrics) {
   absl::MutexLock lock(&mu_);
   ActiveJob& active = active_.at(id);
   active.unsaved_epochs.push_back(metrics);
-  // A resumed run reports epochs again that the run before had reported.
+  // A resumed run may report epochs again that an earlier run reported.
   std::vector<train::EpochMetrics>& epochs = active.job.epochs;
   const auto at = std::ranges::lower_bound(epochs, metrics.epoch, {}, &train::EpochMetrics::epoch);
   if (at != epochs.end() && at->epoch == metrics.epoch) {
@@ -187,15 +188,16 @@ absl::StatusOr<Job> JobBook::Conclude(const JobId& id, const std::function<void(
   absl::Duration delay;
   if (next.trouble.runs > active.job.trouble.runs) delay = RetryDelay(options_.first_retry, next.trouble.runs);
   if (next.history.changes.back().reason == why::kTooFewPeers) delay = options_.peers_retry;
-  // If the device failed again at the same place, other jobs run first, as after a death of the server.
+  // If the device failed again at the same place, the job waits and lets other jobs run first, as after a death of
+  // the server.
   if (next.deaths.count > std::max(active.job.deaths.count, 1)) {
     delay = RetryDelay(options_.first_retry, next.deaths.count);
   }
   if (delay > absl::ZeroDuration() && next.state == JobState::kQueued) next.trouble.retry_time = absl::Now() + delay;
   if (moved.ok()) moved = SaveGraphCache(active);
   Job stored = next;
-  // A job that goes on later must not stay on the device on record only because an epoch could not be stored. The
-  // next start would count that as a death of the server.
+  // If the job goes on later, commits it even if an epoch could not be stored. Otherwise the record would say that it
+  // is on the device, and the next start would count this as a death of the server.
   if (moved.ok() || goes_on) {
     moved = Commit(active, std::move(next));
   }
@@ -227,7 +229,7 @@ absl::Status JobBook::SaveGraphCache(ActiveJob& active) {
 
 void JobBook::Attend() {
   const absl::StatusOr<Turn> turn = TakeTurn();
-  // While the database is locked no job can be failed. The next call decides who may run first.
+  // While the database is locked, no job can be failed. The next call decides which job may run first.
   if (!turn.ok()) return;
   absl::MutexLock lock(&mu_);
   if (draining()) return;
@@ -282,8 +284,8 @@ void JobBook::DecidePreemption() {
   const absl::Duration now = clock_.Elapsed();
   const ActiveJob* best = nullptr;
   for (const auto& [id, active] : active_) {
-    // A job whose runs errors of the machine have ended waits for a free device. It might end the same way again and
-    // again, and the job that makes room would make no progress.
+    // If errors of the machine have ended runs of a job, the job waits for a free device. It might fail again and
+    // again, and the job that made room for it would make no progress.
     const bool may_preempt =
         active.job.state == JobState::kQueued && active.not_before <= now && active.job.trouble.runs == 0;
     if (may_preempt && (best == nullptr || RunsBefore(active.job, best->job))) best = &active;
@@ -295,7 +297,7 @@ void JobBook::DecidePreemption() {
 namespace {
 
 constexpr int64_t kPageSize = 1000;
-// Returns the first few names, because there may be thousands.
+// Returns a text with only the first few names, because there may be thousands.
 std::string Some(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   const size_t shown = std::min(names.size(), kShown);
@@ -316,7 +318,8 @@ absl::Status JobBook::Recover(bool quarantine_unknown) {
     if (jobs.empty()) break;
     for (const Job& job : jobs) {
       on_record.insert(job.id);
-      // A kill may have stopped a deletion before the row was deleted.
+      // The job may have a note of its deletion, because a kill may have stopped the deletion before the row was
+      // deleted.
       files_.UnmarkDeleted(job.id);
       if (!IsTerminal(job.state)) {
         unfinished.push_back(job.id);
@@ -329,8 +332,8 @@ absl::Status JobBook::Recover(bool quarantine_unknown) {
     }
     page.before_sequence = jobs.back().sequence;
   }
-  // A kill may have stopped the deletion of the last job before its directory was moved. So a store is taken for a
-  // foreign one only if it never held a job.
+  // A kill may have stopped the deletion of the last job before the directory was moved. So a store without jobs
+  // counts as foreign only if it never held a job.
   PF_ASSIGN_OR_RETURN(const int64_t last_sequence, store_->LastSequence());
   PF_RETURN_IF_ERROR(QuarantineUnknownDirectories([&](const JobId& id) { return on_record.contains(id); },
                                                   last_sequence, quarantine_unknown));
@@ -365,13 +368,13 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   absl::StatusOr<std::vector<graphcache::Command>> commands = std::vector<graphcache::Command>();
   if (!job.unreadable) commands = store_->GetCacheCommands(id);
   if (job.unreadable || absl::IsDataLoss(commands.status())) {
-    // The damage costs only this job. A record that cannot be read stays as it is.
+    // The damage affects only this job. A record that cannot be read is left unchanged.
     if (!job.unreadable) job.error = std::string(commands.status().message());
     CountJob(JobState::kFailed, +1);
     if (job.unreadable) ++unreadable_;
     telemetry::Log(telemetry::Severity::kError, job.error);
     if (!job.unreadable) {
-      // Otherwise Get would show the job as it was, as if it still ran.
+      // Stores the failure, because otherwise Get would show the job as if it still ran.
       MoveToFailed(job, WithReason(absl::DataLossError(job.error), "RECORD_UNREADABLE"));
       job.end_time = absl::Now();
       AppendLog(id, telemetry::Severity::kError, EndedLine(job));
@@ -384,8 +387,8 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   CountJob(was, +1);
   // Older versions did not clear this.
   if (!IsOnDevice(was)) job.pausing = false;
-  // A job that never began has waited since its creation, which the clock may put into the future. Any other job was
-  // queued again when its run was cut short.
+  // A job that never began has waited since its creation. By the present clock, that time may lie in the future. Any
+  // other job is queued again now.
   const bool began = job.start_time != absl::InfinitePast();
   const absl::Duration waited = began ? absl::ZeroDuration() : std::max(Now() - job.create_time, absl::ZeroDuration());
   ActiveJob& active = TakeUp(std::move(job), *std::move(commands));
@@ -399,8 +402,8 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   }
   if (IsOnDevice(was)) return RecoverRunning(active);
   if (was == JobState::kQueued && active.job.trouble.retry_time != absl::InfinitePast()) {
-    // The job waits for the rest of its wait. The rest is clamped because the wall clock may have been set back
-    // since.
+    // The job waits for the rest of its wait. The rest is clamped, because the wall clock may have been set back
+    // since the wait began.
     const absl::Duration left = active.job.trouble.retry_time - absl::Now();
     active.not_before = clock_.Elapsed() + std::clamp(left, absl::ZeroDuration(), kLongestRetry);
   }
@@ -423,14 +426,14 @@ absl::Status JobBook::RecoverRunning(ActiveJob& active) {
     AppendLog(id, telemetry::Severity::kError, EndedLine(next));
     return Commit(active, std::move(next));
   }
-  // A pause that was accepted stays in force.
+  // If a pause was accepted, it stays in force.
   const bool paused = std::exchange(next.pausing, false);
   next.interrupted = true;
   std::string line =
       absl::StrCat("interrupted: the server ended without a drain; ", paused ? "paused" : "queued again");
-  // The first death may have any cause, such as a kill. From the second death at the same place on, the wait doubles.
-  // A job that does kill the server then leaves time for others. A job that is killed from outside before it makes
-  // progress does not run often enough to be failed.
+  // The first death may have any cause, such as a kill. From the second death at the same place on, the job waits,
+  // and the wait doubles. So a job that kills the server leaves time for other jobs. And if the server is killed from
+  // outside before the job makes progress, the job does not run often enough to be failed.
   absl::Duration delay;
   if (deaths >= 2 && !paused) {
     delay = RetryDelay(options_.first_retry, deaths);

@@ -20,11 +20,12 @@
 namespace permafrost::jobs {
 namespace {
 
-// What each version added: 1: jobs and epochs. 2: graph caches and their commands. 3: metrics other than MAE, with
-// new names. 4: labels. 5: state changes, failures that programs can read, and answered requests. 6: begun requests.
+// The present version of the schema. The versions added: 1: jobs and epochs. 2: graph caches and their commands. 3:
+// metrics other than MAE, with new names. 4: labels. 5: state changes, failures that programs can read, and answered
+// requests. 6: begun requests.
 constexpr int kSchemaVersion = 6;
 
-// AUTOINCREMENT never gives a sequence twice, so page tokens and the order of ages stay valid after deletions.
+// AUTOINCREMENT never reuses a sequence, so page tokens and the order of ages stay valid after deletions.
 constexpr char kJobTables[] = R"sql(
   CREATE TABLE jobs (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -63,8 +64,8 @@ constexpr char kGraphCacheTables[] = R"sql(
   ) WITHOUT ROWID;
 )sql";
 
-// Renames the keys as text, so that every number keeps its digits. SQLite's JSON functions would write numbers anew
-// with fewer digits. No value can contain a quoted key: all values are numbers, "nan" or "inf".
+// Renames the keys as text, so that every number keeps its digits. SQLite's JSON functions would rewrite numbers with
+// fewer digits. No value can contain a quoted key: all values are numbers, "nan" or "inf".
 constexpr char kRenameMetrics[] = R"sql(
   UPDATE epochs SET metrics = replace(metrics, '"valid_mae":', '"valid_metric":');
   UPDATE jobs SET result = replace(replace(replace(result, '"best_valid_mae":', '"best_valid_metric":'),
@@ -89,7 +90,7 @@ constexpr char kAddBegun[] = R"sql(
   ALTER TABLE answered_requests ADD COLUMN subject TEXT NOT NULL DEFAULT '';
 )sql";
 
-constexpr int kPrimary = 0xff;  // mask for the primary code in an extended one
+constexpr int kPrimary = 0xff;  // mask of the primary code in an extended code
 
 bool IsCannotOpen(const SQLite::Exception& error) { return (error.getErrorCode() & kPrimary) == SQLITE_CANTOPEN; }
 
@@ -98,12 +99,13 @@ bool IsPassing(int error) {
   return error == EROFS || error == EACCES || error == EPERM || error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-// SQLiteCpp has -1 if the exception was made from a code alone. That code may be an extended one.
+// Returns the extended code. If the exception was made from a code alone, SQLiteCpp has -1 as the extended code, and
+// the code itself may be an extended one.
 int ExtendedCode(const SQLite::Exception& error) {
   return error.getExtendedErrorCode() >= 0 ? error.getExtendedErrorCode() : error.getErrorCode();
 }
 
-// RequestKey::what of a CreateJob begins with this. The hash of what was asked for follows.
+// RequestKey::what of a CreateJob begins with this text. The hash of CreateRequest::asked follows.
 constexpr absl::string_view kCreation = "create";
 
 absl::Status Reused(const std::string& request_id) {
@@ -112,7 +114,8 @@ absl::Status Reused(const std::string& request_id) {
                     "REQUEST_ID_REUSED");
 }
 
-// Returns the hash of what a CreateJob asked for. Returns nullopt if `what` is of another call.
+// Returns the hash `asked` of a CreateJob from its RequestKey::what. Returns nullopt if `what` belongs to another
+// call.
 std::optional<std::string> AskedIn(absl::string_view what) {
   if (!absl::ConsumePrefix(&what, kCreation) || (!what.empty() && !absl::ConsumePrefix(&what, " "))) {
     return std::nullopt;
@@ -145,11 +148,11 @@ bool IsOfFileBytes(const SQLite::Exception& error) {
   }
 }
 
-// sqlite3_system_errno does not tell the errno of a failed commit, so the files are asked.
+// sqlite3_system_errno does not know the errno of a failed commit, so this asks the files.
 int SystemErrorOf(sqlite3* database, const SQLite::Exception& met) {
   if (IsCannotOpen(met)) return sqlite3_system_errno(database);
-  // A file keeps the errno of its last failed call. Errors of another kind leave it unchanged, so for them it means
-  // nothing.
+  // SQLite keeps, for each file, the errno of the last failed call. An error of any other kind does not change it, so
+  // it means nothing for such an error.
   if (!IsOfFileBytes(met)) return 0;
   sqlite3_file* log = nullptr;
   int error = 0;
@@ -159,8 +162,8 @@ int SystemErrorOf(sqlite3* database, const SQLite::Exception& met) {
   return error;
 }
 
-// Asks SQLite instead of opening the file. If this process has the file open already, closing another descriptor of
-// it would release the locks.
+// Asks SQLite instead of opening the file. If this process already has the file open, closing another descriptor of
+// the file would release the locks.
 int WhyNotOpened(const std::string& file) {
   sqlite3* database = nullptr;
   const int opened = sqlite3_open_v2(file.c_str(), &database, SQLITE_OPEN_READONLY, nullptr);
@@ -176,7 +179,7 @@ absl::Status PrepareDatabase(SQLite::Database& database) {
   database.exec("PRAGMA synchronous = FULL");
   database.exec("PRAGMA fullfsync = ON");  // macOS: also empties the drive's cache; no effect elsewhere
   database.exec("PRAGMA foreign_keys = ON");
-  // With IMMEDIATE, if two processes find an empty file, one makes the schema and the other waits.
+  // If two processes find an empty file, IMMEDIATE makes one of them wait while the other makes the schema.
   SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
   const int version = database.execAndGet("PRAGMA user_version").getInt();
   if (version < 0 || version > kSchemaVersion) {
@@ -224,7 +227,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Up to this size the whole check takes well below a second.
+// Up to this size, integrity_check takes well below a second.
 constexpr uintmax_t kSmallDatabaseBytes = uintmax_t{64} << 20;
 
 // Returns the names of copies that migrations made, such as "permafrost.db.v3-backup".
@@ -277,7 +280,7 @@ absl::Status BackUpBeforeMigration(SQLite::Database& database, int newest) {
   fs::path copy = base;
   for (int number = 2; fs::exists(fs::symlink_status(copy, error)); ++number) copy = absl::StrCat(base, "-", number);
   const fs::path making = absl::StrCat(file.string(), ".tmp-backup");
-  // A process that died may have left this file.
+  // An earlier process that died may have left this file.
   PF_RETURN_IF_ERROR(RemoveAll(making));
   SQLite::Statement vacuum(database, "VACUUM INTO ?");
   vacuum.bind(1, making.string());
@@ -309,7 +312,7 @@ StoreConnection::StoreConnection(SQLite::Database prepared)
                                   "WHERE sequence < ? AND (state IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) OR ?) "
                                   "ORDER BY sequence DESC LIMIT ?")),
       erase(database, "DELETE FROM jobs WHERE id = ?"),
-      // AUTOINCREMENT keeps the last sequence in this table, and deletions do not change it.
+      // AUTOINCREMENT keeps the last sequence in the table sqlite_sequence, and deletions do not change it.
       last_sequence(database, "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'"),
       put_cache(database,
                 "INSERT INTO graph_caches SELECT sequence, ?, '[]' FROM jobs WHERE id = ? "
@@ -348,7 +351,7 @@ std::optional<Job> StoreConnection::Find(SQLite::Statement& by, const std::strin
     if (metrics.ok()) {
       job.epochs.push_back(*metrics);
     } else {
-      // An unreadable epoch is only logged. It is one line of the job's history, and nothing depends on it.
+      // Only logs an unreadable epoch, because it is one line of the job's history, and nothing depends on it.
       telemetry::Log(
           telemetry::Severity::kWarning,
           absl::StrCat("job ", job.id.value(), ": an epoch on record cannot be read: ", metrics.status().message()));
@@ -367,7 +370,8 @@ absl::Status StoreConnection::PutCache(const JobId& id, const graphcache::Snapsh
 RequestRows::RequestRows(SQLite::Database& database)
     : database_(database),
       update_(database, "UPDATE answered_requests SET what = ?2, answered = ?3, subject = ?4 WHERE request_id = ?1"),
-      // If the newest row was dropped, its number is given again. A dropped row therefore pushes no other row out.
+      // If the newest row was dropped, its number is used again, so that the dropped row does not push out another
+      // one.
       insert_(database,
               "INSERT INTO answered_requests (sequence, request_id, what, answered, subject) VALUES "
               "((SELECT COALESCE(MAX(sequence), 0) + 1 FROM answered_requests), ?1, ?2, ?3, ?4)"),

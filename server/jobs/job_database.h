@@ -1,7 +1,6 @@
-// The database file of the job store: its tables, checks and copies before anything in it is changed, the connection
-// to it, and SQLite's errors as Status.
-// Threads: the caller has the connection to itself during a call. StoreConnection, RequestRows and Use throw
-// SQLite::Exception.
+// The database file of the job store: its tables, the checks and copies that are made before anything in it changes,
+// the connection to it, and SQLite's errors as Status. Threads: no other thread may use the connection during a call.
+// StoreConnection, RequestRows and Use throw SQLite::Exception.
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -21,40 +20,40 @@ struct sqlite3;
 
 namespace permafrost::jobs {
 
-// Sets up the connection and migrates its file to the present schema, from an empty file or an older schema. If two
-// processes do so at once, one waits. A file of an older schema is first copied to FILE.vVERSION-backup (-backup-2
-// and so on if that exists). The copy is on disk before the file changes. Throws SQLite::Exception. Errors:
+// Sets up the connection, and migrates an empty file or one of an older schema to the present schema. If two
+// processes do so at once, one waits. A file of an older schema is first copied to FILE.vVERSION-backup; if that
+// exists, to -backup-2 and so on. The copy is on disk before the file changes. Throws SQLite::Exception. Errors:
 // FailedPrecondition for an unknown schema version; DataLoss, with nothing changed, if SQLite's check finds damage.
 absl::Status PrepareDatabase(SQLite::Database& database);
 
-// Returns true if reading, writing, truncating or syncing the database or its log failed. Only then the errno that
-// SQLite keeps for a file (SQLITE_FCNTL_LAST_ERRNO) belongs to this error.
+// Returns true if the error is a failure to read, write, truncate or sync the database or its log. Only for such an
+// error does the errno that SQLite keeps for a file (SQLITE_FCNTL_LAST_ERRNO) belong to it.
 bool IsOfFileBytes(const SQLite::Exception& error);
-// Returns the errno behind an error that `database` has just met; 0: not known.
+// Returns the errno that caused `met`, an error that has just occurred on `database`; 0: not known.
 int SystemErrorOf(sqlite3* database, const SQLite::Exception& met);
-// Returns the errno with which SQLite fails to open `file`; 0: it can open it, or the errno is not known.
+// Returns the errno with which SQLite fails to open `file`; 0: SQLite can open the file, or the errno is not known.
 int WhyNotOpened(const std::string& file);
 
-// Turns an exception into a Status whose message names `file`. `system_error` is the errno behind it, or 0 if
-// unknown; the message of an I/O error ends with it. Returns Unavailable for an errno which says that the file cannot
-// be written just now, or that descriptors or memory are lacking.
+// Turns an exception into a Status whose message names `file`. `system_error` is the errno that caused the exception,
+// or 0 if unknown; the message of an I/O error ends with it. If the errno says that the file cannot be written just
+// now, or that descriptors or memory are lacking, returns Unavailable.
 absl::Status ToStatus(const std::string& file, const SQLite::Exception& error, int system_error = 0);
 
-// Runs SQLite's quick_check, or its integrity_check on a small file, which compares indices with their tables too.
-// Throws SQLite::Exception. Errors: DataLoss, naming the file, the first finding, and places where a good copy may
-// be.
+// Runs SQLite's quick_check. On a small file, runs integrity_check instead, which also compares indices with their
+// tables. Throws SQLite::Exception. Errors: DataLoss, naming the file, the first finding, and places where a good
+// copy may be.
 absl::Status CheckDatabase(SQLite::Database& database);
 
-// Copies a database whose schema version is at least 1 and below `newest` to a file beside it, on disk when Ok.
-// Replaces no file. Does nothing for other versions, such as that of a new file. Throws SQLite::Exception. Errors:
-// those of the disk.
+// If the schema version is at least 1 and below `newest`, copies the database to a file beside it. After Ok, the copy
+// is on disk. Replaces no file. Does nothing for any other version, such as that of a new file. Throws
+// SQLite::Exception. Errors: those of the disk.
 absl::Status BackUpBeforeMigration(SQLite::Database& database, int newest);
 
 // Returns NotFound with the reason JOB_NOT_FOUND.
 absl::Status JobNotFound(const JobId& id);
 
-// A prepared statement for one use. It is reset at the end, because it would otherwise keep its read lock on the
-// file.
+// The use of a prepared statement. The destructor resets the statement, because otherwise it would keep its read lock
+// on the file.
 class Use {
  public:
   explicit Use(SQLite::Statement& statement) : statement_(statement) {}
@@ -67,14 +66,15 @@ class Use {
   SQLite::Statement& statement_;
 };
 
-// The records of calls that were begun or answered, by `request_id`. Each is a row of the table answered_requests.
-// The newest JobStore::kMaxRequests are kept.
+// The records of calls that were begun or answered, by `request_id`. Each record is a row of the table
+// answered_requests. Only the newest JobStore::kMaxRequests records are kept.
 class RequestRows {
  public:
   // Borrows the database.
   explicit RequestRows(SQLite::Database& database);
 
-  // Inserts a record, or replaces it without making it newer. Does nothing if the id is empty.
+  // Inserts a record. If there is one already, replaces it but keeps its place in the order of age. Does nothing if
+  // the id is empty.
   void Put(const RequestKey& request, const RequestRecord& record);
   void Drop(const std::string& request_id);
   // See JobStore::FindRequest and JobStore::FindCreation.
@@ -82,8 +82,8 @@ class RequestRows {
   absl::StatusOr<std::optional<Creation>> FindCreation(const std::string& request_id);
   // Records the CreateJob that made `job`.
   void PutCreation(const std::string& request_id, const std::string& asked, const JobId& job);
-  // Renews the record of the CreateJob that made `job`, so that it is the newest. If the record is no longer kept,
-  // makes a new one without `asked`.
+  // Makes the record of the CreateJob that made `job` the newest one. If that record is no longer kept, makes a new
+  // one without `asked`.
   void RenewCreation(const std::string& request_id, const JobId& job);
 
  private:
@@ -103,13 +103,13 @@ struct StoreConnection {
   // `prepared` is a database on which PrepareDatabase was called.
   explicit StoreConnection(SQLite::Database prepared);
 
-  // Returns whether the statement `by` finds a row for `key`.
+  // Returns whether the statement `by`, with the parameter `key`, finds a row.
   static bool Has(SQLite::Statement& by, const std::string& key);
-  // Returns the request_id that a job was created with. Returns an empty text if it had none, or if there is no such
-  // job.
+  // Returns the request_id of the call that created the job. Returns an empty text if the call had none, or if there
+  // is no such job.
   std::string RequestOf(const JobId& id);
-  // Returns the job that the statement `by` finds for `key`, with the first kMostEpochs of its epochs after
-  // `after_epoch`.
+  // Returns the job that the statement `by`, with the parameter `key`, finds. The job has its first kMostEpochs
+  // epochs after `after_epoch`.
   std::optional<Job> Find(SQLite::Statement& by, const std::string& key, int64_t after_epoch);
   // Inserts or replaces the snapshot of the job's graph cache. Errors: JobNotFound.
   absl::Status PutCache(const JobId& id, const graphcache::Snapshot& snapshot);

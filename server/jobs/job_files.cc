@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 // Names with these prefixes belong to no job, because no id begins with a dot.
 constexpr std::string_view kDiscardedPrefix = ".deleted-";
 constexpr std::string_view kQuarantinePrefix = ".quarantine-";
-// A file in the directory of a job whose row is about to be deleted. It holds the row's sequence.
+// The file that MarkDeleted writes. It holds the sequence of the row that is about to be deleted.
 constexpr char kDeletedMark[] = "deleted";
 
 // Returns true if `directory` is not empty. A directory that cannot be listed counts as not empty.
@@ -47,7 +47,7 @@ bool IsProvenDeleted(const fs::path& directory, int64_t last_sequence) {
   return text.ok() && absl::SimpleAtoi(*text, &sequence) && sequence > 0 && sequence <= last_sequence;
 }
 
-// The text has the width of the largest step, so that each write covers the one before.
+// Returns a text with the width of the largest step, so that each write covers the previous one.
 std::string StepText(int64_t step) { return absl::StrFormat("%20d\n", step); }
 
 }  // namespace
@@ -56,7 +56,7 @@ absl::Status JobFiles::Make(const JobId& id) const {
   std::error_code error;
   if (fs::symlink_status(Directory(id), error).type() != fs::file_type::not_found) {
     // The directory was left by a deletion that could not rename it, or belongs to a job of another database. It may
-    // hold checkpoints, and a new job of that id must not resume from them.
+    // hold checkpoints, from which the new job must not resume.
     PF_ASSIGN_OR_RETURN(const std::optional<fs::path> to, Quarantine(id.value()));
     if (to) {
       telemetry::Log(telemetry::Severity::kWarning,
@@ -91,7 +91,7 @@ absl::Status JobFiles::Discard(const JobId& id, int64_t sequence) const {
   if (error && error != std::errc::no_such_file_or_directory) {
     return SystemError(error.value(), Directory(id), "move away");
   }
-  // Without this sync a power cut could bring back the old name, which no job on record has.
+  // Without this sync, a power cut could restore the old name, to which no job on record belongs.
   return SyncDirectory(directory_);
 }
 
@@ -119,7 +119,7 @@ absl::StatusOr<JobFiles::Strays> JobFiles::FindUnknownDirectories(const std::fun
 
 absl::StatusOr<std::vector<fs::path>> JobFiles::ClearStrays(const Strays& strays) const {
   for (const std::string& name : strays.discarded) {
-    // A failure is only logged. The deletion was answered, and no job can have such a name.
+    // Only logs a failure: the deletion was answered, and no job can have such a name.
     if (const absl::Status gone = RemoveAll(directory_ / name); !gone.ok()) {
       telemetry::Log(telemetry::Severity::kWarning,
                      absl::StrCat("what is left of a deleted job cannot be removed: ", gone.message()));
@@ -158,7 +158,7 @@ struct OpenSegment {
   int64_t end() const { return start + size; }
 };
 
-// Returns nullopt if there is no such file.
+// Opens the file at `path`. Returns nullopt if there is no such file.
 absl::StatusOr<std::optional<OpenSegment>> OpenAt(const fs::path& path, int64_t start) {
   Descriptor file = OpenRetrying(path, O_RDONLY);
   if (!file.valid() && errno == ENOENT) return std::nullopt;
@@ -173,8 +173,9 @@ struct OpenLogFiles {
   int64_t end() const { return newest ? newest->end() : older ? older->end() : 0; }
 };
 
-// Opens the files of a log. Returns nullopt if a file was renamed or removed meanwhile. Opens the newest file before
-// it looks for the older one. If the newest was renamed in between, it is found again as the older one.
+// Opens the files of a log. Returns nullopt if a file was renamed or removed meanwhile. Opens the newest file first
+// and then the older one. If the newest file was renamed in between, the older one is the same file, which shows the
+// renaming.
 absl::StatusOr<std::optional<OpenLogFiles>> TryOpenLog(const fs::path& path) {
   PF_ASSIGN_OR_RETURN(std::optional<OpenSegment> newest, OpenAt(path, 0));
   PF_ASSIGN_OR_RETURN(const std::optional<telemetry::LogSegment> found, telemetry::FindOlderSegment(path));
@@ -258,7 +259,7 @@ std::string PlaceText(const Deaths& deaths) {
 
 absl::StatusOr<RunMark> RunMark::Begin(const std::filesystem::path& path) {
   const std::string head = absl::StrCat(BootId(), " ");
-  // Written atomically, because half a mark would name no boot.
+  // Writes the mark atomically, because half a mark would name no boot.
   PF_RETURN_IF_ERROR(WriteFileAtomic(path, head + StepText(kBeforeFirstStep)));
   Descriptor file = OpenRetrying(path, O_WRONLY);
   if (!file.valid()) return SystemError(errno, path, "open");

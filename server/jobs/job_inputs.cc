@@ -19,12 +19,14 @@ namespace permafrost::jobs {
 namespace fs = std::filesystem;
 namespace {
 
-// The safetensors library has the same bound.
+// The largest header that is accepted, as in the safetensors library.
 constexpr uint64_t kMostHeaderBytes = 100'000'000;
-// A file of this size is always read. The memory that the process holds includes mapped datasets, which give way.
+// A file of at most this size is always read. The memory that the process holds includes mapped datasets, which the
+// kernel can reclaim.
 constexpr uint64_t kAlwaysReadBytes = uint64_t{64} << 20;
 
-// Checks that memory has room for the file's bytes and for the tensors made from them, beside what the process holds.
+// Checks that the memory that the process does not hold has room for the file's bytes and for the tensors made from
+// them.
 absl::Status CheckRoomFor(uint64_t bytes, const std::string& file) {
   const uint64_t limit = MemoryLimit(), held = ResidentBytes();
   if (bytes <= std::max(kAlwaysReadBytes, (limit - std::min(held, limit)) / 2)) return absl::OkStatus();
@@ -68,7 +70,7 @@ absl::StatusOr<std::string> ReadWeightsFile(const fs::path& path, const std::str
   }
   if (!error) PF_RETURN_IF_ERROR(CheckRoomFor(size, file));
   absl::StatusOr<std::string> content = ReadFile(path);
-  // Not transient: retries do not help until the file's owner permits the reading.
+  // The error is not transient, because retries do not help until the file's owner permits the reading.
   if (absl::IsPermissionDenied(content.status())) return absl::PermissionDeniedError(content.status().message());
   return content;
 }

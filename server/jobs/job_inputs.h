@@ -16,27 +16,29 @@
 namespace permafrost::jobs {
 
 // Finds the file of a job's weights. Errors: NotFound; FailedPrecondition (reason ARTIFACT_NOT_READY) if the job has
-// not written them yet.
+// not written these weights yet.
 absl::StatusOr<std::filesystem::path> FindWeightsOfJob(const JobId& job, spec::JobWeights weights, const JobBook& book);
 // Finds a file of weights below an import root. Errors: InvalidArgument with a violation of `spec.init_from.file` if
-// it is not a file; PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS); NotFound.
+// the path is not a file; PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS); NotFound.
 absl::StatusOr<std::filesystem::path> FindWeightsFile(const std::string& file, const data::Catalog& catalog);
-// Reads the whole file at `path`, which FindWeightsFile returned. `file` is its name in error messages. Keep to one
-// call at a time, since the bound on memory counts a single file. Errors:
+// Reads the whole file at `path`, which FindWeightsFile returned. `file` is the name in error messages. Make only one
+// call at a time, since the check of the memory counts a single file. Errors:
 //   InvalidArgument, with a violation of `spec.init_from.file`: it does not begin as a safetensors file does. Only its
 //     beginning is read.
 //   ResourceExhausted: memory has no room for it. Nothing is read.
 //   Errors of reading, which the owner of the file can mend.
 absl::StatusOr<std::string> ReadWeightsFile(const std::filesystem::path& path, const std::string& file);
 
-// Returns the job's options as the runner takes them. If the job trains a program, they name the file of its archive.
+// Returns the job's options in the form that the runner takes. If the job trains a program, they name the file of its
+// archive.
 spec::TrainOptions RunnerOptions(const Job& job, const JobFiles& files);
 
-// Returns true if `dataset` holds the data that the job was made for. The name alone does not tell, because another
-// dataset may have taken it since.
+// Returns true if `dataset` holds the data for which the job was made. The name does not tell this, because another
+// dataset may have the name now.
 bool IsOfSameData(const Job& job, const data::Dataset& dataset, const data::Catalog& catalog, const JobFiles& files);
 
-// Opens the dataset that the job was made for. Returns nullopt if it is no longer known or cannot be opened.
+// Opens the dataset for which the job was made. Returns nullopt if that dataset is no longer known or cannot be
+// opened.
 std::optional<data::OpenedDataset> OpenTrainedDataset(const Job& job, const data::Catalog& catalog,
                                                       const JobFiles& files);
 

@@ -32,7 +32,7 @@ struct FilterComparison {
   std::string key;  // the key of a label
   FilterOperator op = FilterOperator::kEqual;
   bool any_value = false;  // "labels:KEY" or "labels.KEY:*"
-  // The field's type says which of these is set.
+  // The type of the field determines which of these is set.
   std::string text;
   JobState state = JobState::kQueued;
   int32_t number = 0;
@@ -119,7 +119,8 @@ std::optional<JobState> ParseFilterState(const std::string& value) {
   return kJobStateNames.Parse(absl::StrReplaceAll(absl::StripPrefix(name, "state_"), {{"_", "-"}}));
 }
 
-// Covers both the sequence and the query, so a token of another query is refused like an invented one.
+// Returns the checksum of the sequence and the query. Since it covers both, a token of another query is refused like
+// an invented one.
 std::string Checksum(int64_t sequence, const JobQuery& query) {
   const std::set<JobState> states(query.states.begin(), query.states.end());
   std::string text = absl::StrCat("jobs-page-1 ", sequence);
@@ -133,7 +134,7 @@ std::string Checksum(int64_t sequence, const JobQuery& query) {
 struct JobFilter::Node {
   enum class Kind { kAnd, kOr, kNot, kComparison };
   Kind kind = Kind::kComparison;
-  std::vector<Node> parts;  // kNot has one, kComparison has none
+  std::vector<Node> parts;  // kNot has one part, kComparison has none
   FilterComparison comparison;
 
   bool Matches(const Job& job) const {
@@ -162,7 +163,7 @@ class FilterParser {
  public:
   explicit FilterParser(std::string_view text) : text_(text) {}
 
-  // Returns nullopt on an error, which error() describes.
+  // Parses the whole text. If there is an error, returns nullopt, and error() describes the error.
   std::optional<FilterNode> ParseAll() {
     std::optional<FilterNode> root = ParseAnd();
     if (root && !AtEnd()) return Fail("AND, OR or the end");
@@ -176,7 +177,7 @@ class FilterParser {
     return of == FilterNode::Kind::kAnd ? ParseChain(FilterNode::Kind::kOr, "OR") : ParseTerm();
   }
 
-  // Parses parts with `word` between them.
+  // Parses a sequence of parts that are separated by `word`.
   std::optional<FilterNode> ParseChain(FilterNode::Kind kind, std::string_view word) {
     FilterNode chain{.kind = kind, .parts = {}, .comparison = {}};
     do {
@@ -345,7 +346,7 @@ class FilterParser {
     at_ += symbol.size();
     return true;
   }
-  // Takes the word unless it is only the beginning of a longer one.
+  // Takes the word if it comes next, and not only as the beginning of a longer word.
   bool TakeWord(std::string_view word) {
     SkipBlanks();
     const std::string_view rest = text_.substr(at_);
@@ -424,7 +425,7 @@ absl::StatusOr<int64_t> ParsePageToken(const std::string& token, const JobQuery&
   if (absl::WebSafeBase64Unescape(token, &text)) {
     int64_t sequence = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sequence);
-    // Compares with a newly made token, so that only its exact spelling is accepted.
+    // Compares the token with a newly made one, so that only the exact spelling is accepted.
     if (error == std::errc() && MakePageToken(sequence, query) == token) return sequence;
   }
   Violations violations;

@@ -1,4 +1,4 @@
-// Lists of jobs: the filter that selects the jobs, and the tokens that lead from page to page.
+// The filter that selects the jobs of a list, and the tokens of the pages of a list.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class JobFilter {
   JobFilter& operator=(JobFilter&&) noexcept;
 
   // Parses a filter. A text that is empty or blank matches every job. Errors: InvalidArgument (field filter). The
-  // message names the place (the first character is 1), the text found there, and what would be accepted.
+  // message names the position (the first character is 1), the text found there, and what would be accepted.
   static absl::StatusOr<JobFilter> Parse(std::string_view text);
 
   bool Matches(const Job& job) const;
@@ -37,9 +37,9 @@ class JobFilter {
   std::unique_ptr<const Node> root_;
 };
 
-// Page tokens of the job list. A token is opaque text that says where the last page ended, and for which states and
-// filter. The place is a position in the order of creation, so jobs made meanwhile neither repeat nor hide others.
-// Threads: pure functions.
+// Page tokens of the job list. A token is opaque text. It says where the last page ended, and to which states and
+// filter it belongs. The end is a position in the order of creation. So jobs that are created between two pages do
+// not make a page repeat or skip a job. Threads: pure functions.
 
 // Makes the token for the page after the job with this sequence. The order of `query.states` does not matter.
 std::string MakePageToken(int64_t sequence, const JobQuery& query);

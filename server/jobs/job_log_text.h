@@ -11,10 +11,10 @@
 namespace permafrost::jobs {
 
 std::string SubmittedLine(const Job& job);
-// The line for a job that the device has just taken.
+// Returns the line for a job that the device has just taken.
 std::string StartedLine(const Job& job, std::string_view device, int threads);
 std::string EpochLine(const train::EpochMetrics& metrics, const spec::TrainOptions& options);
-// The line for a job that has ended.
+// Returns the line for a job that has ended.
 std::string EndedLine(const Job& job);
 
 }  // namespace permafrost::jobs

@@ -29,7 +29,7 @@ using graphcache::Snapshot;
 
 constexpr int64_t kDefaultPageSize = 50;
 constexpr int64_t kMaxPageSize = 1000;
-// The most rows that one page of a filtered list looks at. This bounds the time of a call.
+// The most rows that are examined for one page of a filtered list. This bounds the time of a call.
 constexpr int64_t kMaxScannedJobs = 10'000;
 
 std::string_view ArtifactFile(Artifact artifact) {
@@ -66,8 +66,8 @@ std::string TextOf(const JobUpdate& update) {
   return absl::StrCat("update ", HashHex(Hash64(text)));
 }
 
-// Runs a thread for what time alone brings: limits that pass, and waits that end.
-// Threads: made and destroyed by one thread.
+// Runs a thread for changes that depend only on time: limits that pass, and waits that end. Threads: made and
+// destroyed by one thread.
 class Caretaker {
  public:
   // Calls `work` at intervals of `every`, by a monotonic clock, from Start until it is destroyed.
@@ -77,7 +77,7 @@ class Caretaker {
     if (thread_.joinable()) thread_.join();
   }
 
-  // Does nothing if it was started before.
+  // Starts the thread. Does nothing if it was started before.
   void Start() {
     if (thread_.joinable()) return;
     thread_ = std::thread([this] {
@@ -92,11 +92,11 @@ class Caretaker {
   std::thread thread_;
 };
 
-// More commands than anyone gives by hand. There is a limit because all are read again at every start.
+// The most commands of a job, more than anyone gives by hand. They are limited because every start reads all of them.
 constexpr int64_t kMaxCommands = 100'000;
 
-// Reads the graph caches of jobs, and records the commands to them.
-// Threads: all methods are safe anywhere. Borrows the book.
+// Reads the graph caches of jobs, and records commands to these caches. Threads: all methods are safe anywhere.
+// Borrows the book.
 class CacheCommands {
  public:
   using Done = CommandLog::Done;
@@ -111,8 +111,8 @@ class CacheCommands {
  private:
   using Answer = std::optional<absl::StatusOr<graphcache::Snapshot>>;
 
-  // Records a command. `active` is nullptr if the job has ended. Returns the answer if it is known already, or
-  // nullopt if `done` was kept for later. The caller holds a turn.
+  // Records a command. `active` is nullptr if the job has ended. If the answer is already known, returns it.
+  // Otherwise keeps `done` for later, and returns nullopt. The caller holds a turn.
   Answer Record(const JobId& id, ActiveJob* active, graphcache::Command command, const RequestKey& request,
                 const Done& done);
   absl::StatusOr<graphcache::Snapshot> RecordQueued(const ActiveJob& active, graphcache::Command command,
@@ -185,9 +185,9 @@ absl::StatusOr<Snapshot> CacheCommands::RecordQueued(const ActiveJob& active, gr
                                                      const RequestKey& request) {
   const Job& job = active.job;
   CommandLog& log = *active.commands;
-  // The step at which the job goes on. It is not before that of any recorded command: commands between a checkpoint
-  // and a crash have their steps already. Commands that met no step boundary before a drain take effect at this step
-  // too, ahead of the new one.
+  // The step at which the job goes on. It is not below the step of any recorded command, since commands between a
+  // checkpoint and a crash already have steps. Some commands may have met no step boundary before a drain. They take
+  // effect at this step too, before the new command.
   const int64_t step = std::max(log.state().last_step, job.progress.checkpoint_step);
   std::vector<graphcache::Command> changed = log.Unstamped();
   for (graphcache::Command& earlier : changed) earlier.step = step;
@@ -200,7 +200,7 @@ absl::StatusOr<Snapshot> CacheCommands::RecordQueued(const ActiveJob& active, gr
   const graphcache::PolicyUpdate& update = command.update;
   // These changes unfreeze the cache of a running job (GraphCache::UpdatePolicy).
   if (update.policy || update.freeze_at || update.shapes || update.rungs) {
-    // A derived freeze point is not known before the run.
+    // If the freeze point is derived, it is not known before the run.
     snapshot.freeze_point = {.freeze_at = snapshot.options.freeze_at};
     snapshot.frozen = false;
     snapshot.armed = true;

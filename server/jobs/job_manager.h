@@ -1,7 +1,6 @@
-// Accepts jobs, queues them by priority and then by age, and runs one at a time on the device thread, which it owns.
-// Threads: all methods are safe anywhere and never wait for a training step.
-// Invariant: a job is in the store before Create answers, and a change of state is in the store before anyone sees
-// it.
+// Accepts jobs, queues them by priority and then by age, and runs one at a time on the device thread. Owns that
+// thread. Threads: all methods are safe anywhere and never wait for a training step. Invariant: a job is in the store
+// before Create answers, and a change of state is in the store before a caller can see it.
 #pragma once
 
 #include <cstdint>
@@ -43,23 +42,23 @@ struct JobManagerOptions {
   // If true, Open succeeds although the database never held a job and jobs/ holds checkpoints or artifacts of jobs.
   // Their directories are quarantined.
   bool quarantine_unknown_jobs = false;
-  // The wait before a job that an error of the machine ended runs again, and before another try to remove files of a
-  // deleted job. It doubles with each try, up to five minutes.
+  // If an error of the machine ended a run, the wait before the job runs again. Also the wait before another try to
+  // remove the files of a deleted job. It doubles with each try, up to five minutes.
   absl::Duration first_retry = absl::Seconds(1);
   // If true, a queued job takes the device from a job of lower priority.
   bool preempt = true;
   const ProgramStore* programs = nullptr;  // nullptr: none; must outlive the manager
   KeepFinished keep_finished;
   int64_t max_log_bytes = 0;  // most bytes kept of each job's log; 0: all
-  // How often deadlines of waiting jobs, and waits that end, are checked.
+  // The interval of checking which deadlines of waiting jobs have passed, and which waits have ended.
   absl::Duration attend_every = absl::Seconds(1);
-  // The most jobs that have not ended; Create refuses one more. 0: any number.
+  // The most jobs that may be unfinished at a time; Create refuses any further job. 0: any number.
   int64_t max_jobs = 0;
-  // The clock that ages and deadlines are measured by: the wall clock, as far as it can be trusted. It is called
-  // under locks, and at each step of a job with a deadline, so it must not wait for a disk.
+  // The clock that measures ages and deadlines: the wall clock, as far as it can be trusted. It is read under locks,
+  // and at each step of a job with a deadline, so it must not wait for a disk.
   std::function<absl::Time()> now = [] { return absl::Now(); };
-  // Returns whether ended jobs may be deleted for --keep-finished-jobs. They may not while the clock is in doubt,
-  // because their order of age depends on it.
+  // Returns whether --keep-finished-jobs may delete ended jobs now. It may not while the clock is in doubt, because
+  // the jobs' order of age depends on the clock.
   std::function<bool()> may_expire = [] { return true; };
   // Called once, on the device thread, when the device becomes unusable until the process ends (base/status.h). The
   // manager drains, and the device's job goes back to the queue. The callback must not block, and must not call back
@@ -67,16 +66,16 @@ struct JobManagerOptions {
   std::function<void(const absl::Status&)> on_device_fault = [](const absl::Status&) {};
 };
 
-// A book of jobs with all that works on it: admission, the device thread, planner, evaluator, host of ranks,
+// A book of jobs, with everything that uses it: admission, the device thread, planner, evaluator, host of ranks,
 // retention.
 class JobManager : private JobBook {
  public:
   // Opens the database and recovers its jobs. Does not start the device thread. All references must outlive the
-  // manager. Interrupted jobs, which were on the device, are queued again. If they were being cancelled they become
-  // cancelled, and if they were pausing they become paused. A job fails instead if the server died five times in a
-  // row while the job was at the same step, because it would take every later server down too. Directories of jobs
-  // that are not on record are renamed to `.quarantine-*`. Errors: FailedPrecondition if the database never held a
-  // job but directories hold work.
+  // manager. An interrupted job, one that was on the device, is queued again. If it was being cancelled, it becomes
+  // cancelled; if it was pausing, it becomes paused. But if the server died five times in a row while the job was at
+  // the same step, the job fails, because it would take down every later server, too. Directories of jobs that are
+  // not on record are renamed to `.quarantine-*`. Errors: FailedPrecondition if the database never held a job but
+  // directories hold work.
   static absl::StatusOr<std::unique_ptr<JobManager>> Open(const JobManagerOptions& options, data::Catalog& catalog,
                                                           train::Runner& runner, telemetry::JobMetrics& metrics,
                                                           telemetry::GraphCacheMetrics& cache_metrics);
@@ -107,29 +106,29 @@ class JobManager : private JobBook {
   // Lists jobs. `page_token` is empty for the first page. Errors: InvalidArgument (field page_token) for a token that
   // this method did not make for the same query; InvalidArgument (field filter) for a text that is not a filter.
   absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token, const JobQuery& query) const;
-  // These methods change a job and return it. `request_id`, here and below, identifies a call that may come again;
-  // empty: the call has none. A call that comes again changes nothing, and is answered with the job as it is then.
-  // Errors: AlreadyExists, reason REQUEST_ID_REUSED, if another call used the id; those of JobService's methods of
-  // these names.
+  // These methods change a job and return it. `request_id`, here and below, identifies a call that may be repeated;
+  // empty: the call has no id. A repeated call changes nothing, and returns the job as it is then. Errors:
+  // AlreadyExists, reason REQUEST_ID_REUSED, if another call used the id; those of JobService's methods of these
+  // names.
   absl::StatusOr<Job> Cancel(const JobId& id, const std::string& request_id = "");
   absl::StatusOr<Job> Pause(const JobId& id, const std::string& request_id = "");
   absl::StatusOr<Job> Resume(const JobId& id, const std::string& request_id = "");
   absl::StatusOr<Job> Retry(const JobId& id, const std::string& request_id = "");
   absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update, const std::string& request_id = "");
   absl::Status Delete(const JobId& id, const std::string& request_id = "");
-  // Lists the job's checkpoints, newest first. Reads the disk; with `verify`, every byte of every checkpoint. Errors:
-  // Unavailable if the disk cannot be read.
+  // Lists the job's checkpoints, newest first. Reads the disk. With `verify`, reads every byte of every checkpoint.
+  // Errors: Unavailable if the disk cannot be read.
   absl::StatusOr<std::vector<train::CheckpointInfo>> Checkpoints(const JobId& id, bool verify) const;
   // Returns the path of an artifact. Errors: FailedPrecondition (reason ARTIFACT_NOT_READY) if the job has not made
   // it yet.
   absl::StatusOr<std::filesystem::path> ArtifactPath(const JobId& id, Artifact artifact) const;
 
-  // Returns the job's graph cache as it is now; for an ended job, as it was at the end. Before the first step it has
-  // only its options.
+  // Returns the job's graph cache as it is now, or for an ended job as it was at the end. Before the first step, the
+  // result has only the cache's options.
   absl::StatusOr<graphcache::Snapshot> GetGraphCache(const JobId& id) const;
   // Returns the cache's entries in the order of insertion. They may be a moment old.
   absl::StatusOr<std::vector<graphcache::EntryInfo>> GraphCacheEntries(const JobId& id) const;
-  // Records a command, whose sequence and step are set here, and calls `done` once:
+  // Records a command, and calls `done` once. Sets the command's sequence and step itself. `done` is called
   //   for a running job, with the cache after the command took effect at a step boundary
   //   for a queued or paused job, at once, with the cache as recorded (command_step is where the job goes on)
   //   for a call with a `request_id` that was answered before, at once, with the cache as it is then
@@ -144,25 +143,25 @@ class JobManager : private JobBook {
   RequestLog& requests();
 
   // Returns what each cache policy would cost a job of this spec. Creates nothing, and waits for the plan. With
-  // `measure`, bytes and times are measured on the device if it is idle. `wanted` returns whether the caller still
-  // waits; it is called every few milliseconds, by one thread at a time. Errors: those of Create; Unavailable also
-  // once the book drains; Cancelled once `wanted` returns false.
+  // `measure`, measures bytes and times on the device if it is idle. `wanted` returns whether the caller still waits.
+  // It is called every few milliseconds, by one thread at a time. Errors: those of Create; Unavailable also once the
+  // book drains; Cancelled once `wanted` returns false.
   absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const spec::JobSpec& spec, bool measure,
                                                        const std::function<bool()>& wanted);
 
   // Evaluates a job's weights in one pass over rows of a dataset. Waits for the pass, and stores nothing.
   // `on_progress` receives the rows done and the total (0: not known yet), and returns whether to go on. Errors:
   // Cancelled if `on_progress` returned false; NotFound; InvalidArgument; FailedPrecondition, reason
-  // ARTIFACT_NOT_READY, or the reason of a dataset that is not READY; Unavailable once the book drains, or while a
-  // job runs if the device is not the CPU.
+  // ARTIFACT_NOT_READY, or the reason of a dataset that is not READY; Unavailable once the book drains; if the device
+  // is not the CPU, Unavailable also while a job runs.
   absl::StatusOr<JobEvaluation> Evaluate(const EvaluationRequest& request,
                                          const std::function<bool(int64_t done, int64_t total)>& on_progress);
 
-  // Trains one rank of a job that another server leads. Waits for its end, and stores nothing. `on_progress` receives
-  // 0 steps once the device has taken the rank, and then the rank's steps. It returns whether the leader is still
-  // there. Errors: InvalidArgument; FailedPrecondition, reason DATASET_MISSING, DATASET_DIFFERS, or RANK_FAILED for
-  // an error of the job itself; Unavailable, reason DEVICE_BUSY, while the device has a job or a rank; Unavailable
-  // once the book drains or if another rank has gone.
+  // Trains one rank of a job that another server leads. Waits until the rank ends, and stores nothing. `on_progress`
+  // receives 0 steps when the device has taken the rank, and later the steps that the rank has done. It returns
+  // whether the leader is still there. Errors: InvalidArgument; FailedPrecondition, reason DATASET_MISSING,
+  // DATASET_DIFFERS, or RANK_FAILED for an error of the job itself; Unavailable, reason DEVICE_BUSY, while the device
+  // has a job or a rank; Unavailable once the book drains or if another rank has gone.
   absl::Status RunRank(const RankRequest& request, const OnRankProgress& on_progress);
 
   // Returns the entries that a job of this spec would add to the graph cache of MPS. Creates nothing, and waits for
@@ -170,7 +169,7 @@ class JobManager : private JobBook {
   absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const spec::JobSpec& spec, graphcache::TorchRelease release,
                                                           const std::function<bool()>& wanted);
 
-  // Returns what the device thread does just now. Waits neither for the store nor for a step.
+  // Returns what the device thread is doing now. Waits neither for the store nor for a step.
   DeviceActivity device_activity() const;
   // Waits until the device thread has ended. Call Drain first.
   void Join();

@@ -21,15 +21,15 @@ namespace permafrost::jobs {
 struct CreateRequest {
   JobId id;  // empty: the manager makes one
   std::string request_id;
-  // A hash of everything that the call asked for, as its client wrote it. A later call with an equal hash is the same
-  // call, even if defaults have changed since. If it is empty, calls are compared by `spec`.
+  // A hash of everything that the call asked for, as its client wrote it. A later call with an equal hash counts as
+  // the same call, even if defaults have changed since. If `asked` is empty, calls are compared by `spec`.
   std::string asked;
   spec::JobSpec spec;
   Labels labels;
   bool validate_only = false;
 };
 
-// Makes the checks of JobManager::Create that need only the request. Errors: InvalidArgument with a violation for
+// Makes those checks of JobManager::Create that need only the request. Errors: InvalidArgument with a violation for
 // each bad field.
 absl::Status CheckRequest(const CreateRequest& request);
 // Checks that a request_id is valid. Errors: InvalidArgument with a violation of request_id.
@@ -38,7 +38,7 @@ absl::Status CheckRequestId(const std::string& request_id);
 // The job that an earlier CreateJob with the same request_id made.
 struct CreatedBefore {
   Job job;            // as it is now
-  bool same = false;  // true: `asked` is equal; false: Create must compare the specs
+  bool same = false;  // true if `asked` is equal; if false, Create must compare the specs
 };
 
 // Selects and orders the jobs of a list.
@@ -58,7 +58,7 @@ struct JobUpdate {
 };
 
 struct JobPage {
-  // With a filter, a page may hold fewer jobs than asked for although more follow.
+  // With a filter, a page may hold fewer jobs than requested, although more jobs follow.
   std::vector<Job> jobs;
   std::string next_page_token;  // empty on the last page
 };
@@ -68,8 +68,8 @@ struct LogChunk {
   int64_t next_offset = 0;
   // True if the read reached the present end.
   bool at_end = false;
-  // True if nothing will be written after next_offset. The job had ended before the read, and the read reached the
-  // end.
+  // True if nothing will be written after next_offset, because the job had ended before the read, and the read
+  // reached the end.
   bool complete = false;
 };
 
@@ -90,15 +90,15 @@ struct RankRequest {
   bool validate_only = false;  // only checks whether the rank would be taken now
 };
 
-// Called with what a rank has done so far. Returns whether the rank is to go on.
+// Called with the progress of a rank. Returns whether the rank shall go on.
 using OnRankProgress = std::function<bool(const train::RankProgress& progress)>;
 
 // A request to JobManager::Evaluate.
 struct EvaluationRequest {
   JobId job;
   DatasetId dataset;  // empty: the dataset of the job
-  // Unset: kAll for a job that learns from walks, kTest for one that predicts links. For other jobs kTest on the job's
-  // own dataset, else kAll.
+  // The rows to evaluate. If unset, they are kAll for a job that learns from walks, and kTest for a job that predicts
+  // links. For any other job, they are kTest on the job's own dataset, and kAll on another dataset.
   std::optional<train::EvaluatedRows> rows;
   spec::JobWeights weights = spec::JobWeights::kBest;
   std::optional<int64_t> checkpoint_step;  // if set, the weights of this checkpoint
@@ -107,7 +107,7 @@ struct EvaluationRequest {
   bool allow_unknown_categories = false;  // see train::EvaluateRequest
 };
 
-// The result of an evaluation, with the values that were chosen for fields left open in the request.
+// The result of an evaluation, with the values that were chosen for unset fields of the request.
 struct JobEvaluation {
   DatasetId dataset;
   train::EvaluatedRows rows = train::EvaluatedRows::kTest;

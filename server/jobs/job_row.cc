@@ -135,13 +135,13 @@ struct Schema {
     if constexpr (std::is_same_v<T, spec::ModelOptions>) SetOldDefaults(a, options);
   }
 
-  // Sets the fields that older versions did not store to what they meant.
+  // Sets each field that an older version did not store to the value that this version implied.
   static void SetOldDefaults(const JsonReader<Schema>& a, spec::ModelOptions& m) {
     const spec::ModelLevel first = spec::FirstLevelOf(m.architecture);
     if (!a.Has("level")) m.level = first;
     if (!a.Has("norm")) m.norm = spec::DefaultsOf(first).norm;
     const bool of_nodes = m.level == spec::ModelLevel::kNode;
-    // The weights of such models have these columns.
+    // In older versions, the weights of models on degrees have these columns.
     if (!a.Has("own_degree_columns")) m.own_degree_columns = of_nodes && m.node_inputs == spec::NodeInputs::kDegree;
     // In older versions, models of one large graph read no edge features.
     if (!a.Has("edge_inputs") && of_nodes) m.edge_inputs = spec::EdgeInputs::kNone;
@@ -210,7 +210,8 @@ std::string ToJson(const train::RunResult& result) { return WriteJson<Schema>(re
 
 absl::StatusOr<SpecColumn> SpecFromJson(const std::string& text) {
   absl::StatusOr<SpecColumn> column = ReadJson<Schema, SpecColumn>("job spec", text);
-  // Older servers stored another default of look_ahead in every job. It has no effect if nothing is sampled.
+  // Older servers stored another default of look_ahead in every job. If nothing is sampled, the field has no effect
+  // and is reset.
   if (column.ok() && column->spec.train.nodes.fan_outs.empty()) {
     column->spec.train.nodes.look_ahead = spec::NodeTrainingOptions().look_ahead;
   }

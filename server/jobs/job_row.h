@@ -1,6 +1,5 @@
-// A job as a row of the table `jobs`: how its columns are written and read. Most columns are JSON.
-// Threads: the caller has the statement to itself during a call. All functions with a statement throw
-// SQLite::Exception.
+// Writes and reads the columns of a job's row in the table `jobs`. Most columns are JSON. Threads: no other thread
+// may use the statement during a call. All functions with a statement throw SQLite::Exception.
 #pragma once
 
 #include <string>
@@ -16,7 +15,7 @@ namespace permafrost::jobs {
 
 // A SELECT of the columns that ReadRow reads. A WHERE clause may follow.
 extern const char kSelectJob[];
-// Reads a job, without its epochs. A record that cannot be read is returned as far as it can be (Job::unreadable).
+// Reads a job, without its epochs. If a part of the record cannot be read, returns the rest (Job::unreadable).
 Job ReadRow(SQLite::Statement& row);
 
 // The columns that change during a job's life, in the order of BindLiveColumns.
@@ -32,12 +31,10 @@ inline constexpr char kInsertJob[] =
     "resumes, history, failure) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 void BindInsert(SQLite::Statement& insert, const Job& job);
 
-// The columns of JSON. Every value round-trips exactly. Doubles keep every bit; infinities and NaN are strings,
-// because JSON has no numbers for them. Seeds are 64-bit unsigned integers, and durations are exact to the
-// nanosecond. Columns of older and newer versions can be read: a missing field keeps its default, and an unknown
-// field is skipped.
-// Threads: pure functions.
-// Errors of reading: DataLoss, naming what is wrong.
+// The JSON columns. Every value round-trips exactly. Doubles keep every bit; infinities and NaN are strings, because
+// JSON has no numbers for them. Seeds are 64-bit unsigned integers, and durations are exact to the nanosecond.
+// Columns of older and newer versions can be read: a missing field keeps its default, and an unknown field is
+// skipped. Threads: pure functions. Errors of reading: DataLoss, which names the fault.
 struct SpecColumn {
   spec::JobSpec spec;
   std::string dataset_uid;

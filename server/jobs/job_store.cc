@@ -22,9 +22,9 @@
 namespace permafrost::jobs {
 namespace {
 
-// The longest that a call, or the opening of the file, waits for another process that writes to it (such as sqlite3).
+// The longest wait of a call, or of opening the file, for another process that writes to the file (such as sqlite3).
 constexpr absl::Duration kLongestLock = absl::Seconds(5);
-// How often to check whether the lock is still held.
+// The interval of checking whether the lock is still held.
 constexpr absl::Duration kLookAtLock = absl::Milliseconds(10);
 
 absl::Status GivenUpError() {
@@ -148,8 +148,8 @@ class SqliteJobStore : public JobStore {
   absl::Status Delete(const JobId& id, const RequestKey& request) override {
     return WithConnection([&](StoreConnection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
-      // The record of the request is made the newest one. After the deletion, only this record tells that the job was
-      // made.
+      // Makes the record of the request that created the job the newest one. After the deletion, only this record
+      // tells that the job was made.
       if (const std::string created = c.RequestOf(id); !created.empty()) c.requests.RenewCreation(created, id);
       Use erase(c.erase);
       erase->bind(1, id.value());
@@ -264,10 +264,10 @@ class SqliteJobStore : public JobStore {
   }
 
  private:
-  // The only way to the connection. Takes the lock and turns SQLite's exceptions into Status. While another process
-  // holds a lock on the file, waits without the connection's own lock, so that readers go on meanwhile, and then
-  // calls `f` again. That is safe because a transaction that writes meets the lock when it begins, before it has done
-  // anything.
+  // Calls `f` with the connection; there is no other access to it. Takes the lock and turns SQLite's exceptions into
+  // Status. While another process holds a lock on the file, releases the own lock and waits, so that readers can go
+  // on. Then calls `f` again. This is safe, because a transaction that writes meets the file's lock when it begins,
+  // before it has changed anything.
   template <class F>
   std::invoke_result_t<F, StoreConnection&> WithConnection(F f) const {
     const absl::Duration patience = Patience::Left(kLongestLock);
@@ -317,7 +317,7 @@ absl::StatusOr<Job> GetInPieces(int64_t after_epoch,
   PF_ASSIGN_OR_RETURN(Job job, get(after_epoch));
   for (size_t got = job.epochs.size(); got == kMostEpochs;) {
     PF_ASSIGN_OR_RETURN(Job next, get(job.epochs.back().epoch));
-    // The job was deleted meanwhile, and another one was made under the same id.
+    // The job was deleted meanwhile, and another one was made with its id.
     if (next.sequence != job.sequence) return GetInPieces(after_epoch, get);
     got = next.epochs.size();
     std::ranges::move(next.epochs, std::back_inserter(job.epochs));

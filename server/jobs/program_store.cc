@@ -26,7 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::string_view kUploadPrefix = ".upload-", kDeletedPrefix = ".deleted-";
-// A client accepts messages of at most 4 MiB. JSON is longer than the message, so the message of such a record fits.
+// The most bytes of program.json. A client accepts messages of at most 4 MiB. JSON is longer than a message, so the
+// message of a record of this size fits.
 constexpr size_t kMostRecordBytes = size_t{3} << 20;
 
 std::string NewEtag() {
@@ -96,8 +97,8 @@ absl::Status CheckHash(const fs::path& path, const StreamHash& hash, const std::
   return absl::DataLossError(absl::StrCat(path.string(), ": has XXH3 ", found, ", not ", wanted));
 }
 
-// Returns true for errors of link() after which a copy may work: the file system has no hard links, the file has too
-// many, or the target is on another file system.
+// Returns true for errors of link() after which a copy may succeed. These errors mean that the file system has no
+// hard links, the file has too many, or the target is on another file system.
 bool CannotLink(int error) {
   return error == EXDEV || error == EPERM || error == EMLINK || error == ENOTSUP || error == ENOSYS || error == EACCES;
 }
@@ -119,7 +120,7 @@ bool IsHash(const std::string& text) {
 // Returns the text of program.json.
 std::string ProgramToJson(const StoredProgram& program) { return WriteJson<RecordSchema>(program) + "\n"; }
 
-// Returns true for a folder that holds only a program's files, or some of them.
+// Returns true for a folder that holds nothing but some or all of a program's files.
 bool HoldsOnlyAProgram(const fs::path& folder) {
   if (!IsFolder(folder)) return false;
   std::error_code error;
@@ -131,7 +132,7 @@ bool HoldsOnlyAProgram(const fs::path& folder) {
   return !error;
 }
 
-// Removes a program's files, and then the folder. Fails if something else is in the folder.
+// Removes a program's files, and then the folder. Fails if the folder holds anything else.
 absl::Status RemoveProgram(const fs::path& folder) {
   PF_RETURN_IF_ERROR(RemoveAll(folder / kProgramArchive));
   PF_RETURN_IF_ERROR(RemoveAll(folder / kProgramRecord));
@@ -261,11 +262,11 @@ absl::Status ProgramStore::TakeUp(const std::string& name) {
       return Quarantine(path, "has a name of the server's own, which did not make it");
     }
     const absl::Status removed = RemoveProgram(path);
-    // A failure is only a warning, because new folders avoid the names of existing ones.
+    // A failure only leads to a warning, because new folders avoid the names of existing ones.
     if (!removed.ok()) options_.warn(absl::StrCat("what is left of a program cannot be removed: ", removed.message()));
     return absl::OkStatus();
   }
-  if (!CheckIdSyntax("name", name).ok()) return absl::OkStatus();  // not the store's
+  if (!CheckIdSyntax("name", name).ok()) return absl::OkStatus();  // not an entry of the store
   const ProgramId id(name);
   const absl::StatusOr<StoredProgram> program =
       IsFolder(path) ? ReadProgram(id, path) : absl::DataLossError("is no folder");

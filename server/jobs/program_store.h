@@ -6,12 +6,11 @@
 //   .quarantine/           files that had one of these names but are not provably the store's own; nothing in it is
 //                          ever removed
 // Threads: all methods are safe anywhere, and wait for the disk unless they say otherwise. A ProgramUpload is used by
-// one thread at a time.
-// Invariant: NAME/ always holds a whole program, and never changes until it is deleted. Each step on disk is one
-// rename. After a crash there is a whole program, or a folder that the next start removes.
-// The archive's bytes are compared with the checksum at upload. CopyTo reads and compares them all again, so a job
-// begins with the archive that was uploaded, or does not begin. A start and Get look only at the record and at the
-// size of the file.
+// one thread at a time. Invariant: NAME/ always holds a whole program, and never changes until it is deleted. Each
+// change on disk is one rename. After a crash, there is a whole program, or a folder that the next start removes. An
+// upload compares the archive's bytes with the checksum. CopyTo reads and compares all bytes again. So a job begins
+// with the archive that was uploaded, or does not begin. Open and Get look only at the record and at the size of the
+// file.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +41,7 @@ struct StoredProgram {
   absl::Time create_time;
   int64_t bytes = 0;  // size of the archive
   std::string xxh3;   // XXH3 of the archive, 16 hex digits
-  // Tells the program from every other one that ever had its name. A backup keeps it.
+  // Distinguishes the program from every other one that ever had its name. A backup keeps the etag.
   std::string etag;
   spec::ProgramDescription description;
 };
@@ -51,17 +50,16 @@ struct ProgramStoreOptions {
   std::filesystem::path directory;  // state_dir/programs
   // Reads and checks a whole archive. The contract is that of train::Runner::DescribeProgram.
   std::function<absl::StatusOr<spec::ProgramDescription>(const std::filesystem::path&)> describe;
-  // Space that is kept free on the disk of `directory`. An upload, or a piece of one, is refused if it would leave
-  // less.
+  // Space to keep free on the disk of `directory`. If an upload, or a piece of one, would leave less, it is refused.
   DiskReserve reserve;
-  // The most bytes that all archives may have together, uploads under way included. 0 refuses all uploads.
+  // The most bytes of all archives together, including unfinished uploads. 0 refuses all uploads.
   uint64_t max_bytes = uint64_t{16} << 30;
   // Receives one line for each path that is moved to .quarantine/, and for each deletion that could not remove its
-  // files. May be called on any thread, and must not call back into the store.
+  // files. It may be called on any thread, and must not call back into the store.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
 };
 
-// What an upload declares before it sends its bytes.
+// The declaration that an upload makes before it sends its bytes.
 struct ProgramArchive {
   int64_t bytes = 0;
   std::string xxh3;  // 16 lower-case hex digits
@@ -72,8 +70,8 @@ absl::Status CheckProgramArchive(const ProgramArchive& archive);
 
 class ProgramStore;
 
-// An archive that arrives piece by piece. If it is destroyed before Finish succeeds, all its files are removed. The
-// store must outlive it.
+// The upload of an archive, piece by piece. If the object is destroyed before Finish succeeds, all files of the
+// upload are removed. The store must outlive it.
 class ProgramUpload {
  public:
   ProgramUpload(const ProgramUpload&) = delete;
@@ -83,9 +81,9 @@ class ProgramUpload {
   // Adds the next piece. Errors: InvalidArgument for more bytes than were declared; those of DiskReserve and
   // SystemError.
   absl::Status Append(std::string_view data);
-  // Ends the upload: checks the bytes and makes the program, which is on disk when Ok. Call it when all bytes have
-  // come. If an equal program got the name meanwhile, returns that one. Errors: InvalidArgument for too few bytes;
-  // DataLoss if the bytes do not match the checksum; those of `describe`; AlreadyExists (reason
+  // Ends the upload: checks the bytes and makes the program. After Ok, the program is on disk. Call it after the last
+  // Append. If an equal program has taken the name meanwhile, returns that program. Errors: InvalidArgument for too
+  // few bytes; DataLoss if the bytes do not match the checksum; those of `describe`; AlreadyExists (reason
   // PROGRAM_ALREADY_EXISTS); those of SystemError.
   absl::StatusOr<StoredProgram> Finish();
 
@@ -104,8 +102,8 @@ class ProgramUpload {
 
 class ProgramStore {
  public:
-  // Opens the store. Removes what interrupted uploads and deletions left. Moves files to .quarantine/ that have the
-  // name of a program or of a leftover but are not provably one. Errors: those of SystemError.
+  // Opens the store. Removes what interrupted uploads and deletions left. If an entry has the name of a program or of
+  // a leftover but is not provably one, moves it to .quarantine/. Errors: those of SystemError.
   static absl::StatusOr<std::unique_ptr<ProgramStore>> Open(ProgramStoreOptions options);
 
   // Returns a program. Errors: NotFound, reason PROGRAM_NOT_FOUND, metadata `program`; DataLoss if its files were
@@ -114,28 +112,28 @@ class ProgramStore {
   // Returns the first `most` programs after `after`, ordered by id, without forms and tensors. Reads no file, but
   // waits while another call publishes or deletes a program.
   std::vector<StoredProgram> List(const ProgramId& after, size_t most) const;
-  // Deletes a program; durable when Ok. Copies that CopyTo made stay. Files that cannot be removed are reported to
-  // `warn`, and the next start tries again. Errors: Aborted (reason ETAG_MISMATCH) if `etag` is not empty and differs
-  // from the program's; NotFound, as for Get.
+  // Deletes a program. After Ok, the deletion is durable. Copies that CopyTo made stay. If files cannot be removed,
+  // reports this to `warn`, and the next start tries again. Errors: Aborted (reason ETAG_MISMATCH) if `etag` is not
+  // empty and differs from the program's; NotFound, as for Get.
   absl::Status Delete(const ProgramId& id, const std::string& etag);
 
   // Returns the program of this name if its archive is the declared one. Errors: NotFound, as for Get; AlreadyExists,
   // reason PROGRAM_ALREADY_EXISTS, if the program has another archive.
   absl::StatusOr<StoredProgram> FindEqual(const ProgramId& id, const ProgramArchive& archive) const;
-  // Begins an upload. All its declared bytes count against max_bytes from now on. Errors: those of
+  // Begins an upload. All of its declared bytes count towards max_bytes at once. Errors: those of
   // CheckProgramArchive; AlreadyExists, as for FindEqual; ResourceExhausted (reason PROGRAMS_TOO_LARGE, metadata
   // `limit`); those of DiskReserve and SystemError.
   absl::StatusOr<std::unique_ptr<ProgramUpload>> BeginUpload(const ProgramId& id, const ProgramArchive& archive);
 
   // Makes the file `to` with the archive's bytes, in a folder that exists. Makes a hard link if the file system can,
-  // else a copy. The file is durable when Ok, and does not exist after an error. Replaces no file. Errors: NotFound,
-  // as for Get; DataLoss if the bytes do not match their checksum; those of SystemError and, for a copy, of
+  // and otherwise a copy. After Ok, the file is durable; after an error, it does not exist. Replaces no file. Errors:
+  // NotFound, as for Get; DataLoss if the bytes do not match their checksum; those of SystemError and, for a copy, of
   // DiskReserve.
   absl::Status CopyTo(const ProgramId& id, const std::filesystem::path& to) const;
   // Returns the path of the archive's file. The file may be deleted at any time. Errors: NotFound, as for Get.
   absl::StatusOr<std::filesystem::path> PathOf(const ProgramId& id) const;
 
-  // Totals of the programs and of the uploads under way. usage() does not wait for the disk.
+  // Totals of the programs and of the unfinished uploads. usage() does not wait for the disk.
   struct Usage {
     int64_t programs = 0;
     uint64_t bytes = 0;            // sum of the sizes of the archives
@@ -146,7 +144,8 @@ class ProgramStore {
  private:
   friend class ProgramUpload;
   explicit ProgramStore(ProgramStoreOptions options) : options_(std::move(options)) {}
-  // Loads the program that an earlier process left under this name, or removes or quarantines what lies there.
+  // Takes over what an earlier process left under this name: loads a program, removes a leftover, and quarantines
+  // anything else with such a name.
   absl::Status TakeUp(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Quarantine(const std::filesystem::path& path, std::string_view why) const;
   // Returns the entry of programs_, without forms and tensors.

@@ -39,11 +39,11 @@ absl::Status RequestLog::Once(const RequestKey& key, const std::string& subject,
   absl::Status status = body(earlier);
   if (earlier.seen == Earlier::Seen::kAnswered) return status;
   if (status.ok()) {
-    // If this fails, the call stays begun. If it comes again, `body` is told kBegun.
+    // If this fails, the call stays recorded as begun, and `body` gets kBegun when the call is repeated.
     WarnUnrecorded(key, store_.PutRequest(key, {.answered = true, .subject = earlier.subject}));
   } else if (earlier.seen == Earlier::Seen::kNever) {
-    // A call that a dead process began is not dropped. Otherwise its work would be done twice if the call comes
-    // again.
+    // The record of a call that a dead process began is not dropped, because a repeated call would then do the work
+    // twice.
     WarnUnrecorded(key, store_.DropRequest(key.id));
   }
   return status;

@@ -1,7 +1,7 @@
-// The log of calls that change something other than jobs: datasets, uploads, tokens, the server itself. It makes a
-// call with a `request_id` happen once, even if the process dies before it has answered. A call that changes a job is
-// recorded together with its change (JobStore) instead.
-// Threads: all methods are safe anywhere; each waits for the disk. Borrows the store.
+// The log of calls that change something other than jobs: datasets, uploads, tokens, the server itself. With it, the
+// work of a call with a `request_id` is done once, even if the process dies before it has answered. Calls that change
+// a job are not in this log: JobStore records them together with the change. Threads: all methods are safe anywhere;
+// each waits for the disk. Borrows the store.
 #pragma once
 
 #include <functional>
@@ -16,35 +16,35 @@
 
 namespace permafrost::jobs {
 
-// The record that a call finds when it comes.
+// The record of an earlier call with the same request_id.
 struct Earlier {
   enum class Seen {
     kNever,     // the call must do its work
-    kBegun,     // a process began the call and died: the call must do what is not done yet
-    kAnswered,  // the call was done: only answer it
+    kBegun,     // a process began the call and died: the call must do the remaining work
+    kAnswered,  // the work was done: the call only answers
   };
   Seen seen = Seen::kNever;
-  std::string subject;  // the subject given when the call came first
+  std::string subject;  // the subject that the first of the calls gave
 };
 
 class RequestLog {
  public:
   explicit RequestLog(JobStore& store) : store_(store) {}
 
-  // Runs `body`, which does the call or only answers it, and returns its status. Before `body` runs, the id is on
-  // record as begun, with `subject`. If `body` returns Ok, the id is recorded as answered. After an error the id is
-  // forgotten if `body` was told kNever, and stays begun if it was told kBegun. With an empty id nothing is recorded,
-  // and `body` is told kNever.
-  // Errors: those of `body`; InvalidArgument with a violation of "request_id"; AlreadyExists, reason
-  // REQUEST_ID_REUSED, if another call used the id; Unavailable, reason REQUEST_UNDER_WAY, while the same call is
-  // being done; the store's, and then nothing was done.
+  // Runs `body`, and returns its status. `body` does the work of the call or only answers the call, as Earlier says.
+  // Before `body` runs, the id is recorded as begun, with `subject`. If `body` returns Ok, the id is recorded as
+  // answered. If `body` fails after kNever, the id is forgotten; if it fails after kBegun, the id stays begun. With
+  // an empty id, nothing is recorded, and `body` gets kNever. Errors: those of `body`; InvalidArgument with a
+  // violation of "request_id"; AlreadyExists, reason REQUEST_ID_REUSED, if another call used the id; Unavailable,
+  // reason REQUEST_UNDER_WAY, while the same call is being done; those of the store, before anything was done.
   absl::Status Once(const RequestKey& key, const std::string& subject,
                     const std::function<absl::Status(const Earlier& earlier)>& body);
 
-  // Returns whether a call was answered. For calls that can be interrupted and then continue. Errors: same as Once,
-  // without those of `body`.
+  // Returns whether a call was answered. Serves calls that can be interrupted and then continue. Errors: same as
+  // Once, without those of `body`.
   absl::StatusOr<bool> IsAnswered(const RequestKey& key) const;
-  // Records that a call was answered. A failure is only logged. The call is then done again if it comes again.
+  // Records that a call was answered. If that fails, only logs the failure. If the call is then repeated, its work is
+  // done again.
   void Remember(const RequestKey& key);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr absl::Duration kLookEvery = absl::Minutes(1);
 constexpr int64_t kRetentionPageSize = 1000;
-// The most deletions in one look. There may be many files, and the thread must also check deadlines.
+// The most deletions in one look. They may remove many files, and the thread must also check deadlines.
 constexpr int64_t kMostDeletions = 8;
 
 }  // namespace
@@ -66,7 +66,7 @@ void Retention::Look() {
       return;
     }
     const absl::Status deleted = admission_.Delete(job.id, {}, job.end_time);
-    // Somebody has deleted or retried the job meanwhile.
+    // Another call has deleted or retried the job meanwhile.
     if (absl::IsNotFound(deleted) || absl::IsFailedPrecondition(deleted)) continue;
     if (!deleted.ok()) {
       telemetry::Log(telemetry::Severity::kWarning,

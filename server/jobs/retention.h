@@ -1,5 +1,5 @@
-// Deletes ended jobs that the operator does not want to keep (--keep-finished-jobs).
-// Threads: one thread. Borrows everything.
+// Deletes the ended jobs that the operator does not want to keep (--keep-finished-jobs). Threads: one thread. Borrows
+// everything.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace permafrost::jobs {
 
-// Returns the jobs of `ended` that `keep` does not keep, the earliest end first. A job whose record cannot be read is
-// never returned, because its files are all that is left of it.
+// Returns the jobs of `ended` that `keep` does not keep, in the order of their ends. Never returns a job whose record
+// cannot be read, because only its files are left of it.
 std::vector<Job> ChooseExpired(std::vector<Job> ended, const KeepFinished& keep, absl::Time now);
 
 class Retention {
@@ -26,9 +26,9 @@ class Retention {
             std::function<bool()> may_expire)
       : book_(book), admission_(admission), metrics_(metrics), keep_(keep), may_expire_(std::move(may_expire)) {}
 
-  // Deletes expired jobs. Looks for them if a job has ended since the last look, or a minute has passed. Does nothing
-  // while the clock is in doubt. Deletions are logged and counted. The next look tries again what cannot be deleted
-  // now.
+  // Deletes expired jobs. Looks for them only if a job has ended or a minute has passed since the last look. Does
+  // nothing while the clock is in doubt. Logs and counts deletions. If a job cannot be deleted now, the next look
+  // tries again.
   void Apply();
 
  private:

@@ -63,7 +63,7 @@ bool CommandLog::Append(const graphcache::Command& command, Done done) {
   absl::MutexLock lock(&mu_);
   commands_.push_back(command);
   options_ = graphcache::Updated(options_, command.update);
-  // Stored after the command is added, so that a thread which sees the number also finds the command.
+  // Stores the number after the command is added, so that a thread which sees the number also finds the command.
   newest_.store(command.sequence, std::memory_order_release);
   if (closed_) return false;
   if (done) waiting_.emplace_back(command.sequence, std::move(done));
@@ -136,8 +136,8 @@ train::StopRequest JobRunContext::stop_requested() const {
     live_.SetStopSeen();
     return train::StopRequest::kCancel;
   }
-  // For the run, every other stop is a drain, after which the job goes on. A run that was told to stop must not be
-  // told to continue, since it may have left an evaluation half done.
+  // All stops other than a cancel are a drain for the run; the job goes on later. If the run was told to stop before,
+  // it must not be told to continue, since it may have left an evaluation half done.
   if (live_.stop_seen()) return train::StopRequest::kDrain;
   if (!live_.pause_requested() && !live_.is_preempted() && !draining_.load(std::memory_order_acquire) &&
       live_.passed_limit() == Limit::kNone) {
@@ -196,8 +196,8 @@ void JobRunContext::OnGraphCache(const graphcache::Snapshot& snapshot, LiveRun::
 std::vector<graphcache::Command> JobRunContext::TakeCacheCommands(int64_t after_sequence, int64_t step) {
   if (live_.commands().newest() <= after_sequence) return {};
   std::vector<graphcache::Command> due = live_.commands().Due(after_sequence, step);
-  // While the job waited, a command may have been given the step of an older checkpoint than the one that the run
-  // went on from. Such a command never took effect. It takes effect now, and the record must say so.
+  // While the job waited, a command may have got the step of an older checkpoint than the one from which the run
+  // resumed. That command never took effect. It takes effect now, and the record must say so.
   const auto has_this_step = [step](const graphcache::Command& command) { return command.step == step; };
   const auto pending = std::ranges::find_if_not(due, has_this_step);
   if (pending == due.end()) return due;
@@ -225,18 +225,19 @@ void JobRunContext::OnEpoch(const train::EpochMetrics& metrics) {
   metrics_.job.ObserveEpoch(absl::Seconds(metrics.train_seconds + metrics.valid_seconds));
   hooks_.record_epoch(metrics);
   log_.Write(telemetry::Severity::kInfo, EpochLine(metrics, options_));
-  // Not every epoch is stored at once, because epochs of a small graph are as short as a step.
+  // Does not store each epoch at once, because an epoch of a small graph may be as short as a step.
   StoreNowAndThen();
   hooks_.notify();
 }
 
 absl::Status JobRunContext::StoreEpochs(bool is_last) {
   Enter(DevicePhase::kCheckpoint);
-  // The last checkpoint may wait. Without it, the next run would repeat all steps since the checkpoint before.
+  // The last checkpoint may wait for a lock. Without it, the next run would repeat all steps since the previous
+  // checkpoint.
   std::optional<Patience> short_one;
   if (!is_last) short_one.emplace(kMostForACheckpoint);
-  // The error counts as transient, like one of the checkpoint itself: both are on the same disk, and the cause may
-  // pass.
+  // The error counts as transient, like an error of the checkpoint itself: epochs and checkpoint are on the same
+  // disk, and the cause may pass.
   const absl::Status stored = hooks_.store_epochs();
   return stored.ok() ? stored : AsTransient(stored);
 }
@@ -297,8 +298,8 @@ RunWriter::~RunWriter() {
 }
 
 void RunWriter::Loop() {
-  // This thread does not wait for the database, because the run's end and other changes of jobs would wait for this
-  // thread. The next try finds out whether the database is free.
+  // This thread does not wait for another process's lock, because the run's end and other changes of jobs would wait
+  // for this thread. The next try shows whether the database is free.
   const Patience none(absl::ZeroDuration());
   bool told = false;
   while (true) {

@@ -1,5 +1,5 @@
-// Carries news and requests of a running job between the device thread and everyone else. It has three parts: what
-// the device thread does, the commands to the job's graph cache, and the run's progress.
+// Carries news of a running job from the device thread to all other threads, and requests to the device thread. It
+// has three parts: what the device thread is doing, the commands to the job's graph cache, and the run's progress.
 #pragma once
 
 #include <atomic>
@@ -63,11 +63,11 @@ struct DeviceActivity {
   uint64_t moves = 0;  // rises with each sign of progress
 };
 
-// Shows what the device thread does just now, so that a watchdog sees whether it makes progress.
-// Threads: all methods are safe anywhere. The lock is held for a copy only.
+// Shows what the device thread is doing, so that a watchdog sees whether it makes progress. Threads: all methods are
+// safe anywhere. The lock is held only for a copy.
 class DeviceActivityBoard {
  public:
-  // Sets a new phase, and the job that it is for. Counts as a sign of progress.
+  // Sets a new phase, and the job to which it belongs. Counts as a sign of progress.
   void Enter(DevicePhase phase, JobId job = {}) {
     Move();
     absl::MutexLock lock(&mu_);
@@ -75,7 +75,7 @@ class DeviceActivityBoard {
     if (job_ != job) step_ = 0;
     job_ = std::move(job);
   }
-  // Sets a new phase and step for the same job. Cheap enough to call at each step.
+  // Sets a new phase and step for the present job. Cheap enough to call at each step.
   void Enter(DevicePhase phase, int64_t step) {
     Move();
     absl::MutexLock lock(&mu_);
@@ -98,41 +98,40 @@ class DeviceActivityBoard {
   int64_t step_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// The graph cache commands of a job that has not ended, as they are in the store, and the callers that wait for their
-// effect.
-// Threads: all methods are safe anywhere; the lock is held for copies only.
-// Invariant: sequences rise, and so do steps. All commands without a step come after all commands with one.
+// The graph cache commands of an unfinished job, as they are in the store, and the callers that wait for a command's
+// effect. Threads: all methods are safe anywhere; the lock is held only for copies. Invariant: along the list,
+// sequences rise, and steps never fall. All commands without a step come after all commands with one.
 class CommandLog {
  public:
   // Called with the outcome of a command; see JobManager::CommandGraphCache.
   using Done = std::function<void(absl::StatusOr<graphcache::Snapshot>)>;
 
-  // `spec` holds the options that the job began with.
+  // `spec` holds the options with which the job began.
   CommandLog(const spec::PolicyOptions& spec, std::vector<graphcache::Command> commands);
 
-  // The state that a new command is checked against and added to. All fields are from one moment.
+  // The state against which a new command is checked. All fields are from one moment.
   struct State {
     spec::PolicyOptions options;  // the options once all commands have taken effect
     int64_t newest = 0;           // sequence of the newest command; 0: none
-    int64_t last_step = 0;        // the last step that a command has; 0: none has a step
+    int64_t last_step = 0;        // the last step of any command; 0: no command has a step
   };
   State state() const;
   // Returns the commands without a step, in order.
   std::vector<graphcache::Command> Unstamped() const;
-  // Returns the sequence of the newest command; 0: there is none. It is one atomic load, because it is called at
-  // every training step.
+  // Returns the sequence of the newest command; 0: there is none. One atomic load, because every training step calls
+  // it.
   int64_t newest() const { return newest_.load(std::memory_order_acquire); }
-  // Adds a command. Call it in the order of the sequences. TakeWaiting returns `done` later; `done` is nullptr if
-  // nobody waits. Returns false and drops `done` after Close.
+  // Adds a command. Call it in the order of the sequences. `done` is nullptr if nobody waits for the command;
+  // otherwise TakeWaiting returns it later. After Close, drops `done` and returns false.
   bool Append(const graphcache::Command& command, Done done);
   // Returns the commands after `after_sequence` that take effect at `step`: first those with that step or an earlier
   // one, then those without one.
   std::vector<graphcache::Command> Due(int64_t after_sequence, int64_t step) const;
-  // Sets the steps of commands that are in the log already.
+  // Sets the steps of commands that are already in the log.
   void Stamp(const std::vector<graphcache::Command>& stamped);
-  // Returns the callbacks that wait for commands up to `sequence`, in order. Each is returned once.
+  // Returns the callbacks that wait for commands up to `sequence`, in order. Each callback is returned only once.
   std::vector<Done> TakeWaiting(int64_t sequence);
-  // Close ends a run, and returns the callbacks that still wait. Open begins the next run.
+  // Close ends a run, and returns the callbacks that still wait for a command. Open begins the next run.
   std::vector<Done> Close();
   void Open();
 
@@ -156,7 +155,7 @@ class LiveRun {
   };
 
   // `cache` is the graph cache as it was at the end of the last run. `trouble` and `device_time` are those of the job
-  // so far. `now` is the clock that the deadline is measured by.
+  // so far. `now` is the clock that measures the deadline.
   LiveRun(
       Cache cache, std::shared_ptr<CommandLog> commands, Trouble trouble, absl::Duration device_time,
       const spec::JobLimits& limits, std::function<absl::Time()> now = [] { return absl::Now(); })
@@ -173,7 +172,8 @@ class LiveRun {
   // Withdraws the request to pause. The run may have seen it already.
   void WithdrawPause() { pause_.store(false, std::memory_order_release); }
   bool pause_requested() const { return pause_.load(std::memory_order_acquire); }
-  // Sets the job of higher priority that waits for the device; empty: none. The run may have seen the job set before.
+  // Sets the job of higher priority that waits for the device; empty: none. The run may already have seen the
+  // previous value.
   void SetPreempted(const JobId& by) {
     absl::MutexLock lock(&mu_);
     preempted_by_ = by;
@@ -184,7 +184,7 @@ class LiveRun {
     absl::MutexLock lock(&mu_);
     return preempted_by_;
   }
-  // Notes that the run was told to stop, for any reason. It stays told, even if the reason is withdrawn.
+  // Notes that the run was told to stop, for any reason. The note stays, even if the reason is withdrawn.
   void SetStopSeen() { stop_seen_.store(true, std::memory_order_release); }
   bool stop_seen() const { return stop_seen_.load(std::memory_order_acquire); }
 
@@ -194,9 +194,9 @@ class LiveRun {
   }
   Limit passed_limit() const {
     absl::MutexLock lock(&mu_);
-    // Most jobs have no limits, so no clock is read for them.
+    // Most jobs have no limits, so this reads no clock for them.
     if (limits_ == spec::JobLimits()) return Limit::kNone;
-    // Reading the clock may be a system call, so jobs without a deadline skip it too.
+    // Reading now_ may be a system call, so it is skipped for jobs without a deadline.
     return PassedLimit(limits_, device_time(),
                        limits_.deadline == absl::InfiniteFuture() ? absl::InfinitePast() : now_());
   }
@@ -212,7 +212,7 @@ class LiveRun {
     return progress_;
   }
 
-  // Sets the result of the newest try to write a checkpoint or to store the run's end. Ok clears the error.
+  // Sets the result of the newest try to write a checkpoint or to store the run's end. Ok clears an earlier error.
   void SetTrouble(const absl::Status& error) {
     absl::MutexLock lock(&mu_);
     trouble_ = error.ok() ? Trouble() : Trouble{OneLine(error.message()), trouble_.runs};
@@ -241,7 +241,7 @@ class LiveRun {
   const absl::Duration time_before_;
   const Stopwatch watch_;
   const std::function<absl::Time()> now_;
-  mutable absl::Mutex mu_;  // held for a copy only, so a training step never waits for the store
+  mutable absl::Mutex mu_;  // held only for a copy, so a training step never waits for the store
   train::Progress progress_ ABSL_GUARDED_BY(mu_);
   Cache cache_ ABSL_GUARDED_BY(mu_);
   Trouble trouble_ ABSL_GUARDED_BY(mu_);
@@ -252,17 +252,18 @@ class LiveRun {
 // The callbacks that receive a run's news.
 struct RunHooks {
   std::function<void()> notify;  // tells watchers; called at each step
-  // Stores LiveRun's progress, its cache, and the epochs recorded since, as soon as possible on another thread.
+  // Stores LiveRun's progress and cache, and the epochs recorded since the last call, on another thread as soon as
+  // possible.
   std::function<void()> store_soon;
-  // Stores the same things at once, on the calling thread.
+  // Same as store_soon, but stores at once, on the calling thread.
   std::function<absl::Status()> store_progress;
-  // Stores the epochs recorded so far. Ok means that they are on disk.
+  // Stores the epochs recorded so far. After Ok, they are on disk.
   std::function<absl::Status()> store_epochs;
   std::function<void(const train::EpochMetrics&)> record_epoch;  // publishes an epoch
-  // Stores commands, replacing those of equal sequence. They are on disk when it returns Ok.
+  // Stores commands, and replaces those with equal sequences. After Ok, they are on disk.
   std::function<absl::Status(const std::vector<graphcache::Command>&)> store_commands;
   std::function<void(int64_t)> mark_step;  // cheap; called at each step
-  // Moves the job to WARMING_UP or RUNNING. Returns false if that could not be stored.
+  // Moves the job to WARMING_UP or RUNNING. Returns false if the move could not be stored.
   std::function<bool(JobState)> advance;
   // Returns the time since a moment before the run, by a monotonic clock.
   std::function<absl::Duration()> now;
@@ -276,10 +277,9 @@ struct RunMetrics {
 };
 
 // The RunContext of a job's run. It publishes progress, epochs and the graph cache in memory at once. It stores them
-// at most once a second, and at each checkpoint. No step waits for the store while another process has locked it.
-// What cannot be stored then is stored later, a command waits, and a checkpoint is put off. Only the last checkpoint
-// of a run waits for the lock.
-// Threads: the device thread only. Borrows everything.
+// at most once a second, and at each checkpoint. While another process has locked the store, no step waits for it:
+// progress is stored later, a command takes effect later, and a checkpoint is written later. Only the last checkpoint
+// of a run waits for the lock. Threads: the device thread only. Borrows everything.
 class JobRunContext : public train::RunContext {
  public:
   JobRunContext(const spec::TrainOptions& options, bool resumed, const std::atomic<bool>& draining, LiveRun& live,
@@ -296,7 +296,7 @@ class JobRunContext : public train::RunContext {
   void Log(train::LogLevel level, std::string_view line) override;
 
  private:
-  // Calls store_soon if the last call was a second ago or longer.
+  // Calls store_soon, but not within a second of the last call.
   void StoreNowAndThen();
   void Move() const;
   void Enter(DevicePhase phase) const;
@@ -312,22 +312,22 @@ class JobRunContext : public train::RunContext {
   CacheCounters cache_counters_;
   int64_t step_ = 0;  // step of the newest progress
   absl::Duration last_store_;
-  JobState state_ = JobState::kPreparing;  // the newest state of this run that was stored
-  // After a failure of the store, no state is stored before this time.
+  JobState state_ = JobState::kPreparing;  // the last stored state of this run
+  // After a failure of the store, the next state is not stored before this time.
   absl::Duration next_advance_ = -absl::InfiniteDuration();
   // After a failure of the store, no command gets its step before this time.
   absl::Duration next_stamp_ = -absl::InfiniteDuration();
 };
 
-// Stores what a run reports on a thread of its own, so that no step waits for the disk.
-// Threads: made and destroyed by the device thread; StoreSoon is safe anywhere.
+// Stores the reports of a run on a separate thread, so that no step waits for the disk. Threads: the device thread
+// makes and destroys it; StoreSoon is safe anywhere.
 class RunWriter {
  public:
   // Starts the thread. It calls `store` with a Patience of zero, so `store` never waits for another process's lock.
-  // If `store` fails, it is called again a second later. `what` names the run in the log, which gets only the first
-  // of several errors in a row. Errors: Unavailable if the system cannot start a thread.
+  // If `store` fails, it is called again a second later. `what` names the run in the log. Of several errors in a row,
+  // only the first is logged. Errors: Unavailable if the system cannot start a thread.
   static absl::StatusOr<std::unique_ptr<RunWriter>> Start(std::string what, std::function<absl::Status()> store);
-  // Waits for the call of `store` that is under way. Later requests are dropped.
+  // Waits for a running call of `store` to end. Drops requests that have not led to a call yet.
   ~RunWriter();
 
   // Asks the thread to call `store`. Never waits.

@@ -60,7 +60,7 @@ telemetry::CounterValues CountersSince(const ModeStats& now, const ModeStats& be
   return since;
 }
 
-// Sets `audits` to the number of audits without a difference, which the counter of equal audits shows.
+// Reduces `audits` to the audits that found no difference, as the counter of equal audits shows them.
 ModeStats WithEqualAudits(ModeStats stats) {
   stats.audits -= stats.audit_failures;
   return stats;
@@ -98,7 +98,8 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
       last_.phase_seconds = {};
       last_.look_ahead.reset();
       last_.exchange.reset();
-      // Phase seconds count from the start of the run. If there are any, this progress came after a step.
+      // Phase seconds count from the start of the run. If they are not 0, the run has done a step, and this step is
+      // counted.
       if (Total(progress.phase_seconds) > 0) --last_.step;
     }
   }

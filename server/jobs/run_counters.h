@@ -24,8 +24,8 @@ class RunCounters {
     std::optional<telemetry::StepSeconds> step;  // set if a step was done
   };
 
-  // `resumed` means that the job ran before, so the first progress may include steps of earlier runs. How many graphs
-  // and nodes those steps had is not known here. So from the first progress of a resumed run only the step itself is
+  // `resumed` means that the job ran before, so the first progress may include steps of earlier runs. The graphs and
+  // nodes of those steps are not known here. So of the first progress of a resumed run, only the newest step is
   // counted.
   explicit RunCounters(bool resumed) : resumed_(resumed) {}
 
@@ -38,7 +38,7 @@ class RunCounters {
   const bool resumed_;
   bool first_ = true;
   train::Progress last_;
-  int64_t most_skipped_ = 0;  // a run that was rewound skips the same batches again
+  int64_t most_skipped_ = 0;  // largest count so far: a run that was rewound skips its batches again
 };
 
 // Returns the counters that /metrics shows for each mode, from the rows of graphcache::ModeStats.
@@ -47,8 +47,8 @@ std::vector<telemetry::CounterRow> CacheCounterRows();
 // Makes increments from a run's graph cache statistics.
 class CacheCounters {
  public:
-  // `resumed` means that the job ran before, so the first snapshot may include that run's steps. Counting then begins
-  // from the first snapshot.
+  // `resumed` means that the job ran before, so the first snapshot may include steps of earlier runs. Counting then
+  // begins at the first snapshot.
   explicit CacheCounters(bool resumed) : resumed_(resumed) {}
 
   // Returns the increments by mode, with counters in the order of CacheCounterRows.

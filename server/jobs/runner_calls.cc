@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Lists the steps of the checkpoints that are there: "3000, 2500".
+// Lists the steps of the checkpoints, for example "3000, 2500".
 std::string StepsOf(const std::vector<train::CheckpointInfo>& checkpoints) {
   std::string steps;
   for (const train::CheckpointInfo& info : checkpoints) {
@@ -87,7 +87,7 @@ absl::StatusOr<graphcache::Census> Planner::TakeCensus(const spec::JobSpec& spec
     return census->status();
   };
   if (on_device) {
-    // On MPS the census runs on the device, which only its own thread may use.
+    // On MPS, the census runs on the device, which only the device thread may use.
     if (!device_.RunNowIfIdle(take)) {
       return absl::UnavailableError(
           "the census runs steps on mps, and the device is not idle: try again when no job runs");
@@ -133,7 +133,8 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   const DatasetId& trained = job.spec.train.dataset;
   const absl::StatusOr<data::Dataset> known = catalog_.Get(trained);
   const bool is_known = known.ok() && IsOfSameData(job, *known, catalog_, book_.files());
-  // While a dataset is being imported, its data is unknown. The code below reports that it cannot be opened.
+  // While a dataset is being imported, its data are unknown. The code below reports that the dataset cannot be
+  // opened.
   const bool is_other = known.ok() && known->state == data::DatasetState::kReady && !is_known;
   if (request.dataset.empty() && is_other) {
     return WithReason(absl::FailedPreconditionError(
@@ -149,7 +150,7 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   // A graph for random walks has no splits.
   if (spec::Walks(job.spec.train)) evaluation.rows = train::EvaluatedRows::kAll;
   if (request.rows) evaluation.rows = *request.rows;
-  // Any graph's links are divided into splits, so another graph has a test split too.
+  // The links of every graph are divided into splits, so another graph has a test split too.
   if (!request.rows && job.spec.train.links.enabled) evaluation.rows = train::EvaluatedRows::kTest;
   train::EvaluateRequest pass{.options = RunnerOptions(job, book_.files()),
                               .dataset = {},
@@ -173,7 +174,7 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   }
   pass.dataset = *std::move(dataset);
   if (!own) {
-    // If the training dataset is gone or replaced, only shapes tell whether the weights fit.
+    // If the training dataset is gone or was replaced, only shapes tell whether the weights fit.
     if (is_known) {
       pass.trained_on = known->summary;
       pass.trained_names = NamesOf(catalog_.Open(trained));
@@ -206,7 +207,7 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
 
 namespace {
 
-// How often a rank asks whether its leader is still there.
+// The interval at which a rank asks whether its leader is still there.
 constexpr absl::Duration kAskInterval = absl::Milliseconds(100);
 
 // The RunContext of a rank. It stores nothing, because the leader does.
@@ -257,8 +258,8 @@ class RankContext final : public train::RunContext {
   mutable bool gone_ = false;
 };
 
-// Returns true if the same step would meet the error on any machine. Other errors come from this machine: damaged
-// data, a failed device, or too little memory for a job that the leader found valid.
+// Returns true if the job itself causes the error, so that its step would fail on any machine. All other errors come
+// from this machine: damaged data, a failed device, or too little memory for a job that the leader found valid.
 bool IsOfTheJob(const absl::Status& error) {
   return !error.ok() && !IsTransient(error) && !IsDeviceFault(error) && !absl::IsCancelled(error) &&
          !absl::IsUnavailable(error) && !absl::IsDataLoss(error) && !absl::IsResourceExhausted(error) &&
@@ -293,11 +294,11 @@ absl::StatusOr<data::OpenedDataset> RankHost::Check(const RankRequest& request) 
         absl::StrCat("holds other data here (checksum ", own, ") than on the leader (", request.dataset_checksum, ")"),
         "DATASET_DIFFERS");
   }
-  // Checked again because this machine may differ from the leader's. The leader has already checked the number of
-  // replicas.
+  // Checks the job again, because this machine may differ from the leader's. The leader has already checked the
+  // number of replicas.
   spec::TrainOptions alone = options;
   alone.replicas = 1;
-  // The leader sends a program once the ranks are connected. The program is checked then.
+  // The leader sends a program when the ranks are connected. Only then is the program checked.
   if (!spec::IsProgram(options)) {
     PF_RETURN_IF_ERROR(runner_.CheckCompatible(alone, data::SummaryOf(*dataset), "spec."));
   }
@@ -305,7 +306,7 @@ absl::StatusOr<data::OpenedDataset> RankHost::Check(const RankRequest& request) 
 }
 
 absl::Status RankHost::Run(const RankRequest& request, const OnRankProgress& on_progress) {
-  // Reported before a missing dataset, so that no leader sends a dataset to a busy server.
+  // Reports a busy device before a missing dataset, so that no leader sends a dataset to a busy server.
   absl::Status busy = WithReason(absl::UnavailableError("it trains another job or rank"), kDeviceBusyReason);
   if (!book_.draining() && !device_.CanTakeGuest()) return busy;
   PF_ASSIGN_OR_RETURN(const data::OpenedDataset dataset, Check(request));

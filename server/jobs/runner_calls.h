@@ -1,5 +1,5 @@
-// Work of the runner that RPCs ask for, apart from jobs: plans of graph caches, evaluations of weights, and ranks of
-// jobs that other servers lead.
+// Work of the runner that RPCs request besides jobs: plans of graph caches, evaluations of weights, and ranks of jobs
+// that other servers lead.
 #pragma once
 
 #include <cstdint>
@@ -35,15 +35,15 @@ class Planner {
                                                 const std::function<bool()>& wanted);
 
  private:
-  // Opens the dataset of a spec, after checking that a job could be made of the spec. Sets `options` to the spec's
+  // Checks that a job could be made of a spec, and then opens the dataset of the spec. Sets `options` to the spec's
   // options in the form that the runner takes.
   absl::StatusOr<data::OpenedDataset> Open(const spec::JobSpec& spec, spec::TrainOptions& options);
-  // Returns false once the book drains or the caller has gone. With `on_device`, the device thread is asking, and the
-  // call counts as a sign of its progress.
+  // Returns false once the book drains or the caller has gone. If `on_device`, the device thread makes the call, and
+  // the call counts as a sign of its progress.
   bool KeepGoing(bool on_device, const std::function<bool()>& wanted);
   // Returns the error for work that KeepGoing stopped.
   absl::Status StoppedError() const;
-  // Makes a plan. Errors: Cancelled once KeepGoing returns false.
+  // Makes a plan. Errors: Cancelled as soon as KeepGoing returns false.
   absl::StatusOr<graphcache::CachePlan> TryPlan(const spec::JobSpec& spec, bool measure,
                                                 const std::function<bool()>& wanted);
 
@@ -85,8 +85,7 @@ class RankHost {
   absl::Status Run(const RankRequest& request, const OnRankProgress& on_progress);
 
  private:
-  // Returns the dataset that the rank trains on. Errors: those of a rank that this server could not take even if it
-  // were idle.
+  // Returns the dataset on which the rank trains. Errors: those of a rank that even an idle server could not take.
   absl::StatusOr<data::OpenedDataset> Check(const RankRequest& request) const;
 
   JobBook& book_;
