@@ -40,8 +40,8 @@ struct Manifest {
 // Writes the first file of an unfinished backup: a mark at the place of the manifest. After Ok, it is on disk. The
 // mark is not a manifest, so no daemon goes on from an unfinished backup, but it shows what the folder is.
 absl::Status MarkInTheMaking(const std::filesystem::path& directory);
-// Returns whether the directory has the mark of MarkInTheMaking, or nothing but a file that was about to become the
-// mark.
+// Returns whether the directory has the mark of MarkInTheMaking, or is empty apart from a file that was about to
+// become the mark.
 bool IsInTheMaking(const std::filesystem::path& directory);
 // Atomically replaces the mark with the manifest. After Ok, the manifest is on disk.
 absl::Status WriteManifest(const std::filesystem::path& directory, const Manifest& manifest);

@@ -92,9 +92,9 @@ int64_t TestShapes(const PlannedSchedule& schedule) {
   return std::max<int64_t>(schedule.eval_shapes - schedule.valid_shapes, 0);
 }
 
-// The number of executables of exact shapes at the end of a run that never freezes. Shapes are captured until the
-// limit is reached, in this order: those of the first epoch, of the validation split, of the later training epochs,
-// and of the test split.
+// The number of executables of exact shapes at the end of a run that never freezes. Until the limit is reached,
+// shapes are captured in this order: the first epoch's, the validation split's, the later epochs', and the test
+// split's.
 struct HeldShapes {
   int64_t train = 0, eval = 0;
 };

@@ -35,7 +35,7 @@ enum class Action {
   kReject,        // fail the job without running the step
 };
 
-// What the cache holds for a shape.
+// The content of the cache for a shape.
 struct Lookup {
   bool exact = false;   // an executable of exactly this shape is held
   bool larger = false;  // an executable is held that fits the batch with padding
@@ -126,7 +126,7 @@ class GraphCache {
   // null if the step froze the cache, because the captures of a freeze reuse the result's memory. Dynamic modes: if
   // the options want it (WantsDynamic) and the step allows it, one executable serves all batches of a mode, each at
   // its dynamic_shape(). Ladders: if a mode is not dynamic and the options want a ladder (WantsLadder), batches are
-  // rounded up to the ladder, until a clear or a new policy. Under kFreeze, the first step begins with the captures
+  // rounded up to it. This ends with a clear or a new policy. Under kFreeze, the first step begins with the captures
   // that dynamic and ladder modes need, and then the cache freezes. CaptureNext may have done both before. Exact
   // shapes: all other modes have them. Under kFreeze, the step that brings the cache to its freeze point freezes it
   // when it ends. If misses are padded or rejected, every evaluation batch is padded to the plan's rungs, unless an

@@ -171,8 +171,7 @@ FreezePoint GraphCache::FindPoint() const {
   if (!IsExact(Mode::kTrain)) {
     return {.freeze_at = std::max<int64_t>(of(Mode::kTrain).rungs, 1), .source = FreezeSource::kSchedule};
   }
-  // With rungs, the formula is not needed: there are never more executables than rungs, and the freeze captures all
-  // rungs.
+  // With rungs, no formula is needed: the freeze captures all rungs, and there are no more executables than rungs.
   const int64_t rungs = std::ssize(setup_.plan.train_rungs);
   if (rungs == 0) return FindFreezePoint(wanted, setup_.batch_size, setup_.sizes, setup_.plan.known_train_shapes);
   if (wanted == 0) return {.freeze_at = 1, .source = FreezeSource::kSchedule};

@@ -64,8 +64,8 @@ std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t ma
 struct ShapeSchedule {
   // The least shape that holds every training batch.
   BatchShape train_ceiling;
-  // The number of distinct shapes of the training schedule. If the schedule was too long to be walked to its end,
-  // this is 0, and the ceiling is the proven bound: the largest graphs of the split together.
+  // The number of distinct shapes of the training schedule. If the schedule was too long to be walked to its end, it
+  // is 0. The ceiling is then the proven bound: the largest graphs of the split together.
   int64_t train_shapes = 0;
   // The number of distinct shapes in the walked part of the schedule. If the whole schedule was walked, it equals
   // train_shapes; otherwise more shapes may follow.
@@ -175,8 +175,8 @@ using PlannedSet = std::array<PlannedMode, 2>;  // indexed by Mode
 // Plans the executables of both modes. `forms` holds the form of each mode, indexed by Mode. `freeze_at` is the
 // freeze point of exact shapes (FindFreezePoint). If nothing is planned for a ladder, or if the limit leaves none of
 // its rungs, its form in the result is Form::kExact. If both modes together want more than the limit, evaluation gets
-// what it wants, but at most the larger of two numbers: half the limit, and what training leaves. Training gets the
-// rest. A limit of 1 goes to training.
+// what it wants, but at most max(half the limit, what training leaves). Training gets the rest. A limit of 1 goes to
+// training.
 PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapeSchedule& plan, std::array<Form, 2> forms,
                            int64_t freeze_at);
 

@@ -324,8 +324,8 @@ absl::StatusOr<std::string> Admission::TakeInitialWeights(const spec::JobSpec& s
   if (!from.given()) return "";
   std::optional<Job> origin;
   if (!from.job.empty()) {
-    // Looks for the job before it looks at the result of the reading. If the job was deleted, this is the error to
-    // report. Weights that the job has made since are ignored, because the weights that were read are complete.
+    // Looks for the job before the result of the reading, because a deleted job is the error to report. Weights that
+    // the job has made since are ignored, because those that were read are complete.
     PF_ASSIGN_OR_RETURN(origin, book_.Get(from.job, kNoEpochs));
     if (beginning.ok() && origin->sequence != beginning->job_sequence) {
       return WithReason(

@@ -162,9 +162,9 @@ class JobBook {
 
   // This event is set by Drain, and by every change that may let a job run sooner than expected.
   Event& changed() { return changed_; }
-  // Chooses the best of the queued jobs that may run now, and moves it to preparing or recovering. If no job may run,
-  // returns nullopt and sets `wait` to the time until one may; infinite: until something changes. Errors: those of
-  // the store; after an error, nothing has changed.
+  // Moves the best of the queued jobs that may run now to preparing or recovering. If no job may run, returns nullopt
+  // and sets `wait` to the time until one may; infinite: until something changes. Errors: those of the store; after
+  // an error, nothing has changed.
   absl::StatusOr<std::optional<StartedJob>> StartBest(absl::Duration& wait);
   // Moves the job on the device to warming up, or to running. Does nothing if the job is already in that state or is
   // being cancelled. If the store cannot store the change, changes nothing and returns false. The run goes on, and
@@ -180,8 +180,8 @@ class JobBook {
   // can intervene. `conclude` sets the job's next state, and may write the job's log. Returns the job as stored.
   // Errors: those of the store; after an error, nothing has changed.
   absl::StatusOr<Job> Conclude(const JobId& id, const std::function<void(Job&)>& conclude);
-  // Gives up on concluding the run. Call it if Conclude failed and is not tried again. The record still says that the
-  // job is on the device, so the next start resumes the job.
+  // Call this if Conclude failed and is not tried again. The record still says that the job is on the device, so the
+  // next start resumes the job.
   void GiveUpRunning();
 
   // Makes the changes that depend only on time. Waiting jobs whose limits have passed fail. A job whose wait is over

@@ -318,8 +318,7 @@ absl::Status JobBook::Recover(bool quarantine_unknown) {
     if (jobs.empty()) break;
     for (const Job& job : jobs) {
       on_record.insert(job.id);
-      // The job may have a note of its deletion, because a kill may have stopped the deletion before the row was
-      // deleted.
+      // A kill may have stopped a deletion between MarkDeleted and the deletion of the row.
       files_.UnmarkDeleted(job.id);
       if (!IsTerminal(job.state)) {
         unfinished.push_back(job.id);

@@ -99,8 +99,8 @@ bool IsPassing(int error) {
   return error == EROFS || error == EACCES || error == EPERM || error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-// Returns the extended code. If the exception was made from a code alone, SQLiteCpp has -1 as the extended code, and
-// the code itself may be an extended one.
+// If the exception was made from a code alone, SQLiteCpp has -1 as the extended code. The code itself may then be
+// extended.
 int ExtendedCode(const SQLite::Exception& error) {
   return error.getExtendedErrorCode() >= 0 ? error.getExtendedErrorCode() : error.getErrorCode();
 }
@@ -151,8 +151,8 @@ bool IsOfFileBytes(const SQLite::Exception& error) {
 // sqlite3_system_errno does not know the errno of a failed commit, so this asks the files.
 int SystemErrorOf(sqlite3* database, const SQLite::Exception& met) {
   if (IsCannotOpen(met)) return sqlite3_system_errno(database);
-  // SQLite keeps, for each file, the errno of the last failed call. An error of any other kind does not change it, so
-  // it means nothing for such an error.
+  // SQLite keeps the errno of each file's last failed call. Any other error leaves it unchanged, so it says nothing
+  // about that error.
   if (!IsOfFileBytes(met)) return 0;
   sqlite3_file* log = nullptr;
   int error = 0;

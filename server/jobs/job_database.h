@@ -1,6 +1,6 @@
-// The database file of the job store: its tables, the checks and copies that are made before anything in it changes,
-// the connection to it, and SQLite's errors as Status. Threads: no other thread may use the connection during a call.
-// StoreConnection, RequestRows and Use throw SQLite::Exception.
+// The database file of the job store: its tables, its connection, and SQLite's errors as Status. Before a file is
+// changed, it is checked and copied. Threads: no other thread may use the connection during a call. StoreConnection,
+// RequestRows and Use throw SQLite::Exception.
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -26,8 +26,8 @@ namespace permafrost::jobs {
 // FailedPrecondition for an unknown schema version; DataLoss, with nothing changed, if SQLite's check finds damage.
 absl::Status PrepareDatabase(SQLite::Database& database);
 
-// Returns true if the error is a failure to read, write, truncate or sync the database or its log. Only for such an
-// error does the errno that SQLite keeps for a file (SQLITE_FCNTL_LAST_ERRNO) belong to it.
+// Returns true if the database or its log could not be read, written, truncated or synced. Only such an error has the
+// errno that SQLite keeps for a file (SQLITE_FCNTL_LAST_ERRNO).
 bool IsOfFileBytes(const SQLite::Exception& error);
 // Returns the errno that caused `met`, an error that has just occurred on `database`; 0: not known.
 int SystemErrorOf(sqlite3* database, const SQLite::Exception& met);
@@ -73,8 +73,7 @@ class RequestRows {
   // Borrows the database.
   explicit RequestRows(SQLite::Database& database);
 
-  // Inserts a record. If there is one already, replaces it but keeps its place in the order of age. Does nothing if
-  // the id is empty.
+  // Inserts a record. If there is one already, replaces it and keeps its age. Does nothing if the id is empty.
   void Put(const RequestKey& request, const RequestRecord& record);
   void Drop(const std::string& request_id);
   // See JobStore::FindRequest and JobStore::FindCreation.

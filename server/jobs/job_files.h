@@ -130,8 +130,7 @@ class RunMark {
     bool operator==(const Content&) const = default;
   };
 
-  // Replaces the mark of an earlier run with a new one, which names this boot and says that the run is before its
-  // first step. Errors: transient.
+  // Replaces the mark of an earlier run with one that names this boot and no step yet. Errors: transient.
   static absl::StatusOr<RunMark> Begin(const std::filesystem::path& path);
   // `step` is the number of optimizer steps done. A failed write is ignored: the mark then names an earlier step.
   void SetStep(int64_t step);
@@ -154,7 +153,7 @@ std::string PlaceText(const Deaths& deaths);
 // Returns `before` with one more death of the server. If the job was at the same place again, the count rises;
 // otherwise it begins again at 1. The same place is the same step, or before the first step in both runs with no
 // checkpoint in between. If the machine was rebooted since, or if `mark` is missing, the death is not counted,
-// because the run is then no likelier a cause than anything else.
+// because anything else is then as likely a cause.
 Deaths CountDeath(const Deaths& before, const std::optional<RunMark::Content>& mark, const std::string& boot_id,
                   int64_t checkpoint_step);
 

@@ -163,7 +163,7 @@ class FilterParser {
  public:
   explicit FilterParser(std::string_view text) : text_(text) {}
 
-  // Parses the whole text. If there is an error, returns nullopt, and error() describes the error.
+  // Parses the whole text. Returns nullopt on an error, which error() describes.
   std::optional<FilterNode> ParseAll() {
     std::optional<FilterNode> root = ParseAnd();
     if (root && !AtEnd()) return Fail("AND, OR or the end");

@@ -73,8 +73,8 @@ class JobManager : private JobBook {
   // Opens the database and recovers its jobs. Does not start the device thread. All references must outlive the
   // manager. An interrupted job, one that was on the device, is queued again. If it was being cancelled, it becomes
   // cancelled; if it was pausing, it becomes paused. But if the server died five times in a row while the job was at
-  // the same step, the job fails, because it would take down every later server, too. Directories of jobs that are
-  // not on record are renamed to `.quarantine-*`. Errors: FailedPrecondition if the database never held a job but
+  // the same step, the job fails. Otherwise it would take down every later server. Directories of jobs that are not
+  // on record are renamed to `.quarantine-*`. Errors: FailedPrecondition if the database never held a job but
   // directories hold work.
   static absl::StatusOr<std::unique_ptr<JobManager>> Open(const JobManagerOptions& options, data::Catalog& catalog,
                                                           train::Runner& runner, telemetry::JobMetrics& metrics,

@@ -97,8 +97,8 @@ using OnRankProgress = std::function<bool(const train::RankProgress& progress)>;
 struct EvaluationRequest {
   JobId job;
   DatasetId dataset;  // empty: the dataset of the job
-  // The rows to evaluate. If unset, they are kAll for a job that learns from walks, and kTest for a job that predicts
-  // links. For any other job, they are kTest on the job's own dataset, and kAll on another dataset.
+  // If unset: kAll for a job on walks, kTest for a job on links. For any other job, kTest on its own dataset and kAll
+  // on another one.
   std::optional<train::EvaluatedRows> rows;
   spec::JobWeights weights = spec::JobWeights::kBest;
   std::optional<int64_t> checkpoint_step;  // if set, the weights of this checkpoint

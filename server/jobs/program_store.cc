@@ -26,8 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::string_view kUploadPrefix = ".upload-", kDeletedPrefix = ".deleted-";
-// The most bytes of program.json. A client accepts messages of at most 4 MiB. JSON is longer than a message, so the
-// message of a record of this size fits.
+// The most bytes of program.json. JSON is longer than a message, so the message of such a record fits the 4 MiB that
+// a client accepts.
 constexpr size_t kMostRecordBytes = size_t{3} << 20;
 
 std::string NewEtag() {

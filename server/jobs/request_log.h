@@ -1,7 +1,7 @@
 // The log of calls that change something other than jobs: datasets, uploads, tokens, the server itself. With it, the
-// work of a call with a `request_id` is done once, even if the process dies before it has answered. Calls that change
-// a job are not in this log: JobStore records them together with the change. Threads: all methods are safe anywhere;
-// each waits for the disk. Borrows the store.
+// work of a call with a `request_id` is done once, even if the process dies before it answers. Calls that change a
+// job are recorded by JobStore instead, together with the change. Threads: all methods are safe anywhere; each waits
+// for the disk. Borrows the store.
 #pragma once
 
 #include <functional>

@@ -324,8 +324,8 @@ class JobRunContext : public train::RunContext {
 class RunWriter {
  public:
   // Starts the thread. It calls `store` with a Patience of zero, so `store` never waits for another process's lock.
-  // If `store` fails, it is called again a second later. `what` names the run in the log. Of several errors in a row,
-  // only the first is logged. Errors: Unavailable if the system cannot start a thread.
+  // If `store` fails, it is called again a second later. `what` names the run in the log. The log gets only the first
+  // of several errors in a row. Errors: Unavailable if the system cannot start a thread.
   static absl::StatusOr<std::unique_ptr<RunWriter>> Start(std::string what, std::function<absl::Status()> store);
   // Waits for a running call of `store` to end. Drops requests that have not led to a call yet.
   ~RunWriter();

@@ -201,9 +201,9 @@ class RunContext {
   virtual void OnGraphCache(const graphcache::Snapshot& snapshot,
                             std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries) = 0;
   // Called at each boundary of a training step. Returns, in order, the commands after `after_sequence` that take
-  // effect now. `step` is the number of optimizer steps done. A command takes effect if its stamp is `step`. A
-  // command that has no stamp, or an earlier one, also takes effect, unless a command with a later stamp precedes it.
-  // It then gets the stamp `step`, and the stamp is on disk when this returns.
+  // effect now. `step` is the number of optimizer steps done. A command takes effect if its stamp is `step`. One
+  // without a stamp, or with an earlier one, also does, unless a command with a later stamp precedes it. It gets the
+  // stamp `step`, which is on disk when this returns.
   virtual std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) = 0;
   // Takes an epoch's metrics. A resumed run reports an epoch again, with equal metrics, if its checkpoint does not
   // have it.
@@ -332,23 +332,23 @@ class Runner {
   virtual absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
                                                         const std::function<bool()>& keep_going) = 0;
   // Evaluates weights on rows of a dataset, in one pass. Trains nothing and leaves nothing on disk. Calls
-  // `on_progress` with the rows done and the rows in total (0 if not known yet). If `on_progress` returns false, the
-  // evaluation ends with Cancelled. Threads: if device() is not kCpu, only the device's one thread may call it.
-  // Otherwise it is thread-safe. Errors: those of CheckCompatible, under "" and "dataset". InvalidArgument with
-  // violations of "rows" if the dataset has no such rows. InvalidArgument with violations of "dataset" if the weights
-  // do not fit the dataset. The same if no row has a label and no predictions are requested. ResourceExhausted if
-  // other work of this process leaves too little memory. DataLoss.
+  // `on_progress` with the rows done and the rows in total (0 if not known yet). If that returns false, ends with
+  // Cancelled. Threads: if device() is not kCpu, only the device's one thread may call it. Otherwise it is
+  // thread-safe. Errors: those of CheckCompatible, under "" and "dataset". InvalidArgument with violations of "rows"
+  // if the dataset has no such rows. InvalidArgument with violations of "dataset" if the weights do not fit the
+  // dataset. The same if no row has a label and no predictions are requested. ResourceExhausted if other work of this
+  // process leaves too little memory. DataLoss.
   virtual absl::StatusOr<RowsEvaluation> EvaluateWeights(
       const EvaluateRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) = 0;
   // Checks that a model with these options can be built for this dataset.
   // Errors: InvalidArgument with violations under `prefix`.
   virtual absl::Status CheckCompatible(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;
-  // Returns the request's weights as a file for this job alone. If the names show that the nodes of the two datasets
-  // differ, each node of the job's dataset gets the row of the trained node with the same name. If the model or the
-  // file has no rows of nodes, returns the weights unchanged. Returns a file unchanged, too, if it is not a
-  // safetensors file; CheckInitialWeights refuses it. Errors: InvalidArgument with a violation under `prefix` if no
-  // node has the name of a trained one, or if it is unknown which nodes the rows belong to. DataLoss.
+  // Returns the request's weights as a file for this job alone. If the names show that the two datasets' nodes
+  // differ, each node of the job's dataset gets the row of the trained node with its name. If the model or the file
+  // has no rows of nodes, returns the weights unchanged. Returns a file unchanged, too, if it is not a safetensors
+  // file; CheckInitialWeights refuses it. Errors: InvalidArgument with a violation under `prefix` if no node has the
+  // name of a trained one, or if it is unknown which nodes the rows belong to. DataLoss.
   virtual absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix) const = 0;
   // Checks that a job with these compatible options can begin with the weights of this safetensors file.
   // Errors: InvalidArgument with a violation under `prefix`.

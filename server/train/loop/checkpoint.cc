@@ -25,7 +25,7 @@ constexpr int kVersion = 1;
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kReplacedPrefix = ".old-";
 
-// The parts of a checkpoint. Writing, reading and the names of the files all use this one table.
+// One table for writing, reading and naming the files of a checkpoint.
 struct Part {
   std::string_view file;
   CheckpointPart tensors;

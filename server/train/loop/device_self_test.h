@@ -58,12 +58,12 @@ struct SelfTestReport {
 // wrong kernel differs in every step.
 inline constexpr double kSelfTestTolerance = 1e-4, kSelfTestJump = 5e-2;
 
-// Trains GINE on a set of small graphs in these jobs: sealed; `always`, which must grow; `always`, cleared every few
-// steps; and one for each policy that keeps nothing. For each compared step, the device and the CPU start from equal
-// state on the same batch. The comparison covers the loss, running statistics, and the optimizer's moments, which
-// contain the gradients. It leaves out the weights, because Adam takes a full-size step in the direction of a
-// gradient that is only noise. Calls `progress` with a line before each job. Errors: those of OpenBackend and of the
-// jobs.
+// Trains GINE on a set of small graphs in several jobs: one sealed; one under `always`, whose entries must grow; one
+// under `always` that is cleared every few steps; and one for each policy that keeps nothing. For each compared step,
+// the device and the CPU start from equal state on the same batch. The comparison covers the loss, running
+// statistics, and the optimizer's moments, which contain the gradients. It leaves out the weights, because Adam takes
+// a full-size step in the direction of a gradient that is only noise. Calls `progress` with a line before each job.
+// Errors: those of OpenBackend and of the jobs.
 absl::StatusOr<SelfTestReport> RunSelfTest(const SelfTestOptions& options, const data::OpenedDataset& dataset,
                                            const std::function<void(std::string_view line)>& progress);
 

@@ -49,8 +49,8 @@ class AveragedWeights {
   std::vector<at::Tensor> aside_;
 };
 
-// Holds the values of tensors in an unnamed file, while the tensors are zero in memory. This saves memory, because a
-// capture keeps no copy of a tensor of zeros.
+// Holds the values of tensors in an unnamed file, while the tensors are zero in memory. A capture keeps no copy of a
+// tensor of zeros.
 class ParkedState {
  public:
   // Moves large tensors, one after the other, to a file in `directory` that has no name and ends with this process.
@@ -80,11 +80,11 @@ class ParkedState {
 
 // The rest of this file handles values that are not finite. A run reads its loss only now and then, because reading
 // waits for the device. If the loss that it reads is not finite, the run begins again at its newest checkpoint, as
-// after a crash. It then takes all steps up to that reading of the loss with care: it undoes the first step that
-// makes a value that is not finite, and skips that step's batch. The skipped batch follows from the job alone, so a
-// run that resumes from any checkpoint skips the same one.
+// after a crash. It then takes all steps up to that reading of the loss with care. That means it undoes the first
+// step that makes a non-finite value, and skips its batch. The skipped batch follows from the job alone, so a run
+// that resumes from any checkpoint skips the same one.
 
-// The most rewinds and skipped batches of a job. If a job needs more, its fault is not a few bad batches.
+// A job that exceeds one of these limits has another fault than bad batches.
 inline constexpr int64_t kMaxRewinds = 100;
 inline constexpr int64_t kMaxSkippedBatches = 100;
 

@@ -86,8 +86,8 @@ nn::LossTerms ShareTerms(const nn::LossTerms& own) {
   return {.mean = own.mean * part, .sum = all[0], .count = count};
 }
 
-// The greatest age of the entries that other threads see. Entries are not copied at every step, since the cost of a
-// copy rises with their number.
+// The greatest age of the entries that other threads see. Copying them at every step would cost too much if there are
+// many.
 constexpr std::chrono::milliseconds kEntriesInterval(500);
 
 // The number of times that the log reports emptied caches. Further ones are only counted.

@@ -1,6 +1,5 @@
-// The training and the evaluation step of a job as programs that a device can capture; the compiler that lets the
-// device capture them; and the engine that runs every step of a run with them.
-// Threads: the device thread.
+// The steps of a job, as programs that a device can capture; the compiler that lets the device capture them; and the
+// engine that runs every step. Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -109,8 +108,7 @@ class StepCompiler final : public graphcache::Compiler {
 
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(Mode mode) override;
-  // Captures a rung from one recording that serves every rung. If the step cannot be recorded like this, or if the
-  // task or the device has no dynamic executables, returns the result of Capture.
+  // Same as Capture if the step cannot be recorded for every shape, or if there are no dynamic executables.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRung(Mode mode, const BatchShape& shape) override;
   absl::Status WarmUp(Mode mode, const BatchShape& shape) override;
   std::string NoDynamicReason() const override { return train::NoDynamicReason(backend_, task_); }

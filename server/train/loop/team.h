@@ -1,6 +1,5 @@
-// The ranks that train one job. A team is this daemon alone, several daemons led by this one, or several daemons led
-// by another one. Threads: the device thread. If a leader's team may grow, it also has a thread of its own, which
-// asks peers.
+// The ranks that train one job. A team is this daemon alone, or several daemons led by this or another one. Threads:
+// the device thread. If a leader's team may grow, another thread asks peers.
 #pragma once
 
 #include <atomic>
@@ -79,8 +78,8 @@ class Team {
   // the archive is too large for one of them. Throws the exceptions of the group's exchanges.
   absl::Status ShareProgram(spec::ModelOptions& model) const;
   // Returns the cause of `error`, the error that ended the run. If another rank is the cause, returns a transient
-  // error with kRankLostReason that names this rank. If a stop was requested while that rank kept this one waiting,
-  // returns Cancelled instead. If no other rank is the cause, returns `error`.
+  // error with kRankLostReason that names it. If a stop was requested while that rank kept this one waiting, returns
+  // Cancelled instead. In any other case, returns `error`.
   absl::Status Explain(absl::Status error, const RunContext& context) const;
   // Returns true if the team is smaller than the job wants, and another daemon would join it. Cheap.
   bool can_grow() const { return can_grow_.load(std::memory_order_relaxed); }
@@ -111,8 +110,8 @@ class Team {
   absl::Status ConnectRecruits(collective::TcpOptions options, const std::function<bool()>& asked_to_stop);
   // Waits until all ranks are connected. Errors: those of Explain.
   absl::Status Meet(const RunContext& context) const;
-  // Returns the error of a lost rank. If the call to the daemon of that rank has ended, this is the daemon's answer.
-  // Otherwise it is `seen`, the error that this rank met.
+  // Returns the error of a lost rank. If the call to its daemon has ended, this is the daemon's answer; otherwise it
+  // is `seen`, the error that this rank met.
   absl::Status WhyLost(const absl::Status& seen) const;
   // Runs on the thread that asks whether others would join, until the team ends.
   void LookForOthers(Peers& peers, const RecruitRequest& request, absl::Duration interval);

@@ -380,8 +380,7 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   result.final_test_metrics = last->metrics;
   result.final_test_loss = last->loss;
 
-  // The best weights overwrite the last ones in memory. The last weights are in the checkpoint of this step, and a
-  // stop does not write that again.
+  // This overwrites the last weights. They are in the checkpoint of this step, and a stop does not write it again.
   nn::CopyInto(best_, task_->tensors().All());
   // If the last weights are the best, they are tested only once.
   const absl::StatusOr<Evaluation> best =

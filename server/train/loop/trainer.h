@@ -115,9 +115,8 @@ class Trainer {
   absl::Status SaveLastCheckpoint() { return SaveCheckpoint(/*is_last=*/true); }
   // `is_last` has the meaning that it has in RunContext::StoreEpochs.
   absl::Status SaveCheckpoint(bool is_last);
-  // Writes a checkpoint that is due. If the disk has no room for it beside the space reserved for others, or the
-  // machine fails to write it, the run goes on and tries again later. Stopping would lose all progress since the
-  // previous checkpoint, which memory still holds.
+  // Writes a checkpoint that is due. If the machine cannot write it, or only into reserved space, the run goes on and
+  // tries again later. Stopping would lose all progress since the previous checkpoint, which memory still holds.
   absl::Status SaveDueCheckpoint();
   // Makes a checkpoint of the present state. The checkpoint shares the run's tensors.
   Checkpoint MakeCheckpoint();
@@ -127,8 +126,8 @@ class Trainer {
   // Makes the run take with care all steps before rewind.until_step. Call it after Resume.
   void TakeCare(const Rewind& rewind);
   absl::Status CheckFinite(double loss);
-  // Fails if every batch of the epoch that ends was skipped. If an epoch has fewer than ten batches, fails if the
-  // last ten batches were skipped, or all batches of a job that has fewer than ten.
+  // Fails if every batch of the epoch that ends was skipped. If epochs have fewer than ten batches, looks at the
+  // job's last ten batches, or at all of a shorter job.
   absl::Status CheckNotAllSkipped() const;
   // Fails if the validation loss is not finite although every weight is. A rewind would lead to the same loss again.
   // So a job with NonFinite::kRewind goes on instead, unless this was its last epoch and no earlier epoch is the best

@@ -262,8 +262,8 @@ absl::Status Trainer::CheckFiniteState() {
 }
 
 absl::Status Trainer::CheckNotAllSkipped() const {
-  // In an epoch of few batches, all may be skipped because of random draws that later epochs do not repeat. So at
-  // least this many batches are examined, if the job has as many.
+  // The least number of batches to examine. An epoch of few batches may lose all of them to random draws that later
+  // epochs do not repeat.
   constexpr int64_t kLeast = 10;
   const int64_t batches = task_->batches_per_epoch();
   const int64_t last = std::min(std::max(batches, kLeast), batches * options_.epochs), first = state_.step - last;

@@ -1,5 +1,5 @@
-// Tells the shapes of a job's batches before its first step, by walking through the batches. The job is on a set of
-// small graphs. Its batches are known ahead, since they are drawn from a seed. Threads: pure functions.
+// Computes the shapes of all batches of a job on small graphs before its first step. The batches are known ahead,
+// since sampling is seeded. Threads: pure functions.
 #pragma once
 
 #include <array>
@@ -17,16 +17,16 @@
 
 namespace permafrost::train {
 
-// Limits of the part of a schedule that is walked. The time of a walk grows with the number of graphs (32 million
-// graphs of small sets take about 0.4 seconds). Its memory grows with the number of batches.
+// Limits how much of a schedule is walked. Time grows with the graphs (32 million graphs of small sets take about 0.4
+// seconds), memory with the batches.
 struct WalkLimits {
   int64_t batches = 2'000'000, graphs = int64_t{1} << 25;
 };
 // Limits that let the whole schedule be walked.
 inline constexpr WalkLimits kWholeWalk{.batches = std::numeric_limits<int64_t>::max(),
                                        .graphs = std::numeric_limits<int64_t>::max()};
-// Returns the limits for a kind of batching. If batches are composed, the limit of graphs is an eighth, so that a
-// walk takes about as long.
+// Returns the limits for a kind of batching. If batches are composed, only an eighth of the graphs is walked, in
+// about the same time.
 WalkLimits LimitsOf(spec::BatchingKind kind, WalkLimits limits = {});
 
 // Returns the batches that a job with these options trains on.

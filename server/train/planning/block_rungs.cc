@@ -274,8 +274,7 @@ void BlockRungs::AddPartial(const BlockRungs& partial) {
   if (partial.num_planned_ == 0) return;
   const BlockSizes& rung = partial.rungs_[static_cast<size_t>(partial.num_planned_ - 1)];
   if (!rungs_.front().Holds(rung)) {
-    // A batch with fewer seeds may find more nodes in a hop, since more are left to be found. So the rungs that such
-    // a batch needs become planned too.
+    // With fewer seeds, more nodes are left to be found. So the rungs that such a batch needs become planned too.
     while (num_planned_ < std::ssize(rungs_) && !rungs_[static_cast<size_t>(num_planned_ - 1)].Holds(rung))
       ++num_planned_;
     return;

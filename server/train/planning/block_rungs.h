@@ -41,9 +41,8 @@ class BlockRungs {
   static BlockRungs Plan(const std::vector<data::BlockSizes>& probes, const data::BlockSizes& bound,
                          int64_t max_rungs = kMaxRungs);
   // Adds a rung below this chain for the last, partial batch of each epoch. The rung is the highest planned rung of
-  // `partial`, if that is smaller in every dimension than the lowest rung of this chain. Otherwise no rung is added,
-  // and the rungs of this chain become planned up to the first one that holds that rung of `partial`. An empty chain
-  // becomes `partial`.
+  // `partial`, if that is smaller in every dimension than the lowest rung of this chain. Otherwise, the rungs of this
+  // chain become planned up to the first one that holds that rung. An empty chain becomes `partial`.
   void AddPartial(const BlockRungs& partial);
 
   // Returns the rungs in rising order; each holds the one before. First come the planned rungs, at which batches are

@@ -51,7 +51,7 @@ double StepBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return (kLastingCopies + memory.state_copies + memory.other_copies) * parameters + peak;
 }
 
-// Returns the bytes of the staging buffers on the host. Those on the device take as many.
+// Returns the bytes of the staging buffers on the host. The staging buffers on the device take as many.
 double StagedBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return limits.device ? static_cast<double>(device::Staging::kSlots) * memory.input_bytes : 0;
 }

@@ -21,8 +21,7 @@ struct RunMemory {
   nn::ModelCost cost;       // the larger of the training and the evaluation step
   double batch_bytes = 0;   // batches on the host: in the step, made ready, and sampled ahead
   double result_bytes = 0;  // what evaluation keeps
-  // `state_copies` counts the copies of the parameters that the optimizer keeps beyond its two moments.
-  // `other_copies` counts those that are kept outside the optimizer.
+  // Copies of the parameters: in the optimizer beyond its two moments, and outside the optimizer.
   double state_copies = 0, other_copies = 0;
   // The number of executables that the cache will hold, as far as it is known; 0 if no step is captured.
   int64_t executables = 0;

@@ -115,8 +115,8 @@ EdgeDirections DirectionsOf(const Summary& summary) {
   return summary.directions;
 }
 
-// Checks that edges have their inverses in both datasets or in neither. Weights that saw each edge with its inverse
-// do not suit edges in one direction, and the reverse.
+// Refuses edges in one direction for weights that saw each edge with its inverse. Also refuses added inverse edges
+// for weights that saw edges in one direction.
 template <class Summary>
 void CheckDirections(const Summary& trained, const Summary& own, KnownRanges& check) {
   const EdgeDirections of_weights = DirectionsOf(trained), of_own = DirectionsOf(own);

@@ -1,6 +1,5 @@
-// Makes the view of a dataset that an evaluation of trained weights reads: the rows to evaluate, with the sizes and
-// ranges that the model was made for.
-// Threads: pure functions.
+// Makes the view of a dataset that an evaluation of trained weights reads: the rows to evaluate, and the sizes and
+// ranges of the model. Threads: pure functions.
 #pragma once
 
 #include <string_view>

@@ -45,7 +45,7 @@ FeatureSplit SplitFeatures(int64_t rows, int64_t row_bytes, const FeatureMemory&
 // result is at most half of `process`, since the system cannot reclaim pinned memory.
 uint64_t PinnableBytes(uint64_t process, uint64_t taken);
 
-// Returns a mask that marks the `count` rows with the highest `wanted`. Of equal values, the first are chosen.
+// Returns a mask that marks the `count` rows with the highest `wanted`. Among equal values, it prefers the first.
 std::vector<bool> MostWanted(std::span<const float> wanted, int64_t count);
 
 // The tensors of a table, as the device sees them. They are undefined if the host gathers.

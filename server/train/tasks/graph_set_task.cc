@@ -275,8 +275,8 @@ std::vector<uint32_t> GraphSetTask::GraphsThatFill(Mode mode, const BatchShape& 
   const BatchShape all = room;
   fill(std::nullopt);
   if (std::ranges::any_of(graphs, has_loss)) return graphs;
-  // A capture with these graphs would prove a step without a loss. So takes the first graph that has a loss, and
-  // fills the rest of the shape with others.
+  // These graphs would prove a step without a loss. So takes the first graph that has a loss, and fills the shape
+  // with others.
   for (const data::Split split : SplitsOf(mode)) {
     for (const uint32_t graph : batcher_->split(split)) {
       if (!has_loss(graph) || !all.Holds(batcher_->ShapeOf({&graph, 1}))) continue;
@@ -395,8 +395,8 @@ absl::StatusOr<HostBatch*> GraphSetTask::SmallProbe(Mode mode, size_t probe) {
 
 absl::StatusOr<HostBatch*> GraphSetTask::RungProbe(Mode mode, const BatchShape& shape) {
   if (!pads_) return ExactProbe(mode, 0, shape);
-  // The cost of a step depends on its real rows. So only the batch of the largest rung is full, and that of any other
-  // rung is partial. The recording already proves everything about these rungs, except that it holds at their shape.
+  // The cost of a step depends on its real rows, so only the largest rung is filled. For every other rung, only its
+  // shape is left to prove, for which some graphs are enough.
   PF_RETURN_IF_ERROR(AssembleOne(mode, shape, probes_[0], shape == CeilingOf(mode) ? 1 : kRungPart));
   return &probe_views_[0];
 }

@@ -193,8 +193,8 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
       projected.narrow(0, first, rows).copy_(model.Project(layer, input));
       begin = end;
     }
-    // A layer reads the projected rows of all neighbours, and any rank may have computed these. Everything else that
-    // the layer reads belongs to the nodes of this rank.
+    // A layer reads the projected rows of neighbours, which any rank may have. Its other inputs belong to this rank's
+    // nodes.
     share(projected);
     at::Tensor output, joined_output;
     begin = first_row;

@@ -141,11 +141,11 @@ class Links {
 int64_t MostSeeds(const spec::TrainOptions& options, int64_t links, int64_t nodes);
 
 // Returns about how many links a split has. If the dataset gives the links, this is their number. If links are drawn,
-// it is the split's part of all links, except that for the train split it is the number of all links.
+// it is the split's part of all links, and for the train split the number of all links.
 double LinkCountOf(const spec::TrainOptions& options, const data::GraphSummary& graph, data::Split split);
 
-// Bytes that a job on links takes in addition to those of a job on nodes. `host` counts the links and the remaining
-// edges. `result` counts what an evaluation keeps, such as the model's output for every node.
+// Bytes that a job on links takes beyond a job on nodes. `host` counts the links and the remaining edges. `result`
+// counts what an evaluation keeps, such as the model's output for every node.
 struct LinkMemory {
   double host = 0, result = 0;
 };

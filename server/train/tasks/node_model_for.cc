@@ -199,8 +199,8 @@ double EvaluatedRowBytes(const spec::TrainOptions& options, const data::GraphSum
   return sizeof(float) * (copies * outputs + static_cast<double>(graph.num_targets)) + sizeof(data::NodeId) + kOfMetric;
 }
 
-// Returns how many graphs of the device a job holds at most: one for each mode if it trains on the whole graph, and
-// one for each rung if it samples.
+// Returns how many graphs of the device a job holds at most: one for each mode on a whole graph, and one for each
+// rung on samples.
 int64_t MostGraphs(const spec::TrainOptions& options) {
   const spec::PolicyOptions& policy = options.graph_cache;
   const int64_t modes = EvaluatesOutsideCache(options) ? 1 : 2;

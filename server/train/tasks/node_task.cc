@@ -284,7 +284,7 @@ std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan pl
 
 std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first_batch) {
   epoch_ = epoch;
-  // Each rank has sample numbers of its own, and so draws its own neighbours.
+  // Each rank has its own sample numbers, and so draws its own neighbours.
   const auto sample = [batches = batches_per_epoch(), ranks = options_.replicas, rank = rank()](int64_t pass,
                                                                                                 int64_t batch) {
     return static_cast<uint64_t>((pass * batches + batch) * ranks + rank);

@@ -85,7 +85,7 @@ class NodeTask final : public Task {
     uint64_t stream = 0;
     data::BlockSizes sizes;
   };
-  // What makes the batches of one mode, and the rungs that they are rounded up to.
+  // The makers of one mode's batches, and the rungs to which batches are rounded up.
   struct ModeParts {
     // `stream` is used by the stream's thread, `prober` by the device thread
     std::unique_ptr<data::BlockBatcher> stream, prober;

@@ -266,7 +266,7 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
 
 absl::StatusOr<HostBatch*> NodeTask::ExactProbe(Mode mode, size_t probe, const BatchShape& shape) {
   ModeParts& parts = part(mode);
-  // Prefers blocks that have edges, since ComposeBlock repeats the edges of the block that it gets.
+  // Prefers blocks that have edges, since ComposeBlock repeats edges.
   std::vector<const Probe*> with_edges;
   for (const Probe& one : parts.probes) {
     if (one.sizes.edges > 0) with_edges.push_back(&one);

@@ -33,7 +33,7 @@ struct RealRows {
   bool classes = false;   // whether labels are classes
 };
 
-// An input that is a tensor, by name. `Batch` is the batch of the graph or the node level.
+// An input that is a tensor.
 template <class Batch>
 struct TensorInput {
   std::string_view name;
@@ -103,7 +103,7 @@ auto RowNamed(const Table& table, std::string_view name) {
   return std::ranges::find_if(table, [&](const auto& row) { return row.name == name; });
 }
 
-// The inputs that programs of one level may have. `Batch` is the batch of that level.
+// The inputs that programs on one kind of batch may have.
 template <class Batch>
 struct Inputs {
   std::span<const TensorInput<Batch>> tensors;

@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<nn::NodeModel>> MakeProgramOfNodes(const program:
                                                                   const ProgramModelOptions& options,
                                                                   c10::Device device);
 
-// What the trials of a job's program found (program_trials.h).
+// The findings of the trials of a job's program (program_trials.h).
 struct ProgramForm {
   std::optional<ProgramNorms> padding;  // same as in ProgramModelOptions
   bool fused = true;

@@ -137,8 +137,7 @@ Tensor PaddedLabels(const nn::EncoderInput& labels, int64_t real, int64_t rows) 
                              std::numeric_limits<double>::quiet_NaN());
 }
 
-// Returns the ends of `edges` edges. First come the real edges, whose ends are `ends`, and then the padding edges,
-// which end at the last row.
+// Returns the ends of `edges` edges: `ends` for the real edges, and then the last row for each padding edge.
 Tensor PaddedEnds(const Tensor& ends, int64_t edges, int64_t rows) {
   return at::constant_pad_nd(ends, {0, edges - ends.size(0)}, rows - 1);
 }
@@ -201,8 +200,8 @@ constexpr BatchShape kSmallBatch{.nodes = 33, .edges = 64, .graphs = 5},
 
 struct ReadsTooMuch : std::exception {};  // an std::exception, since autograd passes on no others
 
-// Counts of a forward pass: its operators, the total of bytes that they read, and the bytes of the tensors that were
-// made and read, each counted once.
+// Counts of a forward pass: its operators, all bytes that they read, and the bytes of the tensors made, each counted
+// once.
 struct Read {
   int64_t operators = 0;
   double read = 0, made = 0;
@@ -276,7 +275,7 @@ nn::GraphModelOptions OfTrial(nn::GraphModelOptions model) {
 // counts.
 constexpr int64_t kMostColumns = 4'096;
 
-// Whether and how a program runs on padded batches.
+// The result of trying a program on padded batches.
 struct ProgramPadding {
   std::string refusal;  // why its batches are not padded, as a text for users; empty if they may be
   bool eager = false;   // refused because no step is captured; another note tells the job's user about that
@@ -474,8 +473,8 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
                     trials);
 }
 
-// Compares the fused program with the unfused one. `make` makes the model, fused or unfused. `batch` is small and has
-// the least padding. `precision` is that of the job; the trial runs in float32.
+// Compares the fused program with the unfused one; `make` makes either. `batch` is small and has the least padding.
+// `precision` is that of the job; the trial runs in float32.
 template <class Make, class Batch>
 absl::StatusOr<JobFusion> TryFusion(spec::Precision precision, const Make& make, const Batch& batch) {
   JobFusion fusion;

@@ -35,7 +35,7 @@ inline TorchThreads ThreadsFor(double operator_values) {
   return operator_values < kSharedValues ? TorchThreads::kOne : TorchThreads::kAll;
 }
 
-// What a forward pass of a program costs, measured on two small batches.
+// The cost of a forward pass of a program, measured on two small batches.
 struct ForwardCost {
   double parameters = 0;         // number of parameter values, which the bytes below leave out
   double once = 0, growing = 0;  // bytes of made tensors: independent of the batch, and added by the second batch
