@@ -33,8 +33,7 @@ struct Summary {
   // Datasets of jobs that have not ended, if the backup lacks the dataset or holds it under another uid. They must be
   // imported before these jobs go on.
   std::vector<std::string> datasets_wanted;
-  // Jobs that have not ended and whose checkpoints are all damaged or gone. Another daemon starts them from the
-  // beginning.
+  // Unfinished jobs whose checkpoints are all damaged or gone. Another daemon starts them from the beginning.
   std::vector<JobId> jobs_anew;
   // Datasets whose imports have not ended. Another daemon begins these imports anew if it can see their sources.
   // Imports of uploads are never listed.

@@ -80,7 +80,8 @@ class EntrySet {
 
   std::vector<std::unique_ptr<Entry>> entries_;
   std::map<Key, Entry*> by_key_;
-  // Indexed by Mode. Entries are ordered by their rows, and entries with equal rows by their addition.
+  // Indexed by Mode. Entries are in the order of their rows; entries with equal rows are in the order of their
+  // addition.
   std::array<std::vector<Entry*>, 2> by_rows_;
   std::array<Entry*, 2> dynamic_{};  // by Mode
 };

@@ -23,7 +23,7 @@ namespace {
 // The time between tries of a store write that must not be lost, for example while the disk is full.
 constexpr absl::Duration kRetryInterval = absl::Seconds(1);
 
-// Takes a job that will go on later off the device. If the job was pausing, it is paused; otherwise it is queued.
+// Takes a job off the device, until it goes on later. If the job was pausing, it is paused; otherwise it is queued.
 void MoveAside(Job& job, std::string_view reason, const std::string& message) {
   if (job.pausing) {
     Move(job, JobState::kPaused, why::kPauseRequested);
@@ -55,7 +55,7 @@ void ConcludeTrouble(const absl::Status& error, Job& job) {
 }
 
 // Concludes a run after a device fault, which lasts until the process ends. The job goes on in the next process,
-// unless it is the likely cause.
+// unless the job is the likely cause.
 void ConcludeFault(const absl::Status& error, const std::optional<RunMark::Content>& mark, Job& job) {
   job.trouble.error = OneLine(error.message());
   job.interrupted = true;
@@ -331,7 +331,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
       const bool draining = book_.draining();
       Conclude(outcome, *run.started.live, draining, mark, now, job);
       if (!IsTerminal(job.state) && !IsDeviceFault(outcome.status())) job.deaths = {};
-      // The line is on disk before the new state is visible, so that followers of the log get all of it.
+      // The line is on disk before the new state is visible, so that followers get the whole log.
       const std::string line = LastLine(job, outcome);
       if (line == written) return;
       if (run.log) run.log->Write(SeverityOf(job, outcome), line);
@@ -349,8 +349,8 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
     // Shows the error, because otherwise the job would seem to run, and nobody would learn why it does not end.
     run.started.live->SetTrouble(stored.status());
     book_.Notify(id);
-    // If the end cannot be stored before the process ends, the job stays on the device on record. The next start
-    // resumes it from its last checkpoint to the same end.
+    // If the end cannot be stored before the process ends, the record still says that the job is on the device. The
+    // next start then resumes the job from its last checkpoint, to the same end.
     if (!WaitToRetry()) {
       book_.GiveUpRunning();
       break;

@@ -209,7 +209,7 @@ absl::StatusOr<Job> JobBook::Update(const JobId& id, const JobUpdate& update, co
   const bool ended = active == nullptr;
   Job next;
   if (ended) {
-    // The epochs of an ended job do not change. They are read after the turn, because they may be a million.
+    // The epochs of an ended job do not change. They are read after the turn, because there may be a million.
     PF_ASSIGN_OR_RETURN(next, store_->Get(id, kNoEpochs));
   } else {
     absl::MutexLock lock(&mu_);

@@ -124,8 +124,8 @@ class CommandLog {
   // Adds a command. Call it in the order of the sequences. `done` is nullptr if nobody waits for the command;
   // otherwise TakeWaiting returns it later. After Close, drops `done` and returns false.
   bool Append(const graphcache::Command& command, Done done);
-  // Returns the commands after `after_sequence` that take effect at `step`: first those with that step or an earlier
-  // one, then those without one.
+  // Returns the commands after `after_sequence` that take effect at `step`: first the commands with this or an
+  // earlier step, then the commands without a step.
   std::vector<graphcache::Command> Due(int64_t after_sequence, int64_t step) const;
   // Sets the steps of commands that are already in the log.
   void Stamp(const std::vector<graphcache::Command>& stamped);

@@ -1,6 +1,5 @@
 // The interface through which a run finds other daemons that train a job with it. It uses neither torch nor wire
-// types: the runner calls it, and the room that calls other servers implements it.
-// Threads: as each class says.
+// types: the runner calls it, and the code that calls other servers implements it. Threads: as each class says.
 #pragma once
 
 #include <cstdint>
@@ -76,8 +75,8 @@ struct RecruitRequest {
   std::function<void(std::string_view line)> log = [](std::string_view /*line*/) {};
 };
 
-// The daemons that train with this one, as ranks 1, 2 and so on. The destructor releases them.
-// Threads: all methods are thread-safe.
+// The daemons that train with this daemon, as ranks 1, 2 and so on. The destructor releases them. Threads: all
+// methods are thread-safe.
 class Recruits {
  public:
   virtual ~Recruits() = default;
@@ -85,8 +84,8 @@ class Recruits {
   virtual const std::vector<std::string>& addresses() const = 0;
   // Returns the newest report of each recruit; `steps` is 0 for one that has not reported.
   virtual std::vector<RankProgress> progress() const = 0;
-  // Returns why a recruit has ended, with its address; OK while all run. Errors: Unavailable, or FailedPrecondition
-  // with kRankFailedReason.
+  // Returns the error of a recruit that has ended, with the recruit's address; OK while all run. Errors: Unavailable,
+  // or FailedPrecondition with kRankFailedReason.
   virtual absl::Status failure() const = 0;
   // Waits a moment for a failure that is about to be reported, and then returns failure().
   virtual absl::Status WaitForFailure() = 0;

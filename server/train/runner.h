@@ -205,8 +205,8 @@ class RunContext {
   // without a stamp, or with an earlier one, also does, unless a command with a later stamp precedes it. It gets the
   // stamp `step`, which is on disk when this returns.
   virtual std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) = 0;
-  // Takes an epoch's metrics. A resumed run reports an epoch again, with equal metrics, if its checkpoint does not
-  // have it.
+  // Takes an epoch's metrics. If the checkpoint of a resumed run lacks an epoch, the run reports this epoch again,
+  // with equal metrics.
   virtual void OnEpoch(const EpochMetrics& metrics) = 0;
   // Called before a checkpoint is written. Stores the epochs reported so far on disk, because a run that resumes from
   // the checkpoint does not report them again. After an error the checkpoint is not written. If `is_last` is true, no
@@ -242,7 +242,7 @@ struct CensusRequest {
   graphcache::TorchRelease release = graphcache::TorchRelease::k2_13;
 };
 
-// A request to fit weights with rows of nodes to the dataset of a job that begins with them.
+// A request to fit weights with rows of nodes to a job's dataset. The job begins with these weights.
 struct NodeRowsRequest {
   spec::TrainOptions options;
   data::OpenedDataset dataset;                 // the job's dataset

@@ -127,8 +127,7 @@ class CheckpointStore {
 };
 
 // Decides when a run writes its checkpoints. It reads no clock: callers pass the time since this run's first step
-// began, which must never fall.
-// Threads: one thread.
+// began. This time must never fall. Threads: one thread.
 class CheckpointSchedule {
  public:
   // The first checkpoint by time comes this long after a run's first step. So each run of a job that is killed again

@@ -201,8 +201,8 @@ std::string SourceOf(const spec::TrainOptions& options) {
   return from.job.empty() ? from.file : absl::StrCat("jobs/", from.job.value());
 }
 
-// Checks that the rows of weights belong to the nodes of the graph, if the dataset that they were trained on is no
-// longer known.
+// If the training dataset of the weights is no longer known, checks that the rows of weights belong to the nodes of
+// the graph.
 absl::Status CheckSaidNodes(const spec::TrainOptions& options, const std::map<std::string, std::string>& metadata,
                             const data::Graph& graph, std::string_view prefix) {
   const bool is_file = options.init_from.job.empty();
@@ -362,7 +362,8 @@ absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_vie
   if (trained == nullptr) {
     PF_RETURN_IF_ERROR(CheckSaidNodes(request.options, file->metadata, graph, prefix));
     if (!is_mapped) return std::move(request.weights);
-    // The weights were mapped for a dataset that has since been replaced, so their places are wrong for this one.
+    // The weights were mapped for a dataset that has since been replaced, so the places in the file are wrong for the
+    // present dataset.
     file->tensors.erase(places);
     return nn::EncodeSafetensors(file->tensors, file->metadata);
   }

@@ -53,7 +53,7 @@ class AveragedWeights {
 // tensor of zeros.
 class ParkedState {
  public:
-  // Moves large tensors, one after the other, to a file in `directory` that has no name and ends with this process.
+  // Moves large tensors, one after the other, to an unnamed file in `directory`. The file ends with this process.
   // Skips tensors that are zero or not in this process's memory. Returns nullopt if no tensor is left to move.
   // Errors: ResourceExhausted if the disk would fall below the reserve; those of writing. After an error every tensor
   // is unchanged.

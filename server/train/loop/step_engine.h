@@ -36,7 +36,7 @@ namespace permafrost::train {
 // an error, steps use PyTorch's operators.
 absl::Status UseKernelsOf(const device::Backend& backend);
 
-// Sums a loss over many batches. The sums stay on the device, so only reading them waits for it.
+// Sums a loss over many batches. The sums stay on the device, so only a read of a sum waits for the device.
 class ErrorSums {
  public:
   // Sums in float64, or in pairs of float32 if the device has no float64 (MPS). The second float32 of a pair sums the
@@ -95,7 +95,7 @@ std::string NoDynamicReason(const device::Backend& backend, const Task& task);
 // Borrows all arguments.
 class StepCompiler final : public graphcache::Compiler {
  public:
-  // `group` holds the ranks that share the training steps; null if there is only this one.
+  // `group` holds the ranks that share the training steps; null if this rank is the only one.
   StepCompiler(const device::StepProgram& train, const device::StepProgram& eval, Task& task,
                const device::Backend& backend, std::function<void(std::string_view line)> log,
                collective::Group* group = nullptr)
@@ -132,7 +132,7 @@ class StepCompiler final : public graphcache::Compiler {
 // or an eager step. Borrows its arguments; lives for one run.
 class StepEngine {
  public:
-  // `group` holds the ranks that share the training steps; null if there is only this one.
+  // `group` holds the ranks that share the training steps; null if this rank is the only one.
   StepEngine(const spec::TrainOptions& options, Task& task, nn::Optimizer& optimizer, const device::Backend& backend,
              RunContext& context, collective::Group* group = nullptr);
   StepEngine(const StepEngine&) = delete;
@@ -160,7 +160,7 @@ class StepEngine {
   const graphcache::GraphCache& cache() const { return cache_; }
 
   // Reports the cache to the context. Includes the entries if `with_entries` is true, or if half a second has passed
-  // since they were last reported.
+  // since the entries were last reported.
   void Report(bool with_entries = false);
 
  private:

@@ -247,7 +247,8 @@ class TorchRunner final : public Runner {
 
   absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
                                                 const std::function<bool()>& keep_going) override {
-    // libtorch refuses two accelerators in one process, so the stand-in would also stop a job that trains meanwhile.
+    // libtorch refuses two accelerators in one process, so a stand-in for MPS would stop a job that trains at the
+    // same time.
     if (backend_->kind() == DeviceKind::kCuda) {
       return absl::FailedPreconditionError(
           "a census is taken on a stand-in for MPS, which libtorch refuses beside CUDA: ask a server that runs with "

@@ -35,8 +35,7 @@ namespace permafrost::train {
 bool IsBetter(spec::Metric metric, double value, double best);
 
 // Measures the throughput over the last seconds, and estimates the time that is left. It reads no clock: callers pass
-// the time since the run began, which must never fall.
-// Threads: the device thread.
+// the time since the run began. This time must never fall. Threads: the device thread.
 class ProgressMeter {
  public:
   // Samples older than this are ignored.
@@ -173,7 +172,7 @@ class Trainer {
   StepEngine engine_;
   CheckpointStore checkpoints_;
   // Weights of the best epoch; meaningless before the first evaluation. They are allocated with the model, so that
-  // the run's memory does not grow at its first evaluation.
+  // the run's memory does not grow at the first evaluation.
   const std::vector<nn::NamedTensor> best_;
   RunState state_;
 

@@ -47,7 +47,7 @@ graphcache::FreezePoint FreezePointOf(const spec::TrainOptions& options, const T
                                      shapes.known_train_shapes);
 }
 
-// Returns a plan with its schedules and what follows from them, but without rows and costs.
+// Returns a plan with its schedules and the fields that follow from these, but without rows and costs.
 absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, Task& task,
                                              std::string no_dynamic_reason, const std::function<bool()>& keep_going) {
   graphcache::CachePlan plan{.options = options.graph_cache,
@@ -139,8 +139,8 @@ class Meter {
     Turns turns;
     std::array<double, kRuns> real_rows{}, rows{};
   };
-  // Times training steps at the shape: eager and replayed on the batch that fills it, then replayed on the other
-  // batch.
+  // Times training steps at one shape: eager and replayed on the batch that fills the shape, then replayed on the
+  // other batch.
   absl::Status Visit(AtShape& at);
   absl::StatusOr<double> TimeReplay(Executable& executable, HostBatch& batch);
   absl::StatusOr<double> TimeEager(HostBatch& batch);

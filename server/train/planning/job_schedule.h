@@ -90,7 +90,7 @@ struct PlanContext {
   // True for a run on a device that gathers the features of sampled blocks itself, if it has memory for the features
   // (train/tasks/feature_table.h).
   bool features_on_device = false;
-  // Backend::AllocatePinned of that device; null if the device reads no memory of the host.
+  // Backend::AllocatePinned of the run's device; null if the device reads no memory of the host.
   std::function<std::optional<device::PinnedRows>(int64_t rows, int64_t width)> allocate_pinned = nullptr;
   // Set for a run: the disk space that a checkpoint must leave free when it is due.
   DiskReserve reserve;

@@ -35,8 +35,8 @@ struct RunMemory {
 // The memory that a run may take, in bytes.
 struct MemoryLimits {
   uint64_t process = 0;  // what this process may use
-  // Set for a device with memory of its own, which then holds the weights and the steps. If nullopt, they take memory
-  // of the process.
+  // Set for a device with memory of its own, which then holds the weights and the steps. If nullopt, weights and
+  // steps take memory of the process.
   std::optional<uint64_t> device = std::nullopt;
   // If true, the capture of a step records it, which takes copies of the state for the time of the capture.
   bool records = true;
@@ -48,7 +48,7 @@ struct MemoryLimits {
 // The limits for a job that was checked before.
 inline constexpr MemoryLimits kNoLimits{.process = std::numeric_limits<uint64_t>::max()};
 
-// Returns how many bytes of this much memory the batches sampled ahead may take.
+// Returns how many of `memory` bytes the batches sampled ahead may take.
 constexpr uint64_t SampledAheadBytes(uint64_t memory) { return memory / 32; }
 
 // Adds the copies of the parameters that these options need.

@@ -1,5 +1,5 @@
-// Jobs on one large graph that sample blocks of it around seed nodes. The seeds are the nodes that a job predicts for,
-// or the ends of links.
+// Jobs on one large graph that sample blocks around seed nodes. The seeds are the nodes to predict, or the ends of
+// links.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -147,7 +147,7 @@ class NodeTask final : public Task {
   data::BlockSizes ReadyAt(Mode mode, const data::BlockSizes& real) const;
   // Plans the evaluations that sample outside the graph cache: links with times, and links of a program.
   absl::Status PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going);
-  // Returns whether links are predicted and the decoder scores them from the model's rows.
+  // Returns true if links are predicted, and the decoder scores links from the model's rows.
   bool decodes_pairs() const { return links_ != nullptr && !made_.scores_pairs; }
   // Runs a program on a sample around these seeds, drawn as an evaluation draws it. `pairs` are pairs of the seeds,
   // on the host, or undefined.

@@ -190,7 +190,7 @@ Block TrialBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labe
 constexpr double kMostRead = 1 << 30;
 
 // A training step has about kOperatorsOfStep operators for each operator of the forward pass. Recording keeps about
-// kBytesOfOperator bytes for each of them.
+// kBytesOfOperator bytes for each operator of the step.
 constexpr int64_t kOperatorsOfStep = 4, kBytesOfOperator = 600;
 
 // Two batches from which the cost of larger ones is extrapolated. Without padding, the second batch has twice as many

@@ -218,8 +218,8 @@ class Task {
 // from probe to probe. No two dimensions vary alike, so each integer in the recording can be derived from the sizes
 // in only one way. Pure functions.
 
-// Returns the size of a probe in a dimension. `probe` counts from 1, and each probe has a different size. It is above
-// `least`, and at most `least` + `range`, or `least` + kLeastSpread if that is more.
+// Returns the size of a probe in a dimension. `probe` counts from 1, and each probe has a different size. The size is
+// above `least`, and at most `least` + `range`, or `least` + kLeastSpread if that is more.
 inline constexpr int64_t kLeastSpread = 15;
 int64_t ProbeSize(size_t probe, size_t dimension, int64_t least, int64_t range);
 

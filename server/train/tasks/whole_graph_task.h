@@ -112,7 +112,7 @@ class WholeGraphTask final : public Task {
         links_(std::move(links)),
         num_outputs_(num_outputs),
         made_(std::move(made)) {}
-  // Returns whether links are predicted and the decoder scores them from the model's rows.
+  // Returns true if links are predicted, and the decoder scores links from the model's rows.
   bool decodes_pairs() const { return links_ != nullptr && !made_.scores_pairs; }
   // `trains` says whether gradients are computed; they need the transposed edges.
   absl::Status Read(c10::Device device, bool trains);
