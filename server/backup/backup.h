@@ -9,8 +9,8 @@
 //
 // The order of copying makes a backup consistent, like the state after a crash. The checkpoint of a job that has not
 // ended is copied before the database, so every epoch and command that the checkpoint knows is on record. Files of an
-// ended job are copied after the database, so a job on record as succeeded has its artifacts. Threads: safe anywhere.
-// While a backup is made below a root, a second one there is refused.
+// ended job are copied after the database, so a job on record as succeeded has its artifacts.
+// Threads: safe anywhere. While a backup is made below a root, a second one there is refused.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // Copies what a backup holds: files, rows of jobs, datasets, imports, the audit log, and the newest whole checkpoint
 // of each job. All of these may change during the copy; a run may even write newer checkpoints and remove the copied
-// one. Threads: each call on the database opens its own connections, and the daemon's connection keeps working
-// meanwhile. A copier is used by one thread.
+// one.
+// Threads: each call on the database opens its own connections, and the daemon's connection keeps working meanwhile.
+// A copier is used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -127,7 +128,8 @@ absl::Status CopyAudit(const std::filesystem::path& state_dir, Copier& copier);
 // Copies the records of imports that have not succeeded (datasets/.imports), and returns the names of their datasets,
 // sorted. A server that goes on from the backup restarts the imports that are still wanted, if it can see their
 // sources. Call this before datasets are copied. A dataset whose import ends in between is then in the backup, as a
-// record or as a dataset. Errors: the copier's.
+// record or as a dataset.
+// Errors: the copier's.
 absl::StatusOr<std::vector<std::string>> CopyImports(const std::filesystem::path& state_dir, Copier& copier);
 
 }  // namespace permafrost::backup

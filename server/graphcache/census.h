@@ -1,9 +1,10 @@
 // The census of a job on MPS, before it runs: which entries its steps would add to libtorch's cache of compiled
 // graphs (MPSGraphCache). That cache keeps one entry for each operator with each combination of types, sizes and
-// scalars that it meets, and evicts none. The operators come from recorded steps (train/planning/cache_planner.h).
-// For each release of libtorch, rules tell which operators add an entry. This file finds how the operators' sizes
-// follow from the batch's sizes. So it can count the keys of thousands of shapes without running a step at each
-// shape. Threads: values and pure functions.
+// scalars that it meets, and evicts none.
+// The operators come from recorded steps (train/planning/cache_planner.h). For each release of libtorch, rules tell
+// which operators add an entry. This file finds how the operators' sizes follow from the batch's sizes. So it can
+// count the keys of thousands of shapes without running a step at each shape.
+// Threads: values and pure functions.
 #pragma once
 
 #include <array>
@@ -49,8 +50,9 @@ struct OpCall {
 
 // Returns the number of entries that a call adds if its key is new; nullopt if there is no rule for the operator.
 // Does not count the matrix kernels that linear keeps by shape, because they are in another cache (MPSKernelCache)
-// and take a few bytes each. Source: the kernels of PyTorch's aten/src/ATen/native/mps, where an entry is a call of
-// LookUpOrCreateCachedGraph; pytorch#187455 lists the remaining calls.
+// and take a few bytes each.
+// Source: the kernels of PyTorch's aten/src/ATen/native/mps, where an entry is a call of LookUpOrCreateCachedGraph;
+// pytorch#187455 lists the remaining calls.
 std::optional<int64_t> EntriesOf(const OpCall& call, TorchRelease release);
 
 // Integers of a step that follow from the sizes of its batch.
@@ -69,9 +71,10 @@ struct SizeSum {
 };
 
 // Returns the sum whose values are `values` at the shapes with the sizes `sizes`, [shapes][sizes]. Returns nullopt if
-// there is none. If several sums fit, returns one of the plainest kind. From plain to complex, the kinds are: one
-// size, two sizes added or subtracted, and a multiple of one size, each with a constant. Use at least three shapes,
-// with a different pattern of change for each size, so that a sum cannot fit by chance.
+// there is none.
+// If several sums fit, returns one of the plainest kind. From plain to complex, the kinds are: one size, two sizes
+// added or subtracted, and a multiple of one size, each with a constant. Use at least three shapes, with a different
+// pattern of change for each size, so that a sum cannot fit by chance.
 std::optional<SizeSum> FindSum(std::span<const int64_t> values, std::span<const std::vector<int64_t>> sizes);
 
 // A call of a step whose integers are known at every shape.
@@ -92,9 +95,9 @@ struct SymbolicStep {
 
 // Finds how the calls of a step follow from the sizes of its batch. `streams` holds the calls of one step on several
 // batches, whose sizes are `sizes`, [shapes][sizes]. A job with one shape has one stream. Any other job has at least
-// four streams: the sums are found from all but the last one, and checked on the last one. Errors:
-// FailedPrecondition, naming the operator, if calls differ from shape to shape in anything that does not follow from
-// the batch's sizes.
+// four streams: the sums are found from all but the last one, and checked on the last one.
+// Errors: FailedPrecondition, naming the operator, if calls differ from shape to shape in anything that does not
+// follow from the batch's sizes.
 absl::StatusOr<SymbolicStep> FindCalls(std::span<const std::vector<OpCall>> streams,
                                        std::span<const std::vector<int64_t>> sizes, TorchRelease release);
 

@@ -19,13 +19,15 @@ inline constexpr EnumNames<CommandKind, 4> kCommandNames{{{{CommandKind::kUpdate
                                                            {CommandKind::kThaw, "thaw"},
                                                            {CommandKind::kClear, "clear"}}}};
 
-// A change of the policy. Absent fields stay as they are. A new policy, freeze_at, shapes or rungs thaws the cache.
-// Under kFreeze, the cache then freezes again at its freeze point. A policy that keeps nothing (kNever,
-// kClearPerStep) also drops every executable. A change between dynamic, ladder and exact shapes, or to another
-// ladder, drops the executables that it replaces. A new max_executables removes planned executables or adds some. If
-// this gives the ladder other rungs, the new ladder replaces the old one, and a frozen cache captures the new rungs
-// before the next step. A new on_miss can change the shapes with which a cache of exact shapes is sealed. A frozen
-// cache captures the added shapes before the next step. A new audit_every or strict has no further effect.
+// A change of the policy. Absent fields stay as they are.
+// A new policy, freeze_at, shapes or rungs thaws the cache. Under kFreeze, the cache then freezes again at its freeze
+// point. A policy that keeps nothing (kNever, kClearPerStep) also drops every executable. A change between dynamic,
+// ladder and exact shapes, or to another ladder, drops the executables that it replaces.
+// A new max_executables removes planned executables or adds some. If this gives the ladder other rungs, the new
+// ladder replaces the old one, and a frozen cache captures the new rungs before the next step. A new on_miss can
+// change the shapes with which a cache of exact shapes is sealed. A frozen cache captures the added shapes before the
+// next step.
+// A new audit_every or strict has no further effect.
 using spec::PolicyUpdate;
 
 struct Command {

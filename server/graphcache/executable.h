@@ -122,8 +122,8 @@ class Batch {
   // kind.
   virtual BatchShape dynamic_shape() const = 0;
   // Pads the batch to `shape`, which must hold least_padded(). Returns the step's inputs, which are valid until the
-  // next call. One of the inputs is `step`, the number of optimizer steps done. Errors: InvalidArgument if the batch
-  // does not fit.
+  // next call. One of the inputs is `step`, the number of optimizer steps done.
+  // Errors: InvalidArgument if the batch does not fit.
   virtual absl::StatusOr<const StepInputs*> PadTo(const BatchShape& shape, int64_t step) = 0;
   // Same as PadTo with dynamic_shape().
   virtual absl::StatusOr<const StepInputs*> PadDynamic(int64_t step) = 0;

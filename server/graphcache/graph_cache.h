@@ -43,11 +43,12 @@ struct Lookup {
   bool full = false;    // the cache is at its limit
 };
 
-// Chooses how a step runs. kNever and kClearPerStep take nothing from the cache, and never freeze. kAlways and
-// kFreeze replay an executable of the exact shape. Until the cache is `frozen`, they capture and keep a new shape. In
-// a frozen cache, on_miss decides about a new shape. If the cache is full but not frozen, a new shape is padded into
-// a larger executable, or runs eager if none is held. If the step cannot be captured, kRunEager replaces a capture.
-// kReject is returned even then.
+// Chooses how a step runs.
+// kNever and kClearPerStep take nothing from the cache, and never freeze. kAlways and kFreeze replay an executable of
+// the exact shape. Until the cache is `frozen`, they capture and keep a new shape. In a frozen cache, on_miss decides
+// about a new shape.
+// If the cache is full but not frozen, a new shape is padded into a larger executable, or runs eager if none is held.
+// If the step cannot be captured, kRunEager replaces a capture. kReject is returned even then.
 Action Admit(const spec::PolicyOptions& options, bool frozen, const Lookup& lookup);
 
 // An executable that a graph cache holds, with its statistics.
@@ -124,21 +125,24 @@ class GraphCache {
   GraphCache(GraphCacheSetup setup, Compiler& compiler);
 
   // Runs one step of `mode`; `step` is the number of optimizer steps done before it. Returns the step's result, or
-  // null if the step froze the cache, because the captures of a freeze reuse the result's memory. Dynamic modes: if
-  // the options want it (WantsDynamic) and the step allows it, one executable serves all batches of a mode, each at
-  // its dynamic_shape(). Ladders: if a mode is not dynamic and the options want a ladder (WantsLadder), batches are
-  // rounded up to it. This ends with a clear or a new policy. Under kFreeze, the first step begins with the captures
-  // that dynamic and ladder modes need, and then the cache freezes. CaptureNext may have done both before. Exact
-  // shapes: all other modes have them. Under kFreeze, the step that brings the cache to its freeze point freezes it
-  // when it ends. If misses are padded or rejected, every evaluation batch is padded to the plan's rungs, unless an
-  // executable of the batch's own shape is held. Eager steps: a step that cannot be captured runs eager, and its mode
-  // is not captured again until a clear or a new policy. If the limit left none of a mode's planned executables, the
-  // mode runs eager in a frozen cache, even if on_miss says otherwise. Audits: a replay is audited if IsAuditDue says
-  // so. If the audit finds a difference, the result and the state of the eager step are kept, and the executable is
-  // withdrawn. Until a clear, the steps that it would have served run eager at the same shape. Errors:
-  // FailedPrecondition with reason GRAPH_CACHE_MISS, naming the shape, for kReject; the step does not run, and only
-  // rejected_inserts rises. A strict cache fails with kStrictReason before the step runs, or with kAuditFailedReason.
-  // All other errors come from the compiler and the batch.
+  // null if the step froze the cache, because the captures of a freeze reuse the result's memory.
+  // Dynamic modes: if the options want it (WantsDynamic) and the step allows it, one executable serves all batches of
+  // a mode, each at its dynamic_shape().
+  // Ladders: if a mode is not dynamic and the options want a ladder (WantsLadder), batches are rounded up to it. This
+  // ends with a clear or a new policy. Under kFreeze, the first step begins with the captures that dynamic and ladder
+  // modes need, and then the cache freezes. CaptureNext may have done both before.
+  // Exact shapes: all other modes have them. Under kFreeze, the step that brings the cache to its freeze point
+  // freezes it when it ends. If misses are padded or rejected, every evaluation batch is padded to the plan's rungs,
+  // unless an executable of the batch's own shape is held.
+  // Eager steps: a step that cannot be captured runs eager, and its mode is not captured again until a clear or a new
+  // policy. If the limit left none of a mode's planned executables, the mode runs eager in a frozen cache, even if
+  // on_miss says otherwise.
+  // Audits: a replay is audited if IsAuditDue says so. If the audit finds a difference, the result and the state of
+  // the eager step are kept, and the executable is withdrawn. Until a clear, the steps that it would have served run
+  // eager at the same shape.
+  // Errors: FailedPrecondition with reason GRAPH_CACHE_MISS, naming the shape, for kReject; the step does not run,
+  // and only rejected_inserts rises. A strict cache fails with kStrictReason before the step runs, or with
+  // kAuditFailedReason. All other errors come from the compiler and the batch.
   absl::StatusOr<StepResult> Run(Mode mode, Batch& batch, int64_t step);
 
   // Returns the number of captures to make before the next step, so that no step waits for one; 0 if the cache is
@@ -147,7 +151,8 @@ class GraphCache {
   int64_t captures_ahead() const;
   bool ready() const { return ready_; }
   // Makes one of the captures that captures_ahead() counts. After the last one, the cache is ready, and under kFreeze
-  // it is frozen. Errors: those of the compiler.
+  // it is frozen.
+  // Errors: those of the compiler.
   absl::Status CaptureNext(int64_t step);
 
   // Tells the cache that the device has forgotten what it compiled, except for what executables hold. CaptureNext
@@ -284,8 +289,8 @@ class GraphCache {
   Entry& Add(Entry entry);
   // Counts the graph break, and returns its text.
   std::string RecordBreak(Mode mode, const absl::Status& error);
-  // Makes the mode's steps run eager from now on. Errors: FailedPrecondition with kStrictReason if the cache is
-  // strict.
+  // Makes the mode's steps run eager from now on.
+  // Errors: FailedPrecondition with kStrictReason if the cache is strict.
   absl::Status BreakMode(Mode mode, const absl::Status& error);
   absl::Status StrictBreak(Mode mode, const absl::Status& error) const;
   void Drop(Mode mode);

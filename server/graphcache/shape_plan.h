@@ -1,7 +1,8 @@
 // A job's plan, made before its first step. It says which batch shapes will occur, when the job's cache freezes, and
-// which executables the cache holds. Sampling is seeded, so every batch of every planned epoch is known. train/
-// reports the shapes, and this file counts them. All shapes are least padded shapes, which have one node and one
-// graph more than the batch. Threads: values and pure functions. One thread at a time uses a ShapeCounter.
+// which executables the cache holds.
+// Sampling is seeded, so every batch of every planned epoch is known. train/ reports the shapes, and this file counts
+// them. All shapes are least padded shapes, which have one node and one graph more than the batch.
+// Threads: values and pure functions. One thread at a time uses a ShapeCounter.
 #pragma once
 
 #include <array>
@@ -71,17 +72,17 @@ struct ShapeSchedule {
   // train_shapes; otherwise more shapes may follow.
   int64_t known_train_shapes = 0;
   // The few shapes to which training batches are rounded up before they reach the cache, in rising order. The last
-  // one is the ceiling. Empty if batches keep their own shapes. A ladder consists of some of these shapes. Under
-  // Shapes::kExact, a freeze captures all of them, and without an explicit freeze point the cache freezes after its
-  // first step.
+  // one is the ceiling. Empty if batches keep their own shapes.
+  // A ladder consists of some of these shapes. Under Shapes::kExact, a freeze captures all of them, and without an
+  // explicit freeze point the cache freezes after its first step.
   std::vector<BatchShape> train_rungs;
   // The shapes to which evaluation batches are padded under kFreeze and Shapes::kExact. Each batch fits in some rung.
   // There are at most kMaxEvalRungs rungs.
   std::vector<BatchShape> eval_rungs;
   // The schedule of each mode, merged by MergeNeighbours. While the job runs, a ladder of any number of rungs can be
-  // made from it. Empty if nothing is known. If a training schedule was not walked to its end, the list holds the
-  // walked part, and the ceiling with a count of 0. For sampled blocks, it holds each planned rung with its expected
-  // count, estimated from a few sampled batches.
+  // made from it. Empty if nothing is known.
+  // If a training schedule was not walked to its end, the list holds the walked part, and the ceiling with a count of
+  // 0. For sampled blocks, it holds each planned rung with its expected count, estimated from a few sampled batches.
   std::vector<ShapeCount> train_schedule, eval_schedule;
   // The results of LadderOf for `max_rungs` rungs, if MakeLadders has made them.
   struct Ladders {
@@ -96,8 +97,9 @@ inline constexpr int64_t kMaxEvalRungs = 32;
 
 // Returns the shapes to which the mode's batches are rounded up under Shapes::kLadder, in rising order. Each batch
 // fits in some shape. There are at most `max_rungs` shapes, and in evaluation at most kMaxEvalRungs. The result is
-// empty if nothing is planned. If the plan already rounds batches up, returns some of the plan's rungs. If the plan
-// does not say how many batches each rung has, returns all of its rungs.
+// empty if nothing is planned.
+// If the plan already rounds batches up, returns some of the plan's rungs. If the plan does not say how many batches
+// each rung has, returns all of its rungs.
 std::vector<BatchShape> LadderOf(const ShapeSchedule& plan, Mode mode, int64_t max_rungs);
 // Fills plan.ladders.
 void MakeLadders(int64_t max_rungs, ShapeSchedule& plan);
@@ -142,8 +144,9 @@ inline constexpr int64_t kMaxScheduleFreezeAt = 128;
 //   eff_2d = sqrt(B) * std(nodes) * sqrt(B) * std(edges) * 2 * pi,  freeze_at = max(5, int(sqrt(eff_2d)))
 // with B = batch_size (graphs). Without graphs, or if a standard deviation is 0 or not finite, the formula has no
 // answer. The freeze point is then `planned_shapes`, but at most kMaxScheduleFreezeAt. If `planned_shapes` is 0 too,
-// there is no freeze point. `planned_shapes` is the number of distinct training shapes that the schedule is known to
-// have (ShapeSchedule::known_train_shapes).
+// there is no freeze point.
+// `planned_shapes` is the number of distinct training shapes that the schedule is known to have
+// (ShapeSchedule::known_train_shapes).
 FreezePoint FindFreezePoint(int64_t explicit_freeze_at, int64_t batch_size, const GraphSizes& sizes,
                             int64_t planned_shapes);
 
@@ -160,9 +163,10 @@ enum class Form {
 // The plan of one mode.
 struct PlannedMode {
   Form form = Form::kExact;
-  // The shapes that are captured ahead. Empty if nothing is planned. For a ladder, these are the rungs in rising
-  // order. For exact shapes, they are the shapes with which a freeze seals the cache, the training ceiling first. For
-  // a dynamic mode, they are the shapes that an exact mode with padding would have.
+  // The shapes that are captured ahead. Empty if nothing is planned.
+  // For a ladder, these are the rungs in rising order. For exact shapes, they are the shapes with which a freeze
+  // seals the cache, the training ceiling first. For a dynamic mode, they are the shapes that an exact mode with
+  // padding would have.
   std::vector<BatchShape> shapes;
   // The number of executables that the mode wants to hold at the end, and the number for which the limit leaves room.
   // Invariant: `most` <= `wanted`.
@@ -173,10 +177,10 @@ struct PlannedMode {
 using PlannedSet = std::array<PlannedMode, 2>;  // indexed by Mode
 
 // Plans the executables of both modes. `forms` holds the form of each mode, indexed by Mode. `freeze_at` is the
-// freeze point of exact shapes (FindFreezePoint). If nothing is planned for a ladder, or if the limit leaves none of
-// its rungs, its form in the result is Form::kExact. If both modes together want more than the limit, evaluation gets
-// what it wants, but at most max(half the limit, what training leaves). Training gets the rest. A limit of 1 goes to
-// training.
+// freeze point of exact shapes (FindFreezePoint).
+// If nothing is planned for a ladder, or if the limit leaves none of its rungs, its form in the result is
+// Form::kExact. If both modes together want more than the limit, evaluation gets what it wants, but at most max(half
+// the limit, what training leaves). Training gets the rest. A limit of 1 goes to training.
 PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapeSchedule& plan, std::array<Form, 2> forms,
                            int64_t freeze_at);
 

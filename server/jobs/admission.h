@@ -1,6 +1,7 @@
-// Decides which jobs are made, retried and deleted. Threads: all methods are safe anywhere and never wait for a
-// training step. Calls are served one at a time. If a job begins with given weights, these are read and checked
-// before its turn. So a slow disk delays only other jobs that begin with given weights.
+// Decides which jobs are made, retried and deleted.
+// Threads: all methods are safe anywhere and never wait for a training step. Calls are served one at a time. If a job
+// begins with given weights, these are read and checked before its turn. So a slow disk delays only other jobs that
+// begin with given weights.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
 // The book of jobs. It keeps all jobs in the store, and unfinished jobs also in memory. Only the book changes a job.
-// A change goes to the store first, then to memory, to the gauges and to the job's watchers. Threads: all methods are
-// safe anywhere. Changes are made one at a time. Each change holds a turn, also during its store writes, so that
-// memory and store change together. The lock guards only the memory. It is not held during store calls, so readers
-// and training steps never wait for the store. LiveRun, which a training step touches, has a lock of its own.
+// A change goes to the store first, then to memory, to the gauges and to the job's watchers.
+// Threads: all methods are safe anywhere. Changes are made one at a time. Each change holds a turn, also during its
+// store writes, so that memory and store change together. The lock guards only the memory. It is not held during
+// store calls, so readers and training steps never wait for the store. LiveRun, which a training step touches, has a
+// lock of its own.
 #pragma once
 
 #include <array>
@@ -69,9 +70,9 @@ struct BookOptions {
 };
 
 // Three sources implement it:
-//   job_book.cc methods for every caller: reading, turns, Insert, Delete, Cancel, Drain, logs job_book_verbs.cc
-//   changes that users request: Pause, Resume, Requeue, Update job_book_run.cc methods for the device thread, care
-//   for waiting jobs (Attend), and the start (Recover)
+//   job_book.cc        methods for every caller: reading, turns, Insert, Delete, Cancel, Drain, logs
+//   job_book_verbs.cc  changes that users request: Pause, Resume, Requeue, Update
+//   job_book_run.cc    methods for the device thread, care for waiting jobs (Attend), and the start (Recover)
 class JobBook {
  public:
   // The right to change jobs. It ends with End() or when the Turn is destroyed.

@@ -1,6 +1,7 @@
 // The database file of the job store: its tables, its connection, and SQLite's errors as Status. Before a file is
-// changed, it is checked and copied. Threads: no other thread may use the connection during a call. StoreConnection,
-// RequestRows and Use throw SQLite::Exception.
+// changed, it is checked and copied.
+// Threads: no other thread may use the connection during a call. StoreConnection, RequestRows and Use throw
+// SQLite::Exception.
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>

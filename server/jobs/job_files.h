@@ -87,7 +87,8 @@ class JobFiles {
 
 // Keeps the pieces of logs that were read last, so that many followers at the end of one log cause only one read.
 // Without this class, opening and searching the files for each of 200 streams took 1.5 % of the samples in a profile
-// of a training. Threads: all methods are safe anywhere; Read may wait for the disk. Borrows the files.
+// of a training.
+// Threads: all methods are safe anywhere; Read may wait for the disk. Borrows the files.
 class LogPieces {
  public:
   explicit LogPieces(const JobFiles& files) : files_(files) {}

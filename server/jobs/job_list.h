@@ -39,7 +39,8 @@ class JobFilter {
 
 // Page tokens of the job list. A token is opaque text with the states, the filter, and the end of the last page. The
 // end is a position in the order of creation. So no job is repeated or skipped because of jobs that were made
-// meanwhile. Threads: pure functions.
+// meanwhile.
+// Threads: pure functions.
 
 // Makes the token for the page after the job with this sequence. The order of `query.states` does not matter.
 std::string MakePageToken(int64_t sequence, const JobQuery& query);

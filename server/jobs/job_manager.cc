@@ -66,8 +66,8 @@ std::string TextOf(const JobUpdate& update) {
   return absl::StrCat("update ", HashHex(Hash64(text)));
 }
 
-// Runs a thread for changes that depend only on time: limits that pass, and waits that end. Threads: made and
-// destroyed by one thread.
+// Runs a thread for changes that depend only on time: limits that pass, and waits that end.
+// Threads: made and destroyed by one thread.
 class Caretaker {
  public:
   // Calls `work` at intervals of `every`, by a monotonic clock, from Start until it is destroyed.
@@ -95,8 +95,8 @@ class Caretaker {
 // The most commands of a job, more than anyone gives by hand. They are limited because every start reads all of them.
 constexpr int64_t kMaxCommands = 100'000;
 
-// Reads the graph caches of jobs, and records commands to these caches. Threads: all methods are safe anywhere.
-// Borrows the book.
+// Reads the graph caches of jobs, and records commands to these caches.
+// Threads: all methods are safe anywhere. Borrows the book.
 class CacheCommands {
  public:
   using Done = CommandLog::Done;

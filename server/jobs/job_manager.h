@@ -1,6 +1,8 @@
 // Accepts jobs, queues them by priority and then by age, and runs one at a time on the device thread. Owns that
-// thread. Threads: all methods are safe anywhere and never wait for a training step. Invariant: a job is in the store
-// before Create answers, and a change of state is in the store before a caller can see it.
+// thread.
+// Threads: all methods are safe anywhere and never wait for a training step.
+// Invariant: a job is in the store before Create answers, and a change of state is in the store before a caller can
+// see it.
 #pragma once
 
 #include <cstdint>
@@ -107,9 +109,9 @@ class JobManager : private JobBook {
   // this method did not make for the same query; InvalidArgument (field filter) for a text that is not a filter.
   absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token, const JobQuery& query) const;
   // These methods change a job and return it. `request_id`, here and below, identifies a call that may be repeated;
-  // empty: the call has no id. A repeated call changes nothing, and returns the job as it is then. Errors:
-  // AlreadyExists, reason REQUEST_ID_REUSED, if another call used the id; those of JobService's methods of these
-  // names.
+  // empty: the call has no id. A repeated call changes nothing, and returns the job as it is then.
+  // Errors: AlreadyExists, reason REQUEST_ID_REUSED, if another call used the id; those of JobService's methods of
+  // these names.
   absl::StatusOr<Job> Cancel(const JobId& id, const std::string& request_id = "");
   absl::StatusOr<Job> Pause(const JobId& id, const std::string& request_id = "");
   absl::StatusOr<Job> Resume(const JobId& id, const std::string& request_id = "");

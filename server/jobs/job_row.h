@@ -1,5 +1,6 @@
-// Writes and reads the columns of a job's row in the table `jobs`. Most columns are JSON. Threads: no other thread
-// may use the statement during a call. All functions with a statement throw SQLite::Exception.
+// Writes and reads the columns of a job's row in the table `jobs`. Most columns are JSON.
+// Threads: no other thread may use the statement during a call. All functions with a statement throw
+// SQLite::Exception.
 #pragma once
 
 #include <string>
@@ -34,7 +35,9 @@ void BindInsert(SQLite::Statement& insert, const Job& job);
 // The JSON columns. Every value round-trips exactly. Doubles keep every bit; infinities and NaN are strings, because
 // JSON has no numbers for them. Seeds are 64-bit unsigned integers, and durations are exact to the nanosecond.
 // Columns of older and newer versions can be read: a missing field keeps its default, and an unknown field is
-// skipped. Threads: pure functions. Errors of reading: DataLoss, which names the fault.
+// skipped.
+// Threads: pure functions.
+// Errors of reading: DataLoss, which names the fault.
 struct SpecColumn {
   spec::JobSpec spec;
   std::string dataset_uid;

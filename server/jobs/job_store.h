@@ -1,9 +1,11 @@
 // Stores jobs in SQLite (WAL, synchronous=FULL). Once a method has returned Ok, its change survives the death of the
-// process. Threads: all methods are safe anywhere; they share one connection under one lock. While another process
-// writes to the file, a method that writes waits as long as the thread's Patience allows, and five seconds at most.
-// After this wait, it changes nothing and fails with Unavailable, or with Cancelled if nobody wants the change any
-// more. Methods that only read do not wait. Specs, progress, results, graph caches and commands are JSON columns, so
-// a new field needs no migration. Opening checks the schema version, and migrates a file of an older one.
+// process.
+// Threads: all methods are safe anywhere; they share one connection under one lock. While another process writes to
+// the file, a method that writes waits as long as the thread's Patience allows, and five seconds at most. After this
+// wait, it changes nothing and fails with Unavailable, or with Cancelled if nobody wants the change any more. Methods
+// that only read do not wait.
+// Specs, progress, results, graph caches and commands are JSON columns, so a new field needs no migration. Opening
+// checks the schema version, and migrates a file of an older one.
 #pragma once
 
 #include <cstddef>

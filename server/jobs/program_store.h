@@ -6,9 +6,10 @@
 //   .quarantine/           files that had one of these names but are not provably the store's own; nothing in it is
 //                          ever removed
 // Threads: all methods are safe anywhere, and wait for the disk unless they say otherwise. A ProgramUpload is used by
-// one thread at a time. Invariant: NAME/ always holds a whole program, and never changes until it is deleted. Each
-// change on disk is one rename. After a crash, there is a whole program, or a folder that the next start removes. An
-// upload compares the archive's bytes with the checksum. CopyTo reads and compares all bytes again. So a job begins
+// one thread at a time.
+// Invariant: NAME/ always holds a whole program, and never changes until it is deleted. Each change on disk is one
+// rename. After a crash, there is a whole program, or a folder that the next start removes.
+// An upload compares the archive's bytes with the checksum. CopyTo reads and compares all bytes again. So a job begins
 // with the archive that was uploaded, or does not begin. Open and Get look only at the record and at the size of the
 // file.
 #pragma once

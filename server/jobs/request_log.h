@@ -1,7 +1,7 @@
 // The log of calls that change something other than jobs: datasets, uploads, tokens, the server itself. With it, the
 // work of a call with a `request_id` is done once, even if the process dies before it answers. Calls that change a
-// job are recorded by JobStore instead, together with the change. Threads: all methods are safe anywhere; each waits
-// for the disk. Borrows the store.
+// job are recorded by JobStore instead, together with the change.
+// Threads: all methods are safe anywhere; each waits for the disk. Borrows the store.
 #pragma once
 
 #include <functional>
@@ -34,9 +34,10 @@ class RequestLog {
   // Runs `body`, and returns its status. `body` does the work of the call or only answers the call, as Earlier says.
   // Before `body` runs, the id is recorded as begun, with `subject`. If `body` returns Ok, the id is recorded as
   // answered. If `body` fails after kNever, the id is forgotten; if it fails after kBegun, the id stays begun. With
-  // an empty id, nothing is recorded, and `body` gets kNever. Errors: those of `body`; InvalidArgument with a
-  // violation of "request_id"; AlreadyExists, reason REQUEST_ID_REUSED, if another call used the id; Unavailable,
-  // reason REQUEST_UNDER_WAY, while the same call is being done; those of the store, before anything was done.
+  // an empty id, nothing is recorded, and `body` gets kNever.
+  // Errors: those of `body`; InvalidArgument with a violation of "request_id"; AlreadyExists, reason
+  // REQUEST_ID_REUSED, if another call used the id; Unavailable, reason REQUEST_UNDER_WAY, while the same call is
+  // being done; those of the store, before anything was done.
   absl::Status Once(const RequestKey& key, const std::string& subject,
                     const std::function<absl::Status(const Earlier& earlier)>& body);
 

@@ -1,5 +1,5 @@
-// Deletes the ended jobs that the operator does not want to keep (--keep-finished-jobs). Threads: one thread. Borrows
-// everything.
+// Deletes the ended jobs that the operator does not want to keep (--keep-finished-jobs).
+// Threads: one thread. Borrows everything.
 #pragma once
 
 #include <cstdint>

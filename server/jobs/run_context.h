@@ -63,8 +63,8 @@ struct DeviceActivity {
   uint64_t moves = 0;  // rises with each sign of progress
 };
 
-// Shows what the device thread is doing, so that a watchdog sees whether it makes progress. Threads: all methods are
-// safe anywhere. The lock is held only for a copy.
+// Shows what the device thread is doing, so that a watchdog sees whether it makes progress.
+// Threads: all methods are safe anywhere. The lock is held only for a copy.
 class DeviceActivityBoard {
  public:
   // Sets a new phase, and the job to which it belongs. Counts as a sign of progress.
@@ -99,8 +99,10 @@ class DeviceActivityBoard {
 };
 
 // The graph cache commands of an unfinished job, as they are in the store, and the callers that wait for a command's
-// effect. Threads: all methods are safe anywhere; the lock is held only for copies. Invariant: along the list,
-// sequences rise, and steps never fall. All commands without a step come after all commands with one.
+// effect.
+// Threads: all methods are safe anywhere; the lock is held only for copies.
+// Invariant: along the list, sequences rise, and steps never fall. All commands without a step come after all
+// commands with one.
 class CommandLog {
  public:
   // Called with the outcome of a command; see JobManager::CommandGraphCache.
@@ -279,7 +281,8 @@ struct RunMetrics {
 // The RunContext of a job's run. It publishes progress, epochs and the graph cache in memory at once. It stores them
 // at most once a second, and at each checkpoint. While another process has locked the store, no step waits for it:
 // progress is stored later, a command takes effect later, and a checkpoint is written later. Only the last checkpoint
-// of a run waits for the lock. Threads: the device thread only. Borrows everything.
+// of a run waits for the lock.
+// Threads: the device thread only. Borrows everything.
 class JobRunContext : public train::RunContext {
  public:
   JobRunContext(const spec::TrainOptions& options, bool resumed, const std::atomic<bool>& draining, LiveRun& live,
@@ -319,8 +322,8 @@ class JobRunContext : public train::RunContext {
   absl::Duration next_stamp_ = -absl::InfiniteDuration();
 };
 
-// Stores the reports of a run on a separate thread, so that no step waits for the disk. Threads: the device thread
-// makes and destroys it; StoreSoon is safe anywhere.
+// Stores the reports of a run on a separate thread, so that no step waits for the disk.
+// Threads: the device thread makes and destroys it; StoreSoon is safe anywhere.
 class RunWriter {
  public:
   // Starts the thread. It calls `store` with a Patience of zero, so `store` never waits for another process's lock.

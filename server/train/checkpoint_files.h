@@ -1,6 +1,6 @@
 // Checkpoints on disk, for code that inspects them without restoring one and without torch. jobs/ID/checkpoints/STEP/
-// holds files and a manifest, which lists each file with its size and checksum. Threads: thread-safe, even while the
-// job's run writes and removes checkpoints.
+// holds files and a manifest, which lists each file with its size and checksum.
+// Threads: thread-safe, even while the job's run writes and removes checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ std::filesystem::path ExportedWeightsFile(const std::filesystem::path& directory
 
 // Returns the checkpoints of the directory, newest first, including those that were set aside. Returns none if there
 // is no directory. If `verify` is true, reads every file and compares sizes and checksums; otherwise compares only
-// sizes. Errors: those of reading. A missing file is not an error, but damage.
+// sizes.
+// Errors: those of reading. A missing file is not an error, but damage.
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(const std::filesystem::path& directory, bool verify);
 
 }  // namespace permafrost::train

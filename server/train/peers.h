@@ -1,5 +1,6 @@
 // The interface through which a run finds other daemons that train a job with it. It uses neither torch nor wire
-// types: the runner calls it, and the code that calls other servers implements it. Threads: as each class says.
+// types: the runner calls it, and the code that calls other servers implements it.
+// Threads: as each class says.
 #pragma once
 
 #include <cstdint>
@@ -75,8 +76,8 @@ struct RecruitRequest {
   std::function<void(std::string_view line)> log = [](std::string_view /*line*/) {};
 };
 
-// The daemons that train with this daemon, as ranks 1, 2 and so on. The destructor releases them. Threads: all
-// methods are thread-safe.
+// The daemons that train with this daemon, as ranks 1, 2 and so on. The destructor releases them.
+// Threads: all methods are thread-safe.
 class Recruits {
  public:
   virtual ~Recruits() = default;
@@ -97,16 +98,17 @@ class Recruits {
   virtual void Avoid(int64_t rank) = 0;
 };
 
-// The daemons that this daemon may ask to run ranks of its jobs. Threads: all methods are thread-safe.
+// The daemons that this daemon may ask to run ranks of its jobs.
+// Threads: all methods are thread-safe.
 class Peers {
  public:
   virtual ~Peers() = default;
   // Returns the number of daemons that may be asked.
   virtual int64_t count() const = 0;
   // Asks the peers in turn and returns those that joined, at most as many as the request wants. If fewer than `least`
-  // join, it sends the dataset to peers that lack it and asks them again, and then asks avoided peers. Errors:
-  // Unavailable with kTooFewPeersReason if fewer than `least` joined in the end; the message quotes each refusal.
-  // FailedPrecondition if a peer says that the job cannot be trained. Cancelled.
+  // join, it sends the dataset to peers that lack it and asks them again, and then asks avoided peers.
+  // Errors: Unavailable with kTooFewPeersReason if fewer than `least` joined in the end; the message quotes each
+  // refusal. FailedPrecondition if a peer says that the job cannot be trained. Cancelled.
   virtual absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) = 0;
   // Returns whether another peer would join now, without starting a rank. Sends the dataset to a peer that lacks it.
   // The request's rendezvous must be valid, although nobody connects to it.

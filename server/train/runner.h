@@ -209,8 +209,9 @@ class RunContext {
   // with equal metrics.
   virtual void OnEpoch(const EpochMetrics& metrics) = 0;
   // Called before a checkpoint is written. Stores the epochs reported so far on disk, because a run that resumes from
-  // the checkpoint does not report them again. After an error the checkpoint is not written. If `is_last` is true, no
-  // step of this run follows and the run needs the checkpoint, so the call may wait for the store.
+  // the checkpoint does not report them again. After an error the checkpoint is not written.
+  // If `is_last` is true, no step of this run follows and the run needs the checkpoint, so the call may wait for the
+  // store.
   virtual absl::Status StoreEpochs(bool is_last) = 0;
   // Called when a checkpoint is complete on disk. The newest reported progress includes it.
   virtual void OnCheckpoint(int64_t step, absl::Duration duration) = 0;
@@ -316,28 +317,32 @@ class Runner {
  public:
   virtual ~Runner() = default;
   // Trains to the end, or to a stop at a step boundary. For a stop it first writes a checkpoint, for cancel and drain
-  // alike. Turns any exception of the math library into a Status. Errors: a transient error (status.h) is the
-  // machine's fault. If the request runs again later, the run goes on from the newest checkpoint.
+  // alike. Turns any exception of the math library into a Status.
+  // Errors: a transient error (status.h) is the machine's fault. If the request runs again later, the run goes on
+  // from the newest checkpoint.
   virtual absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) = 0;
   // Returns what each cache policy would cost a job with these options. Leaves nothing on disk, except the shape plan
-  // of a job on a set. Calls `keep_going` now and then; false ends it with Cancelled. Threads: with `measure`, only
-  // the device's one thread may call it. Otherwise it is thread-safe and does not use the device. Errors: those of
-  // CheckCompatible; DataLoss.
+  // of a job on a set. Calls `keep_going` now and then; false ends it with Cancelled.
+  // Threads: with `measure`, only the device's one thread may call it. Otherwise it is thread-safe and does not use
+  // the device.
+  // Errors: those of CheckCompatible; DataLoss.
   virtual absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request,
                                                           const std::function<bool()>& keep_going) = 0;
   // Returns the entries that a job with these options would add to the graph cache of MPS. Runs a few of the job's
-  // steps, on the host if there is no MPS. Threads: if device() is kMps, only the device's one thread may call it.
-  // Otherwise it is thread-safe. Errors: those of PlanCache. FailedPrecondition if the keys of a step do not follow
-  // from the sizes of its batch, or if this libtorch is for an accelerator other than MPS.
+  // steps, on the host if there is no MPS.
+  // Threads: if device() is kMps, only the device's one thread may call it. Otherwise it is thread-safe.
+  // Errors: those of PlanCache. FailedPrecondition if the keys of a step do not follow from the sizes of its batch,
+  // or if this libtorch is for an accelerator other than MPS.
   virtual absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
                                                         const std::function<bool()>& keep_going) = 0;
   // Evaluates weights on rows of a dataset, in one pass. Trains nothing and leaves nothing on disk. Calls
   // `on_progress` with the rows done and the rows in total (0 if not known yet). If that returns false, ends with
-  // Cancelled. Threads: if device() is not kCpu, only the device's one thread may call it. Otherwise it is
-  // thread-safe. Errors: those of CheckCompatible, under "" and "dataset". InvalidArgument with violations of "rows"
-  // if the dataset has no such rows. InvalidArgument with violations of "dataset" if the weights do not fit the
-  // dataset. The same if no row has a label and no predictions are requested. ResourceExhausted if other work of this
-  // process leaves too little memory. DataLoss.
+  // Cancelled.
+  // Threads: if device() is not kCpu, only the device's one thread may call it. Otherwise it is thread-safe.
+  // Errors: those of CheckCompatible, under "" and "dataset". InvalidArgument with violations of "rows" if the
+  // dataset has no such rows. InvalidArgument with violations of "dataset" if the weights do not fit the dataset. The
+  // same if no row has a label and no predictions are requested. ResourceExhausted if other work of this process
+  // leaves too little memory. DataLoss.
   virtual absl::StatusOr<RowsEvaluation> EvaluateWeights(
       const EvaluateRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) = 0;
   // Checks that a model with these options can be built for this dataset.
@@ -347,8 +352,9 @@ class Runner {
   // Returns the request's weights as a file for this job alone. If the names show that the two datasets' nodes
   // differ, each node of the job's dataset gets the row of the trained node with its name. If the model or the file
   // has no rows of nodes, returns the weights unchanged. Returns a file unchanged, too, if it is not a safetensors
-  // file; CheckInitialWeights refuses it. Errors: InvalidArgument with a violation under `prefix` if no node has the
-  // name of a trained one, or if it is unknown which nodes the rows belong to. DataLoss.
+  // file; CheckInitialWeights refuses it.
+  // Errors: InvalidArgument with a violation under `prefix` if no node has the name of a trained one, or if it is
+  // unknown which nodes the rows belong to. DataLoss.
   virtual absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix) const = 0;
   // Checks that a job with these compatible options can begin with the weights of this safetensors file.
   // Errors: InvalidArgument with a violation under `prefix`.
@@ -357,14 +363,14 @@ class Runner {
                                            const WeightsTarget& target = {}) const = 0;
   // Checks that a compatible job has enough memory, as far as its plan tells, and has something to learn from. For a
   // job on a set, keeps the plan for the run. Ignores `measure`. Returns notes for the job's user, one line each.
-  // Calls `keep_going` now and then. Errors: InvalidArgument with violations under `prefix`. Cancelled if
-  // `keep_going` returns false. DataLoss.
+  // Calls `keep_going` now and then.
+  // Errors: InvalidArgument with violations under `prefix`. Cancelled if `keep_going` returns false. DataLoss.
   virtual absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,
                                                              const std::function<bool()>& keep_going) = 0;
   // Reads and checks the whole archive of a program, as a run would, and describes the program. Does not use the
-  // device. Errors: those of program::LoadProgram (server/program/load.h), in one line. ResourceExhausted if the
-  // archive is larger than the memory that this process may use; the error is transient if other work holds that
-  // memory.
+  // device.
+  // Errors: those of program::LoadProgram (server/program/load.h), in one line. ResourceExhausted if the archive is
+  // larger than the memory that this process may use; the error is transient if other work holds that memory.
   virtual absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive) const = 0;
   virtual DeviceKind device() const = 0;  // never kAuto
   virtual int threads() const = 0;

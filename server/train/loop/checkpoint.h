@@ -1,6 +1,8 @@
-// Checkpoints of a run: the folders jobs/ID/checkpoints/STEP/, each complete or absent. A checkpoint holds weights,
-// optimizer, the best weights so far, and everything else that the rest of the run depends on. So, on a CPU and with
-// an equal thread count, a resumed run ends with the same bits as an uninterrupted one. Threads: the device thread.
+// Checkpoints of a run: the folders jobs/ID/checkpoints/STEP/, each complete or absent.
+// A checkpoint holds weights, optimizer, the best weights so far, and everything else that the rest of the run
+// depends on. So, on a CPU and with an equal thread count, a resumed run ends with the same bits as an uninterrupted
+// one.
+// Threads: the device thread.
 #pragma once
 
 #include <cstdint>
@@ -95,14 +97,16 @@ class CheckpointStore {
   absl::Status Save(const Checkpoint& checkpoint);
   // Returns the newest complete checkpoint without its tensors, or nullopt if there are no checkpoints. Newer
   // checkpoints that are proven damaged (a file is missing, or a checksum or the structure is wrong) are renamed to
-  // `.damaged-STEP`, never deleted. Errors: DataLoss if there are checkpoints and all are damaged; they keep their
-  // names. FailedPrecondition (transient) for a checkpoint that a newer build wrote. Any other error, always
-  // transient (status.h), if a checkpoint cannot be read at the moment. After an error nothing is set aside.
+  // `.damaged-STEP`, never deleted.
+  // Errors: DataLoss if there are checkpoints and all are damaged; they keep their names. FailedPrecondition
+  // (transient) for a checkpoint that a newer build wrote. Any other error, always transient (status.h), if a
+  // checkpoint cannot be read at the moment. After an error nothing is set aside.
   absl::StatusOr<std::optional<Checkpoint>> FindNewest() const;
   // Passes the tensors of the checkpoint of `step` to `take`, one part at a time, so that memory holds only one part.
   // If the checkpoint lacks a part, `take` gets an empty list for it. `averaged` is left out, because no resumed run
-  // needs it. Errors: those of `take`. DataLoss if the checkpoint is damaged or missing. Any other error, always
-  // transient, if the checkpoint cannot be read at the moment.
+  // needs it.
+  // Errors: those of `take`. DataLoss if the checkpoint is damaged or missing. Any other error, always transient, if
+  // the checkpoint cannot be read at the moment.
   using TakePart = std::function<absl::Status(CheckpointPart part, const std::vector<nn::NamedTensor>& tensors)>;
   absl::Status LoadTensors(int64_t step, const TakePart& take) const;
   // Return paths of files of the checkpoint of `step`.
@@ -127,7 +131,8 @@ class CheckpointStore {
 };
 
 // Decides when a run writes its checkpoints. It reads no clock: callers pass the time since this run's first step
-// began. This time must never fall. Threads: one thread.
+// began. This time must never fall.
+// Threads: one thread.
 class CheckpointSchedule {
  public:
   // The first checkpoint by time comes this long after a run's first step. So each run of a job that is killed again

@@ -223,7 +223,8 @@ absl::Status CheckSaidNodes(const spec::TrainOptions& options, const std::map<st
 
 // Moves each node's row to the node's place, in a file that MapNodeRows made. A node without a row in the file gets
 // its row from the model (`tensors`). Returns the end of a line about what was done. If MapNodeRows did not make the
-// file, returns an empty string. Errors: InvalidArgument if the file refers to a row that it lacks.
+// file, returns an empty string.
+// Errors: InvalidArgument if the file refers to a row that it lacks.
 absl::StatusOr<std::string> PlaceNodeRows(const nn::TensorSet& tensors, nn::SafetensorsFile& file) {
   const auto found = Find(file.tensors, kPlacesTensor);
   if (found == file.tensors.end()) return "";

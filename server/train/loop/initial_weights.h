@@ -19,9 +19,10 @@
 namespace permafrost::train {
 
 // Copies tensors of `file`, a safetensors file, into the model. Returns one line about the tensors that were taken
-// and those that were left out. Compares the file's categories with `own`, the categories that the model reads, and
-// moves each row of weights to the category with the same value. Rows for values that the file lacks stay as they
-// are, and the line counts them. If the categories of the file or of the model are unknown, rows keep their places.
+// and those that were left out.
+// Compares the file's categories with `own`, the categories that the model reads, and moves each row of weights to
+// the category with the same value. Rows for values that the file lacks stay as they are, and the line counts them.
+// If the categories of the file or of the model are unknown, rows keep their places.
 // Errors: InvalidArgument if `file` is not a safetensors file. Without how.by_name, InvalidArgument if any tensor
 // differs, naming the first one and how many differ. With how.by_name, InvalidArgument if no tensor fits. After an
 // error nothing is copied.
@@ -30,8 +31,9 @@ absl::StatusOr<std::string> TakeWeights(std::string_view file, const spec::Initi
 
 // Copies all tensors of `file`, which must match the model's tensors by name and shape. For each tensor named in
 // `zero_rows`, the model has one more row than the file, and this row becomes zeros. `source` names the owner of the
-// weights, for errors. Errors: InvalidArgument if `file` is not a safetensors file, or if tensors differ, naming the
-// first one and how many differ.
+// weights, for errors.
+// Errors: InvalidArgument if `file` is not a safetensors file, or if tensors differ, naming the first one and how
+// many differ.
 absl::Status TakeAllWeights(std::string_view file, std::string_view source, nn::TensorSet& tensors,
                             const std::vector<std::string>& zero_rows = {});
 

@@ -1,5 +1,6 @@
 // Replaces the content of a run's tensors for a while. Weights are replaced by their averages, state by zeros during
-// a capture, and everything that a step changed by its values before the step. Threads: the device thread.
+// a capture, and everything that a step changed by its values before the step.
+// Threads: the device thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // The steps of a job, as programs that a device can capture; the compiler that lets the device capture them; and the
-// engine that runs every step. Threads: the device thread.
+// engine that runs every step.
+// Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,8 +33,8 @@
 namespace permafrost::train {
 
 // Compiles the kernels that steps on a GPU use (nn/gpu) for the backend's device. A no-op on devices that compile no
-// kernels. Call it before the first step on the device. Errors: FailedPrecondition with a message of one line. After
-// an error, steps use PyTorch's operators.
+// kernels. Call it before the first step on the device.
+// Errors: FailedPrecondition with a message of one line. After an error, steps use PyTorch's operators.
 absl::Status UseKernelsOf(const device::Backend& backend);
 
 // Sums a loss over many batches. The sums stay on the device, so only a read of a sum waits for the device.

@@ -1,5 +1,5 @@
-// The ranks that train one job. A team is this daemon alone, or several daemons led by this or another one. Threads:
-// the device thread. If a leader's team may grow, another thread asks peers.
+// The ranks that train one job. A team is this daemon alone, or several daemons led by this or another one.
+// Threads: the device thread. If a leader's team may grow, another thread asks peers.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,8 @@ namespace permafrost::train {
 // Errors: InvalidArgument with a violation under `prefix`.
 absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, std::string_view prefix);
 
-// Finds a rank that keeps the others waiting. Threads: one caller at a time.
+// Finds a rank that keeps the others waiting.
+// Threads: one caller at a time.
 class StragglerWatch {
  public:
   // `ranks` is the progress of each rank, by rank, at the time `now`. A rank is slow if, for half a minute, it took
@@ -61,9 +62,10 @@ struct TeamOptions {
 class Team {
  public:
   // Forms the team of a request and connects its daemons. The team has at most `replicas` daemons, and at least as
-  // many as the options demand. Errors: Unavailable (transient) with kTooFewPeersReason if too few daemons join, and
-  // with kRankLostReason if one of them does not connect. FailedPrecondition if a peer says that the job cannot be
-  // trained. Cancelled if a stop was requested.
+  // many as the options demand.
+  // Errors: Unavailable (transient) with kTooFewPeersReason if too few daemons join, and with kRankLostReason if one
+  // of them does not connect. FailedPrecondition if a peer says that the job cannot be trained. Cancelled if a stop
+  // was requested.
   static absl::StatusOr<std::unique_ptr<Team>> Form(const RunRequest& request, const TeamOptions& options,
                                                     RunContext& context);
   ~Team();
@@ -74,8 +76,9 @@ class Team {
   collective::Group* group() const { return group_.get(); }
   // Returns true if this team has other ranks, or may get some.
   bool is_shared() const { return group_ != nullptr || recruits_ != nullptr; }
-  // Gives each rank the archive of the leader's program. Errors: those of ReadFile; ResourceExhausted on all ranks if
-  // the archive is too large for one of them. Throws the exceptions of the group's exchanges.
+  // Gives each rank the archive of the leader's program.
+  // Errors: those of ReadFile; ResourceExhausted on all ranks if the archive is too large for one of them. Throws the
+  // exceptions of the group's exchanges.
   absl::Status ShareProgram(spec::ModelOptions& model) const;
   // Returns the cause of `error`, the error that ended the run. If another rank is the cause, returns a transient
   // error with kRankLostReason that names it. If a stop was requested while that rank kept this one waiting, returns
@@ -94,7 +97,8 @@ class Team {
   void TellNews(const std::vector<RankProgress>& ranks, RunContext& context);
 
  private:
-  // Collects lines from the thread that asks peers, and drops repeated lines. Threads: thread-safe.
+  // Collects lines from the thread that asks peers, and drops repeated lines.
+  // Threads: thread-safe.
   class News {
    public:
     void Add(std::string_view line);

@@ -57,7 +57,8 @@ RunOutcome StoppedOutcome(const RunContext& context) {
   return {.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
 }
 
-// The functions below describe a program in readable text. Threads: pure functions of the program's archive.
+// The functions below describe a program in readable text.
+// Threads: pure functions of the program's archive.
 
 // Returns the expression of a size, with the letters N, E and G of a batch instead of the export's symbols.
 std::string SizeText(const program::Size& size, const program::BatchSymbols& symbols) {

@@ -35,7 +35,8 @@ namespace permafrost::train {
 bool IsBetter(spec::Metric metric, double value, double best);
 
 // Measures the throughput over the last seconds, and estimates the time that is left. It reads no clock: callers pass
-// the time since the run began. This time must never fall. Threads: the device thread.
+// the time since the run began. This time must never fall.
+// Threads: the device thread.
 class ProgressMeter {
  public:
   // Samples older than this are ignored.
@@ -61,10 +62,11 @@ class ProgressMeter {
 
 class Trainer {
  public:
-  // Builds model and optimizer, and resumes from the newest checkpoint, if there is one. `team` holds the ranks that
-  // train the job together; it may hold only this one. All ranks do the same steps from the state of rank 0. Only
-  // rank 0 keeps and publishes anything. `backend`, `context` and `team` outlive the trainer. Errors: Cancelled if a
-  // stop was requested meanwhile; the checkpoint is then unchanged.
+  // Builds model and optimizer, and resumes from the newest checkpoint, if there is one.
+  // `team` holds the ranks that train the job together; it may hold only this one. All ranks do the same steps from
+  // the state of rank 0. Only rank 0 keeps and publishes anything. `backend`, `context` and `team` outlive the
+  // trainer.
+  // Errors: Cancelled if a stop was requested meanwhile; the checkpoint is then unchanged.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, const device::Backend& backend,
                                                          int threads, RunContext& context,
                                                          const PlanContext& plan_context, Team& team,

@@ -1,5 +1,6 @@
 // Computes the shapes of all batches of a job on small graphs before its first step. The batches are known ahead,
-// since sampling is seeded. Threads: pure functions.
+// since sampling is seeded.
+// Threads: pure functions.
 #pragma once
 
 #include <array>

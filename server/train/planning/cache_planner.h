@@ -1,6 +1,6 @@
 // Plans a job's graph cache before the job is made. A plan may measure how long steps and captures take on the
-// device. A census counts the graphs that MPS would compile. Threads: the device thread for a plan that measures,
-// otherwise any.
+// device. A census counts the graphs that MPS would compile.
+// Threads: the device thread for a plan that measures, otherwise any.
 #pragma once
 
 #include <cstddef>

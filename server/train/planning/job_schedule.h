@@ -1,6 +1,7 @@
 // The plan of a job. For a set of small graphs, the plan tells the shapes of the job's batches, and whether there is
 // memory for them. Plans are kept on disk, for a resumed job or an equal one. On a set, a kept plan saves walking
-// every batch of every epoch again. On one large graph, it saves sampling batches ahead. Threads: thread-safe.
+// every batch of every epoch again. On one large graph, it saves sampling batches ahead.
+// Threads: thread-safe.
 #pragma once
 
 #include <array>

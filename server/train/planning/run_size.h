@@ -1,5 +1,6 @@
 // Tells, before a run begins, how much memory it takes, and whether each step's nodes and edges fit the 32-bit
-// indices of the CPU operators. An admitted job must satisfy both limits. Threads: pure functions.
+// indices of the CPU operators. An admitted job must satisfy both limits.
+// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Makes the view of a dataset that an evaluation of trained weights reads: the rows to evaluate, and the sizes and
-// ranges of the model. Threads: pure functions.
+// ranges of the model.
+// Threads: pure functions.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,7 @@
 // A table of dense features, from which the device gathers the rows of a job's sampled blocks. The table lies in the
 // device's memory, in pinned memory of the host, or partly in each. If it has two parts, the device holds the rows
-// that are wanted most. A batch holds only row numbers. Threads: SplitFeatures and MostWanted are pure functions; all
-// else belongs to the device thread.
+// that are wanted most. A batch holds only row numbers.
+// Threads: SplitFeatures and MostWanted are pure functions; all else belongs to the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,7 @@
 // Tells what a job reads of its dataset: the features that nodes begin with (spec::NodeInputs), which the dataset has
 // or the server makes. It also tells which graph-level model a set of graphs needs, and whether labels and splits
-// suit the job. Threads: thread-safe.
+// suit the job.
+// Threads: thread-safe.
 #pragma once
 
 #include <memory>

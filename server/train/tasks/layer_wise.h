@@ -1,8 +1,9 @@
 // Predicts every node of a large graph from all of its neighbours. Each layer is computed for all nodes before the
 // next layer begins, so that nothing is computed twice. Source: Hamilton et al. 2017, section 3.1, as PyG's
-// `inference` of its examples. Runs eagerly, outside the graph cache, in chunks of rows. Memory: one matrix [nodes,
-// hidden] and one [nodes, 2 * hidden] of floats at a time. Residuals or jumping knowledge add one or two matrices
-// [nodes, hidden]. Threads: the device thread.
+// `inference` of its examples. Runs eagerly, outside the graph cache, in chunks of rows.
+// Memory: one matrix [nodes, hidden] and one [nodes, 2 * hidden] of floats at a time. Residuals or jumping knowledge
+// add one or two matrices [nodes, hidden].
+// Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

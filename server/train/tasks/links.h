@@ -68,8 +68,8 @@ class Links {
 
   // Scores a split's links and their negatives. The loss takes as many negatives for each link as training does. The
   // predictions of a link are its score and its rank among its negatives. If a link is not ranked, its rank is NaN
-  // and no metric counts it. `rows` are the model's outputs for all nodes, [nodes, channels] on the device. Errors:
-  // DataLoss; Cancelled if `keep_going`, called now and then, returns false.
+  // and no metric counts it. `rows` are the model's outputs for all nodes, [nodes, channels] on the device.
+  // Errors: DataLoss; Cancelled if `keep_going`, called now and then, returns false.
   absl::StatusOr<Evaluation> EvaluateRows(const at::Tensor& rows, data::Split split, bool keep_predictions,
                                           const std::function<bool()>& keep_going) const;
   // Returns the logits [pairs, 1] for pairs of node ids; the ids lie on the host. Every call has the same number of

@@ -1,5 +1,6 @@
 // Tells which node-level model a graph needs, whether this machine can hold it, and what a job with this model reads
-// of the graph. Threads: pure functions, except that ReadSplits and ReadLabels read the store.
+// of the graph.
+// Threads: pure functions, except that ReadSplits and ReadLabels read the store.
 #pragma once
 
 #include <array>

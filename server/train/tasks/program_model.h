@@ -1,6 +1,6 @@
 // Programs (server/program) as graph-level or node-level models. They read the same batches as our own models. Their
-// tensors are trained, saved and loaded under the module's own names. Threads: the functions that make or check a
-// program's model are thread-safe; a model belongs to the device thread.
+// tensors are trained, saved and loaded under the module's own names.
+// Threads: the functions that make or check a program's model are thread-safe; a model belongs to the device thread.
 #pragma once
 
 #include <c10/core/Device.h>

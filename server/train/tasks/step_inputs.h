@@ -1,5 +1,6 @@
 // Converts a prepared batch of small graphs, or a block of a large graph, to the inputs of a step, and back. The
-// order of the tensors is equal in both directions. Threads: the device thread.
+// order of the tensors is equal in both directions.
+// Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +18,8 @@
 namespace permafrost::train {
 
 // Gives each row of a padded block a key: its place among the block's real rows, or -1 for padding. Dropout draws its
-// masks by these keys, so padding does not shift the masks. Threads: one at a time.
+// masks by these keys, so padding does not shift the masks.
+// Threads: one at a time.
 class RowKeys {
  public:
   // Returns the keys, [padded rows]. They are valid until the next call with other sizes.

@@ -1,5 +1,6 @@
 // A task is the part of a run that differs between many small graphs and one large graph: the model, and the data
-// that it learns from. Threads: the device thread. Streams of batches also run threads of their own.
+// that it learns from.
+// Threads: the device thread. Streams of batches also run threads of their own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -125,8 +126,8 @@ class Task {
   // Checks what depends on the dataset's content. By its plan, a job on a set of small graphs must fit in memory. A
   // job that reads labels must have labels in the train split, and they must suit the loss. A job that walks must
   // have edges to walk along. A job that predicts links must have links to rank. Returns notes for the job's user,
-  // one line each. Errors: InvalidArgument with violations under `prefix`; those of PlanJob; DataLoss from the
-  // dataset.
+  // one line each.
+  // Errors: InvalidArgument with violations under `prefix`; those of PlanJob; DataLoss from the dataset.
   static absl::StatusOr<std::vector<std::string>> CheckFits(const spec::TrainOptions& options,
                                                             const data::OpenedDataset& dataset,
                                                             const PlanContext& context, std::string_view prefix,
