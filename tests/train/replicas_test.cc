@@ -196,6 +196,15 @@ TEST_F(ReplicasTest, SoAreThoseOfEveryPartAndOptimizer) {
       {"layer-norm",
        [](auto& o) { o.model.architecture = spec::Architecture::kGin, o.model.norm = spec::Norm::kLayer; }},
       {"no-norm", [](auto& o) { o.model.architecture = spec::Architecture::kGcn, o.model.norm = spec::Norm::kNone; }},
+      {"dropout", [](auto& o) { o.model.dropout = 0.3; }},
+      {"dropout-of-a-virtual-node", [](auto& o) { o.model.dropout = 0.3, o.model.virtual_node = true; }},
+      {"dropout-of-attention",
+       [](auto& o) { o.model.architecture = spec::Architecture::kGatv2, o.model.dropout = 0.3; }},
+      {"dropout-of-sums", [](auto& o) { o.model.architecture = spec::Architecture::kGcn, o.model.dropout = 0.3; }},
+      {"dropout-without-norm",
+       [](auto& o) {
+         o.model.architecture = spec::Architecture::kGin, o.model.dropout = 0.3, o.model.norm = spec::Norm::kNone;
+       }},
       {"clipped", [](auto& o) { o.optimizer.max_grad_norm = 0.5; }},
       {"accumulated", [](auto& o) { o.optimizer.accumulate_steps = 4; }},
       {"averaged", [](auto& o) { o.optimizer.ema_decay = 0.9; }},

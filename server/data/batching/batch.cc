@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
@@ -73,15 +74,15 @@ void ResizeFeatures(const FeatureTable& table, int64_t real, int64_t rows, Align
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Batcher>> Batcher::Create(std::shared_ptr<const GraphSet> set, bool positions) {
+absl::StatusOr<std::unique_ptr<Batcher>> Batcher::Create(std::shared_ptr<const GraphSet> set, const Options& options) {
   PF_ASSIGN_OR_RETURN(GraphExtents extents, GraphExtents::Create(std::move(set)));
-  std::unique_ptr<Batcher> batcher(new Batcher(std::move(extents)));
+  std::unique_ptr<Batcher> batcher(new Batcher(std::move(extents), options));
   const GraphSet& s = batcher->extents_.set();
   PF_ASSIGN_OR_RETURN(batcher->edge_source_, s.edge_source());
   PF_ASSIGN_OR_RETURN(batcher->edge_target_, s.edge_target());
   PF_ASSIGN_OR_RETURN(batcher->node_features_, s.node_features());
   PF_ASSIGN_OR_RETURN(batcher->edge_features_, s.edge_features());
-  if (positions) {
+  if (options.positions) {
     PF_ASSIGN_OR_RETURN(batcher->positions_, s.positions());
   }
   PF_ASSIGN_OR_RETURN(batcher->labels_, s.labels());
@@ -131,7 +132,37 @@ absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShap
     node += nodes;
     ++row;
   }
+  SetOwnKeys(out);
   return extents_.set().CheckIntact();
+}
+
+void Batcher::SetOwnKeys(PaddedBatch& batch) const {
+  if (!options_.keys) return;
+  std::iota(batch.node_keys.begin(), batch.node_keys.begin() + batch.real.nodes, int64_t{0});
+  std::iota(batch.graph_keys.begin(), batch.graph_keys.begin() + batch.real.graphs, int64_t{0});
+}
+
+void Batcher::SetKeys(std::span<const uint32_t> whole, std::span<const uint32_t> places, PaddedBatch& batch) const {
+  std::vector<int64_t> first_nodes;  // of each graph in the whole batch
+  first_nodes.reserve(whole.size());
+  const auto nodes_of = [&](uint32_t graph) {
+    const GraphExtents::Extent extent = extents_.Of(graph);
+    return static_cast<int64_t>(extent.last_node - extent.first_node);
+  };
+  int64_t node = 0;
+  for (const uint32_t graph : whole) {
+    first_nodes.push_back(node);
+    node += nodes_of(graph);
+  }
+  auto key = batch.node_keys.begin();
+  for (size_t i = 0; i < places.size(); ++i) {
+    const int64_t nodes = nodes_of(whole[places[i]]);
+    // The offsets changed after the batch was assembled.
+    if (batch.node_keys.end() - key < nodes) return;
+    std::iota(key, key + nodes, first_nodes[places[i]]);
+    key += nodes;
+    batch.graph_keys[i] = places[i];
+  }
 }
 
 namespace {
@@ -220,6 +251,7 @@ absl::Status Batcher::Compose(std::span<const uint32_t> graphs, const BatchShape
     CopyRows(labels_, targets, graph, graph + uint64_t{1}, row, out.labels);
   }
   if (!any_label) std::ranges::fill(out.labels, std::numeric_limits<float>::quiet_NaN());
+  SetOwnKeys(out);
   return extents_.set().CheckIntact();
 }
 
@@ -242,6 +274,10 @@ absl::Status Batcher::Pad(const BatchShape& padded, PaddedBatch& batch) const {
   fill(batch.edge_target, real.edges, padded.edges, padded.nodes - 1);
   fill(batch.graph_of_node, real.nodes, padded.nodes, padded.graphs - 1);
   fill(batch.labels, real.graphs * targets, padded.graphs * targets, std::numeric_limits<float>::quiet_NaN());
+  if (options_.keys) {
+    fill(batch.node_keys, real.nodes, padded.nodes, int64_t{0});
+    fill(batch.graph_keys, real.graphs, padded.graphs, int64_t{0});
+  }
   return absl::OkStatus();
 }
 

@@ -62,15 +62,24 @@ struct PaddedBatch {
   AlignedVector<int64_t> graph_of_node;  // [N] rising
   AlignedVector<float> labels;           // [G, targets], NaN where missing
   std::vector<uint32_t> graph_ids;       // [real.graphs] ids of the graphs in the set
+  // The keys of dropout's masks: [N] and [G]. Empty unless the batcher makes keys. A row's key is its own position in
+  // the batch, or in the batch of all ranks (Batcher::SetKeys). Padding has the key 0.
+  AlignedVector<int64_t> node_keys, graph_keys;
 };
 
 // Gathers graphs of one set into batches. Keeps the set alive.
 // Threads: const methods are safe anywhere, for different batches.
 class Batcher {
  public:
-  // Touches (and so verifies) every section that batches are made of. `positions` says whether batches carry
-  // positions. Errors: DataLoss from the set.
-  static absl::StatusOr<std::unique_ptr<Batcher>> Create(std::shared_ptr<const GraphSet> set, bool positions = true);
+  struct Options {
+    bool positions = true;  // whether batches carry positions
+    bool keys = false;      // whether batches carry keys
+  };
+  // Touches (and so verifies) every section that batches are made of. Errors: DataLoss from the set.
+  static absl::StatusOr<std::unique_ptr<Batcher>> Create(std::shared_ptr<const GraphSet> set, const Options& options);
+  static absl::StatusOr<std::unique_ptr<Batcher>> Create(std::shared_ptr<const GraphSet> set) {
+    return Create(std::move(set), Options());
+  }
 
   const GraphExtents& extents() const { return extents_; }
   const GraphSetSummary& summary() const { return extents_.set().summary(); }
@@ -93,11 +102,17 @@ class Batcher {
   // Gives an assembled batch another padded shape, which changes padding rows only. Errors: InvalidArgument if the
   // batch does not fit.
   absl::Status Pad(const BatchShape& padded, PaddedBatch& batch) const;
+  // Sets the keys of an assembled batch, which is one rank's share of `whole`. `places` has the place in `whole` of
+  // each of the batch's graphs.
+  void SetKeys(std::span<const uint32_t> whole, std::span<const uint32_t> places, PaddedBatch& batch) const;
 
  private:
-  explicit Batcher(GraphExtents extents) : extents_(std::move(extents)) {}
+  Batcher(GraphExtents extents, const Options& options) : extents_(std::move(extents)), options_(options) {}
+  // Sets each real row's key to the row's own position.
+  void SetOwnKeys(PaddedBatch& batch) const;
 
   const GraphExtents extents_;
+  const Options options_;
   std::span<const uint32_t> edge_source_, edge_target_;
   FeatureTable node_features_, edge_features_, positions_;
   std::span<const float> labels_;

@@ -188,13 +188,16 @@ EpochBatches EpochOrder::Of(int64_t epoch) const {
   if (options_.world_size == 1) return out;
   // Within each batch, lists the graphs rank by rank.
   const std::vector<uint32_t> graphs = out.graphs;
+  out.places.resize(graphs.size());
   const auto ranks = static_cast<size_t>(options_.world_size);
   size_t begin = 0, to = 0;
   for (const size_t end : out.ends) {
     for (size_t rank = 0; rank < ranks; ++rank) {
       for (size_t turn = 0; begin + turn * ranks < end; ++turn) {
         const size_t from = begin + turn * ranks + (turn % 2 == 0 ? rank : ranks - 1 - rank);
-        if (from < end) out.graphs[to++] = graphs[from];
+        if (from >= end) continue;
+        out.places[to] = static_cast<uint32_t>(from - begin);
+        out.graphs[to++] = graphs[from];
       }
     }
     begin = end;
@@ -272,10 +275,22 @@ int64_t EpochOrder::ShareOf(int64_t graphs) const {
   return Before(options_.rank + 1, graphs) - Before(options_.rank, graphs);
 }
 
-std::span<const uint32_t> EpochOrder::Batch(const EpochBatches& epoch, int64_t batch) const {
+std::span<const uint32_t> EpochOrder::ShareOf(std::span<const uint32_t> all, const EpochBatches& epoch,
+                                              int64_t batch) const {
   const int64_t size = Size(epoch, batch), begin = static_cast<int64_t>(epoch.ends[static_cast<size_t>(batch)]) - size;
-  return std::span(epoch.graphs)
-      .subspan(static_cast<size_t>(begin + Before(options_.rank, size)), static_cast<size_t>(ShareOf(size)));
+  return all.subspan(static_cast<size_t>(begin + Before(options_.rank, size)), static_cast<size_t>(ShareOf(size)));
+}
+
+std::span<const uint32_t> EpochOrder::Batch(const EpochBatches& epoch, int64_t batch) const {
+  return ShareOf(epoch.graphs, epoch, batch);
+}
+
+EpochOrder::WholeBatch EpochOrder::Whole(const EpochBatches& epoch, int64_t batch) const {
+  const auto size = static_cast<size_t>(Size(epoch, batch));
+  const size_t begin = epoch.ends[static_cast<size_t>(batch)] - size;
+  WholeBatch whole{.graphs = std::vector<uint32_t>(size), .places = ShareOf(epoch.places, epoch, batch)};
+  for (size_t i = begin; i < begin + size; ++i) whole.graphs[epoch.places[i]] = epoch.graphs[i];
+  return whole;
 }
 
 }  // namespace permafrost::data

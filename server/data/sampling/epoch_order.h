@@ -77,6 +77,8 @@ struct EpochOrderOptions {
 struct EpochBatches {
   std::vector<uint32_t> graphs;
   std::vector<size_t> ends;  // the end of each batch in `graphs`
+  // For each graph, its place in the batch of a job on one rank. Empty if there is one rank: `graphs` has that order.
+  std::vector<uint32_t> places;
 };
 
 // The batches of every epoch over a split. Each epoch has every graph exactly once. Over all ranks together, no batch
@@ -96,6 +98,13 @@ class EpochOrder {
   EpochBatches Of(int64_t epoch) const;
   // Returns the graph ids of this rank's share of `batch`, 0..batches_per_epoch()-1. `epoch` must outlive the result.
   std::span<const uint32_t> Batch(const EpochBatches& epoch, int64_t batch) const;
+  // Describes a batch as one rank alone would take it.
+  struct WholeBatch {
+    std::vector<uint32_t> graphs;      // the graph ids over all ranks together
+    std::span<const uint32_t> places;  // for each graph of Batch(), its place in `graphs`
+  };
+  // `epoch`, which several ranks share, must outlive the result.
+  WholeBatch Whole(const EpochBatches& epoch, int64_t batch) const;
   // Returns the number of graphs in a batch over all ranks together.
   int64_t Size(const EpochBatches& epoch, int64_t batch) const;
   // Returns Size() under kRandom, where all batches except the last are full.
@@ -105,6 +114,8 @@ class EpochOrder {
 
  private:
   bool is_dealt() const { return options_.shuffle && options_.batching.kind != spec::BatchingKind::kRandom; }
+  // Returns this rank's share of the part of `all` that belongs to a batch.
+  std::span<const uint32_t> ShareOf(std::span<const uint32_t> all, const EpochBatches& epoch, int64_t batch) const;
   // Returns how many graphs of a batch of `graphs` graphs the ranks below `rank` get.
   int64_t Before(int64_t rank, int64_t graphs) const;
   // Returns the graphs of an epoch, batch after batch, before they are dealt to ranks.

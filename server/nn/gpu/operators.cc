@@ -274,8 +274,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> GineForward(
     const Tensor& x_in, const OptionalTensor& edge_rows, const OptionalTensor& code, const Tensor& source,
     const Tensor& in_offsets, const Tensor& real_rows, const Tensor& w1, const Tensor& b1, const Tensor& w2,
     const Tensor& b2, const Tensor& norm_weight, const Tensor& norm_bias, Tensor& running_mean, Tensor& running_var,
-    Tensor& batches, const Tensor& step, double momentum, double eps, int64_t seed, int64_t layer, double p,
-    bool /*bfloat16*/) {
+    Tensor& batches, const Tensor& step, const OptionalTensor& row_keys, double momentum, double eps, int64_t seed,
+    int64_t layer, double p, bool /*bfloat16*/) {
+  TORCH_CHECK(!row_keys, "gine_layer: the GPU's operator takes no row_keys");
   const Tensor x = x_in.contiguous();
   const Tensor sum = SumMessages(x, InOrder(edge_rows), InOrder(code), source.contiguous(), in_offsets);
   const Tensor hidden = Hidden(sum, w1, b1);

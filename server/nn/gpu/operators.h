@@ -50,8 +50,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> GineForward(
     const Tensor& x, const OptionalTensor& edge_rows, const OptionalTensor& code, const Tensor& source,
     const Tensor& in_offsets, const Tensor& real_rows, const Tensor& w1, const Tensor& b1, const Tensor& w2,
     const Tensor& b2, const Tensor& norm_weight, const Tensor& norm_bias, Tensor& running_mean, Tensor& running_var,
-    Tensor& batches, const Tensor& step, double momentum, double eps, int64_t seed, int64_t layer, double p,
-    bool bfloat16);
+    Tensor& batches, const Tensor& step, const OptionalTensor& row_keys, double momentum, double eps, int64_t seed,
+    int64_t layer, double p, bool bfloat16);
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> GineBackward(
     const Tensor& grad, const Tensor& x, const OptionalTensor& edge_rows, const OptionalTensor& code,
     const Tensor& out_offsets, const Tensor& out_targets, const Tensor& out_edges, const Tensor& real_rows,

@@ -43,6 +43,7 @@ struct SetGraph {
   Tensor edge_code;   // as in ConvCall
   Tensor real_nodes;  // [1] int64
   Tensor step;        // [1] int64
+  Tensor row_keys;    // of dropout; undefined: each row's own position
   Mode mode = Mode::kTrain;
 };
 
@@ -109,7 +110,8 @@ class FusedGinLayer final : public SetLayer {
   Tensor Forward(const Tensor& x, const SetGraph& graph) const override {
     if (graph.mode == Mode::kEval) return GineLayerEval(x, graph.edges, graph.real_nodes, weights_);
     if (!weights_.norm_weight.requires_grad()) return ForwardFixed(x, graph);
-    return GineLayer(x, graph.edges, graph.real_nodes, weights_, {.step = graph.step, .key = key_, .p = p_});
+    return GineLayer(x, graph.edges, graph.real_nodes, weights_,
+                     {.step = graph.step, .row_keys = graph.row_keys, .key = key_, .p = p_});
   }
 
  private:
@@ -118,7 +120,7 @@ class FusedGinLayer final : public SetLayer {
     const GineWeights& w = weights_;
     const Tensor product = Mlp(SumGineMessages(x, graph.edges), w.w1, w.b1, w.w2, w.b2);
     const Tensor y = FixedBatchNormRelu(product, w.norm_weight, w.norm_bias, w.running_mean, w.running_var);
-    return WithoutPadding(Dropout(y, graph.step, key_, p_), graph.real_nodes);
+    return WithoutPadding(Dropout(y, graph.step, key_, p_, graph.row_keys), graph.real_nodes);
   }
 
   DropoutKey key_;
@@ -146,9 +148,9 @@ class GinLayer final : public SetLayer {
     const bool training = graph.mode == Mode::kTrain;
     const Tensor sum = SumGineMessages(x, graph.edges);
     const Tensor product = Mlp(sum, first_.weight, first_.bias, second_.weight, second_.bias);
-    const Tensor y =
-        norm_->Activate(product, {.count = graph.real_nodes, .keys = {}}, training,
-                        {.relu = true, .step = graph.step, .key = key_, .p = training ? p_ : 0, .row_keys = {}});
+    const Tensor y = norm_->Activate(
+        product, {.count = graph.real_nodes, .keys = {}}, training,
+        {.relu = true, .step = graph.step, .key = key_, .p = training ? p_ : 0, .row_keys = graph.row_keys});
     return has_norm_ ? y : WithoutPadding(y, graph.real_nodes);
   }
 
@@ -173,7 +175,7 @@ class ConvLayer final : public SetLayer {
   Tensor Forward(const Tensor& x, const SetGraph& graph) const override {
     const bool training = graph.mode == Mode::kTrain;
     const double p = training ? p_ : 0;
-    const ConvActivation activation{.relu = true, .step = graph.step, .key = key_, .p = p, .row_keys = {}};
+    const ConvActivation activation{.relu = true, .step = graph.step, .key = key_, .p = p, .row_keys = graph.row_keys};
     ConvCall call{.edges = graph.conv,
                   .edge_rows = graph.edge_rows,
                   .edge_code = graph.edge_code,
@@ -320,6 +322,7 @@ SetGraph GraphSetModel::GraphOf(const GraphSetBatch& batch, Mode mode) const {
       .edge_code = {},
       .real_nodes = batch.real_nodes,
       .step = batch.step,
+      .row_keys = batch.node_keys,
       .mode = mode};
   const bool fused = IsGin(options_.model.architecture) && options_.model.norm == spec::Norm::kBatch
                          ? HasColumnKernels(tensors_.parameters().front().value, nodes)
@@ -355,7 +358,7 @@ Tensor GraphSetModel::NextVirtual(int64_t layer, const Tensor& h, const Tensor& 
   const VirtualLayer& own = virtual_layers_[static_cast<size_t>(layer)];
   const bool training = mode == Mode::kTrain;
   const RealRowsOf real{.count = batch.real_graphs, .keys = {}};
-  ConvActivation activation{.relu = true, .step = batch.step, .key = {}, .p = 0, .row_keys = {}};
+  ConvActivation activation{.relu = true, .step = batch.step, .key = {}, .p = 0, .row_keys = batch.graph_keys};
   const Tensor sum = PoolRows(h, batch.graph_of_node, batch.padded_graphs, spec::Pooling::kSum) + of_graphs;
   const Tensor wide = own.first_norm.Activate(own.first(sum), real, training, activation);
   activation.key = {.seed = seed_, .layer = kVirtualMasks + layer};

@@ -149,6 +149,8 @@ struct GraphSetBatch {
   at::Tensor real_nodes;   // [1] int64: number of rows that batch norm may see
   at::Tensor real_graphs;  // [1] int64: number of graphs that the virtual node's batch norm may see
   at::Tensor step;         // [1] int64: optimizer steps done, which select dropout's masks
+  // [N] and [G] int64: the keys of dropout's masks of nodes and of graphs; undefined: each row's own position.
+  at::Tensor node_keys, graph_keys;
 };
 
 struct GraphModelOptions {

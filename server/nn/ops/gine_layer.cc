@@ -60,6 +60,7 @@ void ForwardRows(const Aggregation& aggregation, const MlpWeights& w, const RowC
 struct LayerDropout {
   DropoutMask mask;
   double p = 0;
+  const int64_t* row_keys = nullptr;  // null: each row's own position
 };
 
 // The forward pass in training. It allocates every tensor of its result.
@@ -91,7 +92,9 @@ LayerSaved ForwardLayer(const Aggregation& aggregation, const LayerWeights& w, i
   ForChunks(chunks, ChunkGrain(chunks, rows * w.mlp.products()), [&](int64_t, int64_t begin, int64_t size) {
     const int64_t at = begin * widths.out;
     ScaleShift<T>(product + at, size, widths.out, scale, scale + widths.out, /*relu=*/true, y + at);
-    if (dropout.p > 0) DropRows<T>(dropout.mask, kept, nullptr, begin, size, widths.out, y + at, y + at);
+    if (dropout.p == 0) return;
+    const int64_t* const keys = dropout.row_keys == nullptr ? nullptr : dropout.row_keys + begin;
+    DropRows<T>(dropout.mask, kept, keys, begin, size, widths.out, y + at, y + at);
   });
   // Sets padding rows to 0, because an audit compares all bytes of two runs.
   for (const Tensor& result : {to.y, to.sum, to.hidden, to.product}) ClearRows<T>(result, rows);
@@ -231,16 +234,23 @@ GineForwardResult GineForwardCpu(const Tensor& x_in, const OptionalTensor& edge_
                                  const Tensor& source_in, const Tensor& in_offsets, const Tensor& real_rows,
                                  const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
                                  const Tensor& norm_weight, const Tensor& norm_bias, Tensor& running_mean,
-                                 Tensor& running_var, Tensor& batches, const Tensor& step, double momentum, double eps,
-                                 int64_t seed, int64_t layer, double p, bool bfloat16) {
+                                 Tensor& running_var, Tensor& batches, const Tensor& step,
+                                 const OptionalTensor& row_keys_in, double momentum, double eps, int64_t seed,
+                                 int64_t layer, double p, bool bfloat16) {
   const Tensor x = x_in.contiguous(), source = source_in.contiguous();
   const OptionalTensor edge_rows = Contiguous(edge_rows_in), code = Contiguous(code_in);
   const LayerWeights w{{w1.contiguous(), b1, w2.contiguous(), b2, ProductsOf(x, bfloat16)}, norm_weight, norm_bias};
   CheckGine(x, edge_rows, code, source.numel(), w.mlp);
   TORCH_CHECK(p >= 0 && p < 1, "gine_layer: p: ", p, " is not in 0 <= p < 1");
   const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer");
+  const OptionalTensor row_keys = Contiguous(row_keys_in);
+  TORCH_CHECK(
+      !row_keys || (row_keys->dim() == 1 && row_keys->size(0) == x.size(0) && row_keys->scalar_type() == at::kLong),
+      "gine_layer: row_keys must be [", x.size(0), "] int64");
   const LayerDropout dropout{
-      {DropoutKeyOf(DropoutSeed(seed, layer), step.const_data_ptr<int64_t>()[0]), DropoutThreshold(p)}, p};
+      {DropoutKeyOf(DropoutSeed(seed, layer), step.const_data_ptr<int64_t>()[0]), DropoutThreshold(p)},
+      p,
+      row_keys ? Read<int64_t>(*row_keys) : nullptr};
   LayerSaved out;
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "gine_layer", [&] {
     GineAggregation<scalar_t> aggregation(x, edge_rows, code);
@@ -304,7 +314,8 @@ GineBackwardResult GineBackwardCpu(const Tensor& grad_in, const Tensor& x_in, co
 constexpr Operator<GineForwardCpu> kGineForward{
     "gine_layer(Tensor x, Tensor? edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
     "Tensor w1, Tensor b1, Tensor w2, Tensor b2, Tensor norm_weight, Tensor norm_bias, Tensor(a!) running_mean, "
-    "Tensor(b!) running_var, Tensor(c!) batches, Tensor step, float momentum, float eps, int seed, int layer, "
+    "Tensor(b!) running_var, Tensor(c!) batches, Tensor step, Tensor? row_keys, float momentum, float eps, int seed, "
+    "int layer, "
     "float p, bool bfloat16) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"};
 constexpr Operator<GineBackwardCpu> kGineBackward{
     "gine_layer_backward(Tensor grad, Tensor x, Tensor? edge_rows, Tensor? code, Tensor out_offsets, "
@@ -326,8 +337,8 @@ class GineLayerFunction : public torch::autograd::Function<GineLayerFunction> {
     const bool bfloat16 = RoundsFactors(x);
     auto [y, sum, hidden, product, mean, invstd] = kGineForward(
         x, edge_rows, code, edges.source, edges.index.in_offsets, real_rows, w1, b1, w2, b2, norm_weight, norm_bias,
-        weights.running_mean, weights.running_var, weights.batches_tracked, dropout.step, norm.momentum, norm.eps,
-        static_cast<int64_t>(dropout.key.seed), dropout.key.layer, dropout.p, bfloat16);
+        weights.running_mean, weights.running_var, weights.batches_tracked, dropout.step, IfDefined(dropout.row_keys),
+        norm.momentum, norm.eps, static_cast<int64_t>(dropout.key.seed), dropout.key.layer, dropout.p, bfloat16);
     context->save_for_backward({x, edge_rows.value_or(Tensor()), code.value_or(Tensor()), edges.index.out_offsets,
                                 edges.index.out_targets, edges.index.out_edges, real_rows, w1, b1, w2, b2, norm_weight,
                                 y, sum, hidden, product, mean, invstd});
@@ -480,7 +491,10 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 
 Tensor GineLayer(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
                  const GineDropout& dropout, const BatchNormOptions& norm) {
-  if (!HasColumnKernels(x, x.size(0))) return GineLayerPlain(x, edges, real_rows, w, dropout, norm);
+  // The GPU's operator takes no row keys.
+  if (!HasColumnKernels(x, x.size(0)) || (dropout.row_keys.defined() && !IsFused(x))) {
+    return GineLayerPlain(x, edges, real_rows, w, dropout, norm);
+  }
   if (!IsFused(x)) {
     CheckGine(x, IfDefined(edges.rows), IfDefined(edges.code), edges.source.numel(),
               {w.w1, w.b1, w.w2, w.b2, ProductsOf(x, /*bfloat16=*/false)});
@@ -511,7 +525,7 @@ Tensor GineLayerPlain(const Tensor& x, const GineEdges& edges, const Tensor& rea
   const Tensor y = MaskedBatchNormRelu(Product(x, edges, w), real_rows, w.norm_weight, w.norm_bias, w.running_mean,
                                        w.running_var, norm);
   CountNormBatch(w.batches_tracked, real_rows);
-  return Dropout(y, dropout.step, dropout.key, dropout.p);
+  return Dropout(y, dropout.step, dropout.key, dropout.p, dropout.row_keys);
 }
 
 Tensor GineLayerEvalPlain(const Tensor& x, const GineEdges& edges, const GineWeights& w, const BatchNormOptions& norm) {

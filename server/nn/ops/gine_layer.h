@@ -35,7 +35,8 @@ struct GineWeights {
 };
 
 struct GineDropout {
-  at::Tensor step;  // [1] int64: optimizer steps done
+  at::Tensor step;      // [1] int64: optimizer steps done
+  at::Tensor row_keys;  // [N] int64 (dropout.h); undefined: each row's own position
   DropoutKey key;
   double p = 0;
 };

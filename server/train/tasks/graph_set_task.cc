@@ -73,7 +73,12 @@ class GraphSetStream final : public BatchStream {
         next_(first),
         prefetcher_(last - first, depth, [this, &batcher, first](int64_t index, data::PaddedBatch& out) {
           const auto graphs = epochs_.Batch(order_, first + index);
-          return batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), out);
+          PF_RETURN_IF_ERROR(batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), out));
+          if (!out.node_keys.empty() && !order_.places.empty()) {
+            const data::EpochOrder::WholeBatch whole = epochs_.Whole(order_, first + index);
+            batcher.SetKeys(whole.graphs, whole.places, out);
+          }
+          return absl::OkStatus();
         }) {}
 
   absl::StatusOr<HostBatch*> Next() override {
@@ -137,9 +142,14 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
   if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
   PF_ASSIGN_OR_RETURN(JobFusion fusion, FusionOf(options, model, self_loops, device, "spec."));
-  PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(OfRank(options, context.rank()), model, self_loops, device, "spec.",
-                                                {.padding = padding.norms, .fused = fusion.fused}));
-  PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set), made.reads_positions));
+  // The ranks of our own models draw the masks of one rank, by keys. A program cannot tell what its rows are, so ranks
+  // draw apart.
+  const bool keys = !spec::IsProgram(options) && options.model.dropout > 0 && options.replicas > 1;
+  PF_ASSIGN_OR_RETURN(MadeModel made,
+                      MakeModel(spec::IsProgram(options) ? OfRank(options, context.rank()) : options, model, self_loops,
+                                device, "spec.", {.padding = padding.norms, .fused = fusion.fused}));
+  PF_ASSIGN_OR_RETURN(auto batcher,
+                      data::Batcher::Create(std::move(set), {.positions = made.reads_positions, .keys = keys}));
   std::unique_ptr<GraphSetTask> task(
       new GraphSetTask(options, context.rank(), model, std::move(batcher), std::move(made.model), padding.pads));
   if (device.is_cpu()) {

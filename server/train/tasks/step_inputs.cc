@@ -240,6 +240,8 @@ enum Place : size_t {
   kRealNodes,
   kRealGraphs,
   kStep,
+  kNodeKeys,
+  kGraphKeys,
   kPlaces
 };
 
@@ -274,6 +276,10 @@ graphcache::StepInputs MakeInputs(const data::PaddedBatch& host, const data::Gra
   t[kRealNodes] = View(&host.real.nodes, {1});
   t[kRealGraphs] = View(&host.real.graphs, {1});
   t[kStep] = View(&step, {1});
+  if (!host.node_keys.empty()) {
+    t[kNodeKeys] = View(host.node_keys.data(), {shape.nodes});
+    t[kGraphKeys] = View(host.graph_keys.data(), {shape.graphs});
+  }
   return inputs;
 }
 
@@ -289,7 +295,9 @@ nn::GraphSetBatch BatchOf(const graphcache::StepInputs& inputs) {
           .labels = t[kLabels],
           .real_nodes = t[kRealNodes],
           .real_graphs = t[kRealGraphs],
-          .step = t[kStep]};
+          .step = t[kStep],
+          .node_keys = t[kNodeKeys],
+          .graph_keys = t[kGraphKeys]};
 }
 
 }  // namespace permafrost::train

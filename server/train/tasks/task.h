@@ -97,8 +97,9 @@ struct Evaluation {
   std::vector<float> predictions;
 };
 
-// Returns the options of a rank. Each rank but 0 gets a seed of its own, so that dropout draws different masks on
-// each rank. The ranks' initial weights differ too, until rank 0 sends its weights to all.
+// Returns the options of a rank that draws its own dropout masks. Each rank except rank 0 gets its own seed. The ranks'
+// initial weights differ too, until rank 0 sends its weights to all. Own models on sets of graphs need no such seeds:
+// keys give each row the mask that it has on one rank.
 spec::TrainOptions OfRank(spec::TrainOptions options, int64_t rank);
 
 // Returns the splits whose batches a step of this mode sees.

@@ -59,6 +59,24 @@ TEST_F(BatcherTest, GathersGraphsInTheOrderAsked) {
   EXPECT_TRUE(std::isnan(batch.labels[2]));
 }
 
+// Graph 0 has three nodes, graph 2 has one, and graph 1 has the rest.
+TEST_F(BatcherTest, KeysAreThePlacesInTheBatchOfAllRanks) {
+  const auto batcher = Batcher::Create(set_, {.keys = true});
+  ASSERT_TRUE(batcher.ok()) << batcher.status();
+  const std::vector<uint32_t> share = {2, 0}, whole = {0, 1, 2}, places = {2, 0};
+  const int64_t before_last = batcher_->ShapeOf(std::vector<uint32_t>{0, 1}).nodes;
+  PaddedBatch batch;
+  ASSERT_TRUE((*batcher)->Assemble(share, Batcher::LeastPadded(batcher_->ShapeOf(share)), batch).ok());
+  EXPECT_THAT(batch.node_keys, ElementsAre(0, 1, 2, 3, 0)) << "a row's own place, and 0 for padding";
+  EXPECT_THAT(batch.graph_keys, ElementsAre(0, 1, 0));
+  (*batcher)->SetKeys(whole, places, batch);
+  EXPECT_THAT(batch.node_keys, ElementsAre(before_last, 0, 1, 2, 0));
+  EXPECT_THAT(batch.graph_keys, ElementsAre(2, 0, 0));
+  ASSERT_TRUE((*batcher)->Pad({7, 9, 4}, batch).ok());
+  EXPECT_THAT(batch.node_keys, ElementsAre(before_last, 0, 1, 2, 0, 0, 0));
+  EXPECT_THAT(batch.graph_keys, ElementsAre(2, 0, 0, 0));
+}
+
 // Kernels read the buffers as tensors, and libtorch's own tensors begin at a cache line.
 TEST_F(BatcherTest, BuffersBeginAtACacheLine) {
   const std::vector<uint32_t> graphs = {2, 0};

@@ -106,6 +106,10 @@ std::vector<size_t> ExpectShared(const std::vector<GraphSize>& sizes, EpochOrder
       EXPECT_EQ(epochs.Size(own, b), std::ssize(alone.Batch(order, b)));
       const auto mine = epochs.Batch(own, b);
       all.insert(all.end(), mine.begin(), mine.end());
+      const EpochOrder::WholeBatch whole = epochs.Whole(own, b);
+      EXPECT_THAT(whole.graphs, testing::ElementsAreArray(alone.Batch(order, b))) << b;
+      EXPECT_EQ(whole.places.size(), mine.size());
+      for (size_t i = 0; i < mine.size(); ++i) EXPECT_EQ(whole.graphs.at(whole.places[i]), mine[i]) << b;
       if (b == batch) shares.push_back(mine.size());
     }
     const auto whole = alone.Batch(order, b);

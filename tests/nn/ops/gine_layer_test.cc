@@ -27,6 +27,7 @@ struct LayerCase {
   int64_t nodes, edges, in, hidden, out;
   int64_t codes = 4;  // 0: each edge has a row of its own; -1: GIN, without edge rows
   double p = 0;
+  bool has_keys = false;  // whether dropout's masks follow keys of rows
 };
 
 const LayerCase kLayerCases[] = {
@@ -41,6 +42,7 @@ const LayerCase kLayerCases[] = {
     {"edges with rows of their own", 300, 640, 24, 24, 24, 0},
     {"edges with rows of their own, none of them", 10, 0, 24, 24, 24, 0},
     {"dropout", 260, 500, 32, 32, 32, 7, 0.4},
+    {"dropout by keys", 260, 500, 32, 32, 32, 7, 0.4, true},
     {"GIN", 700, 1500, 64, 64, 64, -1},
     {"GIN, widths off the vector's, dropout", 45, 99, 13, 37, 21, -1, 0.3},
     {"GIN, no edges", 30, 0, 8, 8, 8, -1},
@@ -92,6 +94,7 @@ LayerInputs MakeLayer(const LayerCase& c, int64_t padding_rows, int64_t padding_
                 .running_var = at::rand({c.out}, floats) + 0.5,
                 .batches_tracked = at::zeros({}, longs)};
   in.dropout = {.step = at::full({1}, 17, longs), .key = {.seed = 5, .layer = 2}, .p = c.p};
+  if (c.has_keys) in.dropout.row_keys = at::arange(rows, longs) * 3 + 1;
   in.real_rows = at::full({1}, c.nodes, longs);
   return in;
 }
