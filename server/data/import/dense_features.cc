@@ -49,8 +49,8 @@ double LargestOf(const FeatureSummary& summary, size_t column) {
   return std::max(std::fabs(summary.min[column]), std::fabs(summary.max[column]));
 }
 
-// Returns the scale at which kMostSteps steps reach `largest`. It is rounded down if the product would overflow
-// float32.
+// Returns the scale at which kMostSteps steps reach `largest`. The scale is rounded down if kMostSteps * scale would
+// overflow float32.
 float ScaleFor(double largest) {
   auto scale = static_cast<float>(largest / kMostSteps);
   while (!std::isfinite(scale * static_cast<float>(kMostSteps))) scale = std::nextafter(scale, 0.0f);
@@ -108,12 +108,12 @@ auto WithValues(DataType type, const Run& run) {
 }
 
 // Writes a dense table of features into its section, converted if asked for, with rows in the order of the store.
-// Threads: one at a time. Memory: pieces of rows, and 24 bytes per column if values are converted. If rows are
-// renumbered or become int8, they wait in a RowSpool, which takes its own memory. The scales of int8 are known only
-// after the last row.
+// Threads: one at a time. Memory: pieces of rows, and 24 bytes per column if values are converted. Rows that are
+// renumbered or become int8 wait in a RowSpool, which takes its own memory. Rows of int8 wait because their scales
+// are known only after the last row.
 class FeatureSink {
  public:
-  // Makes the error for an element of the source, whose index is row * width + column.
+  // Makes the error for element row * width + column of the source.
   using Fault = std::function<absl::Status(uint64_t element, std::string_view what)>;
 
   // Borrows all arguments. `directory` is for temporary files.
@@ -156,8 +156,8 @@ class FeatureSink {
   std::vector<ColumnError> errors_;
   std::vector<float> scales_;
   std::vector<std::byte> converted_;
-  // True if these are integer features of edges. Models read such features as categories, so `values_` collects the
-  // values.
+  // True for integer features of edges. Models read integer features of edges as categories, so `values_` collects
+  // their values.
   bool keeps_values_ = false;
   ValueSets values_;
 };
@@ -202,7 +202,7 @@ absl::Status FeatureSink::Narrow(std::span<const std::byte> rows, const Fault& f
   const auto place = [&](size_t i, const auto& bits) {
     std::memcpy(converted_.data() + i * sizeof(bits), &bits, sizeof(bits));
   };
-  // The index of the first value that becomes infinite; `count` if there is none.
+  // The index of the first value that a conversion made infinite, or `count` if there is none.
   const size_t bad = WithValues(type_, [&](const auto& value_at) {
     for (size_t i = 0, column = 0; i < count; ++i) {
       const double value = value_at(rows.data(), i);
@@ -326,7 +326,7 @@ absl::StatusOr<bool> ReadRows(const SourceFile& file, const DueTable& due, Impor
   return true;
 }
 
-// Returns the type that an array is stored as, or kNone if the array's type is not accepted.
+// Returns the type in which an array is stored, or kNone if the array's type is not accepted.
 DataType StoredType(const NpyHeader& header, bool bfloat16) {
   const auto is = [&header](NpyKind kind, uint64_t bytes) { return header.kind == kind && header.item_bytes == bytes; };
   if (bfloat16) return is(NpyKind::kUnsigned, 2) ? DataType::kBfloat16 : DataType::kNone;
@@ -381,7 +381,7 @@ absl::StatusOr<FeatureSummary> WriteFeatureRows(const SourceFile& file, const Du
   FeatureSink sink(due, directory, monitor, writer);
   const auto no_fault = [](uint64_t, std::string_view) { return absl::OkStatus(); };
   if (due.as == FeatureType::kAsIs) {
-    // The rows wait on disk, since only the last one shows whether all cells are integers.
+    // The rows wait on disk, since only after the last row is it known whether all cells are integers.
     FeatureRows features(DataType::kInt32);
     WaitingColumn waiting(directory, monitor.stop());
     PF_ASSIGN_OR_RETURN(const bool done, ReadRows(file, due, monitor, features, [&](const CsvRows&, bool) {
@@ -423,7 +423,7 @@ absl::StatusOr<FeatureSummary> WriteFeatureArray(const SourceFile& file, bool bf
         absl::StrCat(array.name(), ": descr: ", header.descr, ", expected ",
                      bfloat16 ? "<u2 (the bits of bfloat16)" : "one of <f4, <f2, <f8, |u1, |b1, <i4, <i8"));
   }
-  // Memory for the ranges of columns, and for errors and scales if values are converted.
+  // Bytes per column: for its range and, if values are converted, for its error and scale.
   const uint64_t column_bytes = (due.as == FeatureType::kAsIs ? 2 : 5) * sizeof(double);
   if (width > monitor.limits().memory_bytes / column_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(array.name(), ": ", width,

@@ -29,22 +29,22 @@ struct DueTable {
 // The next two functions write a table of features as `due` asks for. `directory` is for temporary files.
 // Threads: one at a time. Memory: a piece of the table, and the memory of a FeatureSink.
 
-// Writes a CSV table. It becomes int32 if every cell is an integer, else float32. If due.as asks for a type, cells
-// are read as float32 and then converted.
+// Writes a CSV table. The stored table is int32 if every cell is an integer, and float32 otherwise. If due.as asks
+// for a type, the cells are read as float32 and then converted to this type.
 absl::StatusOr<FeatureSummary> WriteFeatureRows(const SourceFile& file, const DueTable& due,
                                                 const std::filesystem::path& directory, ImportMonitor& monitor,
                                                 GraphWriter& writer);
 // Writes an NPY table [rows, width] or [rows]. Accepted types are '<f4', '<f2', '<f8' (read as float32), '|u1', '|b1'
-// (read as uint8), '<i4' and '<i8'. With `bfloat16`, only '<u2' is accepted.
+// (read as uint8), '<i4' and '<i8'. With `bfloat16`, only '<u2' is accepted, and its bits are stored as bfloat16.
 absl::StatusOr<FeatureSummary> WriteFeatureArray(const SourceFile& file, bool bfloat16, const DueTable& due,
                                                  const std::filesystem::path& directory, ImportMonitor& monitor,
                                                  GraphWriter& writer);
 
-// Returns InvalidArgument if options.feature_type asks for a type but `found`, the node features of a graph, is not
-// dense.
+// Checks that the node features of a graph, `found`, are dense if options.feature_type asks for a type. Errors:
+// InvalidArgument.
 absl::Status CheckConverted(const ImportOptions& options, const FeatureSummary& found);
 
-// These return the number of columns of a table, from its first row or its header.
+// The next two functions return the number of columns of a table: of CSV by its first row, of NPY by its header.
 absl::StatusOr<int64_t> FeatureRowsWidth(const SourceFile& file, ImportMonitor& monitor);
 absl::StatusOr<int64_t> FeatureArrayWidth(const SourceFile& file, ImportMonitor& monitor);
 

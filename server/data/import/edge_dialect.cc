@@ -113,7 +113,7 @@ char FindDelimiter(std::string_view line, char quote) {
 struct KnownColumn {
   std::string_view name;
   EdgeColumn is;
-  bool single_sense = true;  // false if a node of a text list may well have this name
+  bool single_sense = true;  // false for a word that may well be the name of a node
 };
 constexpr KnownColumn kKnownColumns[] = {
     {"source", EdgeColumn::kSource},
@@ -247,7 +247,8 @@ class HeaderReader {
     };
     return names(EdgeColumn::kSource) && names(EdgeColumn::kTarget);
   }
-  // Returns the meaning of each column. If the names do not tell source and target, they are the first two columns.
+  // Returns the meaning of each column. If the header does not name source and target, they are the first two
+  // columns.
   absl::StatusOr<std::vector<EdgeColumn>> Columns() const {
     std::vector<EdgeColumn> columns;
     const bool named = NamesEnds(/*certain=*/false);
@@ -271,7 +272,8 @@ class HeaderReader {
     }
     return columns;
   }
-  // Returns true if the target comes before the source. Call it if the options name only the columns after these two.
+  // Returns true if the target comes before the source. Call it if the options name only the columns after source and
+  // target.
   absl::StatusOr<bool> IsTargetFirst() const {
     if (!NamesEnds(/*certain=*/false)) return false;
     const auto is = [&](size_t c, EdgeColumn column) { return names_[c] != nullptr && names_[c]->is == column; };

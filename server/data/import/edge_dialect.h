@@ -30,7 +30,7 @@ class EdgeCells {
   bool Next(std::string_view& cell);
   // Returns true if the cell returned last held doubled quotes. The text of the cell is then stored in this object.
   bool in_scratch() const { return in_scratch_; }
-  // Says what is wrong with the quotes of the cell returned last, or returns an empty string if nothing is.
+  // Returns what is wrong with the quotes of the cell returned last, or an empty string if nothing is wrong.
   const std::string& fault() const { return fault_; }
 
  private:
@@ -60,14 +60,15 @@ struct EdgeDialect {
   NodeIds ids = NodeIds::kRows;
   uint64_t max_id = 0;   // the largest accepted id, for kRows and kNumbers
   std::string id_bound;  // where max_id comes from, for messages: " (raw/num-node-list.csv has 5 nodes)"
-  bool header = false;   // whether the first line that is not a comment is skipped
+  bool header = false;   // true if the first line that is not a comment is skipped
   std::string told;      // a note for the user: how each column is read, and why
 
   bool Has(EdgeColumn column) const;
 };
 
-// IsPassedOver returns true for an empty line or a comment; IsComment only for a comment.
+// Returns true for an empty line or a comment.
 bool IsPassedOver(std::string_view line, const EdgeDialect& dialect);
+// Returns true for a comment.
 bool IsComment(std::string_view line, const EdgeDialect& dialect);
 
 // Finds out how to read a file, from the options and from `head`: its first line that is neither empty nor a comment,

@@ -228,8 +228,8 @@ absl::Status FirstFault(const LineBlocks& blocks, int64_t lines_before, std::spa
   return absl::OkStatus();
 }
 
-// Removes lines of `text` up to and including the header. `lines` and `comments` grow by the removed lines. `passed`
-// turns true once the header was removed.
+// Removes the lines of `text` up to and including the header. Adds the number of removed lines to `lines`, and the
+// number of comments among them to `comments`. Sets `passed` once the header was removed.
 void PassHeader(const EdgeDialect& dialect, std::string_view& text, bool& passed, int64_t& lines, int64_t& comments) {
   while (!passed && !text.empty()) {
     const size_t stop = text.find('\n');
@@ -245,7 +245,7 @@ void PassHeader(const EdgeDialect& dialect, std::string_view& text, bool& passed
 }  // namespace
 
 size_t EdgeBlockBytes(uint64_t memory_bytes, size_t record_bytes) {
-  // A line may have four bytes only, and its record is held in two places for a moment.
+  // A line can be as short as four bytes, and for a moment its record is held in two places.
   const uint64_t share = 32 * std::max<uint64_t>(1, record_bytes / 8);
   return static_cast<size_t>(std::clamp<uint64_t>(memory_bytes / share, uint64_t{1} << 18, uint64_t{1} << 23));
 }
@@ -259,7 +259,7 @@ absl::StatusOr<EdgeDialect> FindFileDialect(const SourceFile& file, const EdgeLi
     PF_ASSIGN_OR_RETURN(auto dialect, FindDialect(file.name, blocks.lines_before(), head, options));
     if (!dialect && !head.empty()) continue;
     blocks.Rewind();
-    // For a file without edges, only the comment character matters.
+    // A file without edges needs no dialect except its comment character.
     return dialect ? *std::move(dialect) : EdgeDialect{.comment = options.comment, .id_bound = {}, .told = {}};
   }
 }

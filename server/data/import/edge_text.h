@@ -1,5 +1,5 @@
 // Reads edges from a text file. It parses a block of lines at a time, on all threads. Nearly every line takes a fast
-// path. An exact parser handles the rest and says what is wrong with a line.
+// path. An exact parser handles the other lines, and says what is wrong with a faulty line.
 // Threads: parsing is pure; a LineBlocks or an EdgeTextSource is used by one thread at a time. Memory: EdgeBlockBytes
 // of text, and the records parsed from it.
 #pragma once
@@ -56,8 +56,8 @@ inline const char* SkipBlanks(const char* p) {
   while (*p == ' ' || *p == '\t') ++p;
   return p;
 }
-// Reads a number of at most 19 digits, which always fits. Returns the position after it, or nullptr if there is no
-// such number.
+// Reads a number of at most 19 digits, which always fits 64 bits. Returns the position after it, or nullptr if there
+// is no such number.
 inline const char* ReadDigits(const char* p, uint64_t& value) {
   constexpr int kSurelyFit = std::numeric_limits<uint64_t>::digits10;
   const char* const begin = p;
@@ -211,8 +211,8 @@ class LineBlocks {
   int64_t lines_before_ = 0;
 };
 
-// Returns how many bytes of text to read at once, if an import may use `memory_bytes` and makes a record of each
-// line.
+// Returns how many bytes of text to read at once. The import may use `memory_bytes`, and makes a record of
+// `record_bytes` from each line.
 size_t EdgeBlockBytes(uint64_t memory_bytes, size_t record_bytes);
 
 // Finds out how to read the file. Reads only its first lines.

@@ -12,7 +12,7 @@
 namespace permafrost::data {
 namespace {
 
-// Numbers from 0 to below this limit take one bit each.
+// Numbers in 0..kMostBits - 1 take one bit each.
 constexpr int64_t kMostBits = int64_t{1} << 20;
 constexpr uint64_t kBytesPerOther = 32;
 

@@ -16,8 +16,9 @@
 namespace permafrost::data {
 
 // Collects the distinct whole numbers of each column while a table is read.
-// Threads: one at a time. Memory: one bit for each number in 0..2^20 - 1, and 32 bytes for each other number, at most
-// kMostBytes for all columns together. A column whose numbers would exceed this limit is given up.
+// Threads: one at a time. Memory: per column, one bit for each number from 0 to the largest below 2^20, and 32 bytes
+// for each other number that occurs. All columns together take at most kMostBytes. A column that would exceed this
+// limit counts as too_many.
 class ValueSets {
  public:
   static constexpr uint64_t kMostBytes = uint64_t{64} << 20;
@@ -36,8 +37,8 @@ class ValueSets {
     }
     AddBeyond(into, value);
   }
-  // Puts the values of a column into `table`. Sets table.too_many if the column has more values than categories may
-  // have.
+  // Puts the values of a column into `table`. Sets table.too_many if the column has more values than a table of
+  // categories may hold.
   void Take(size_t column, CategoryTable& table) const;
   // Returns one table per column, for columns that are stored unchanged.
   std::vector<CategoryTable> TakeColumns(int64_t width) const;
@@ -78,11 +79,11 @@ class FeatureRows {
   // Parses one row; the first row sets the width. Errors: InvalidArgument for a ragged row or a cell that is not a
   // finite number. An integer outside int32 is reported by Finish, since the table may still turn out to hold floats.
   absl::Status Parse(const CsvRows& rows, std::string_view line);
-  // Returns true if a cell is not an integer. Everything parsed so far is then void.
+  // Returns true once a cell of a kInt32 table is not an integer. All rows parsed so far are then void.
   bool needs_floats() const { return needs_floats_; }
   // Returns the row parsed last: `width` cells of 4 bytes.
   std::span<const std::byte> row() const;
-  // Call it after the last row. Returns the error of an integer outside int32.
+  // Call it after the last row. Returns an error if the table has an integer outside int32.
   absl::Status Finish() const { return out_of_range_; }
   // Returns the values that occur in each column of a table of integers. The result is empty for a table of floats.
   std::vector<CategoryTable> categories() const;

@@ -74,7 +74,7 @@ namespace {
 // The kind of list that the edges turned out to be.
 struct FoundDirections {
   EdgeDirections directions = EdgeDirections::kUnknown;
-  bool symmetric = false;  // each edge is stored in both directions, with equal values
+  bool symmetric = false;  // true if each edge is stored in both directions, with equal values
 };
 
 // Adds all edges to the sorter. Adds inverses too if they are asked for, or if kAuto finds them missing, which is
@@ -118,7 +118,7 @@ absl::StatusOr<FoundDirections> ReadEdges(EdgeSource<Record>& source, const Edge
 
 struct AdjacencyShape {
   uint64_t nodes = 0;  // larger than every row
-  // True to merge edges with equal ends. The merged edge has the sum of the weights, the latest timestamp and the
+  // True to merge repeated edges. The merged edge has the sum of their weights, their latest timestamp and their
   // first row.
   bool coalesce = false;
   bool weights = false, timestamps = false, edge_ids = false;  // sections to write; the records must have the fields
@@ -127,7 +127,7 @@ struct AdjacencyShape {
 
 struct AdjacencyCounts {
   uint64_t edges = 0, self_loops = 0;
-  uint64_t duplicates = 0, equal = 0;  // edges that repeat earlier ends: dropped, and kept
+  uint64_t duplicates = 0, equal = 0;  // repeated edges: dropped ones (duplicates), and kept ones (equal)
   uint64_t max_degree = 0;             // the largest number of edges of one row
   uint64_t isolated_nodes = 0;         // nodes without an edge at either end
 };
@@ -156,8 +156,8 @@ struct Columns {
 };
 
 // Writes sorted edges as the sections of one direction of a graph. `directory` is for temporary files. If
-// `transposed` is set, every kept edge is also added to it with its ends swapped. Threads: one at a time. Memory: the
-// offsets (8 bytes per node), one bit per node, and buffers.
+// `transposed` is set, every kept edge is also added to `transposed`, with its ends swapped. Threads: one at a time.
+// Memory: the offsets (8 bytes per node), one bit per node, and buffers.
 template <class Record>
 class AdjacencyWriter {
  public:
@@ -354,7 +354,7 @@ absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, Impor
   in.reset();
   if (both_ways) {
     PF_RETURN_IF_ERROR(out->Finish());
-    shape.coalesce = false;  // the first writer has merged them already
+    shape.coalesce = false;  // the first writer has merged the repeated edges already
     PF_RETURN_IF_ERROR(Writer(shape, plan.directory, monitor, writer, nullptr).Write(*out, kOutSections).status());
   }
   summary.nodes = static_cast<int64_t>(nodes);

@@ -28,7 +28,7 @@ template <class Record>
 class EdgeSource {
  public:
   virtual ~EdgeSource() = default;
-  // Replaces `edges` by the next ones, in the order of the source. The key of each edge is (target, source). Returns
+  // Replaces `edges` by the source's next edges, in its order. The key of each edge is (target, source). Returns
   // false at the end.
   virtual absl::StatusOr<bool> Next(std::vector<Record>& edges) = 0;
 };
@@ -42,20 +42,20 @@ class EdgeSource {
 // Threads: one at a time.
 class EdgeSymmetry {
  public:
-  // `values` says whether to compare the weights and timestamps of the records too.
+  // If `values` is true, the weights and timestamps of the records are compared too.
   explicit EdgeSymmetry(bool values);
 
   template <class Record>
   void Add(std::span<const Record> edges);
 
-  // True if the edges so far have both directions.
+  // Returns true if the edges added so far have both directions.
   bool ends_match() const { return ends_[0] == ends_[1]; }
-  // True if both directions also have equal weights and timestamps.
+  // Returns true if they also have equal weights and timestamps in both directions.
   bool values_match() const { return ends_match() && values_[0] == values_[1]; }
 
  private:
   __extension__ using Wide = unsigned __int128;
-  // Two sums: one over the edges from a smaller to a larger node, one over all other edges.
+  // Two sums, one per direction. An edge counts in the first sum if its key has the smaller node first.
   using Sums = std::array<Wide, 2>;
 
   const bool compares_values_;
@@ -72,23 +72,25 @@ struct EdgesPlan {
   std::filesystem::path directory;  // for temporary files
   uint64_t memory_bytes = 0;
   uint64_t least_nodes = 0;  // the number of nodes, unless an edge names a larger row
-  // The fields of the records to store; the record type must have them. edge_ids are rows in the source.
+  // The fields of a record that are stored; the record type must have them. The id of an edge is its row in the
+  // source.
   bool weights = false, timestamps = false, edge_ids = false;
 };
 
-// Returns the note that tells what InverseEdges::kAuto did.
+// Returns the note for the user about whether InverseEdges::kAuto added inverse edges, and why.
 std::string InverseEdgesNote(bool added);
 // Returns the bytes that the import of one large graph may use in total for sorting and buffers.
 uint64_t ImportMemory(const ImportOptions& options, const ImportLimits& limits);
-// Returns Ok if limits.memory_bytes allows the offsets of `nodes` nodes, or the memory for ordering them. Otherwise
-// returns ResourceExhausted. Its message takes from `source` where the number of nodes comes from.
+// Checks that limits.memory_bytes has room for the offsets of `nodes` nodes or, with an `order`, for ordering them.
+// Errors: ResourceExhausted. Its message begins with `source`, which says where the number of nodes comes from.
 absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLimits& limits,
                         NodeOrder order = NodeOrder::kNone);
 
 // Writes the sections of edges, and sets the fields of `summary` that follow from the edges: nodes, edges,
 // directions, degrees. InverseEdges::kAuto adds inverses unless the source lists both directions of every edge. If
 // the source lists both, but with different weights or timestamps, the graph is directed. If options.order asks for
-// another order of nodes, finds this order and returns it in `renumbering`. All sections written later must use it.
+// another order of nodes, finds this order and sets `renumbering` to it. All sections written afterwards must use
+// `renumbering`.
 template <class Record>
 absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, ImportMonitor& monitor, GraphWriter& writer,
                         GraphSummary& summary, Renumbering& renumbering);

@@ -103,7 +103,7 @@ constexpr int64_t kMaxGraphs = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kBytesPerGraph = 48;
 // Bytes per stored edge of one graph, as EdgesOfGraph keeps and sorts it.
 constexpr uint64_t kBytesPerEdge = 72;
-// Memory for each byte of the edge features of one graph, which are kept in a growing vector.
+// Bytes of memory per byte of edge features of one graph. A growing vector keeps these features.
 constexpr uint64_t kBytesPerFeatureByte = 3;
 
 }  // namespace
@@ -188,7 +188,7 @@ absl::Status GraphSetBuilder::AddLabels(const CsvRows& rows, std::span<const flo
     summary_.min_label = any_label_ ? std::min(summary_.min_label, value) : value;
     summary_.max_label = any_label_ ? std::max(summary_.max_label, value) : value;
     any_label_ = true;
-    // Larger labels are not classes, and may not fit in int64 either.
+    // Labels above this limit are not classes, and may not fit in int64.
     constexpr double kExact = 1 << 24;
     if (summary_.integer_labels && targets == 1 && std::abs(value) <= kExact)
       classes_.Add(0, static_cast<int64_t>(value));

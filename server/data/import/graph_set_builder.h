@@ -3,8 +3,8 @@
 // Steps, in this order: sizes and inverses, split, labels, node features and positions (if any), edges, Finish.
 // Threads: one at a time. Memory: the offsets and the largest graph, bounded by the import's limits. Borrows options
 // and monitor.
-// Errors: InvalidArgument and ResourceExhausted, which name the row read last, "FILE:ROW: ..."; Internal from
-// writing; Cancelled. After any error the caller removes the directory.
+// Errors: InvalidArgument and ResourceExhausted, whose messages begin with the row read last, "FILE:ROW: ...";
+// Internal if writing fails; Cancelled. After any error the caller removes the directory.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +28,14 @@
 
 namespace permafrost::data {
 
-// The edges of one graph as the store keeps them: sorted by target; equal targets stay in file order.
+// The edges of one graph as the store keeps them: sorted by target. Edges with the same target stay in file order.
 // Threads: one at a time. Memory: the largest graph.
 class EdgesOfGraph {
  public:
-  // Takes effect from the next graph on. With inverses, the file order is e0, inverse(e0), e1, inverse(e1), ..., as
-  // in OGB's reader. This includes self-loops, which are then stored twice.
+  // Says whether inverses are added, from the next graph on. With inverses, the file order is e0, inverse(e0), e1,
+  // inverse(e1), ..., as in OGB's reader. A self-loop gets an inverse too, so it is stored twice.
   void SetAddInverses(bool add_inverses) { add_inverses_ = add_inverses; }
-  // Drops all edges. The next edges are of graph `graph`, which has `num_nodes` nodes.
+  // Drops all edges, and begins graph `graph`, which has `num_nodes` nodes.
   void BeginGraph(int64_t graph, int64_t num_nodes);
   // Adds the edge of a line "source,target". Errors: InvalidArgument unless the line holds two node ids of the graph.
   absl::Status Parse(const CsvRows& rows, std::string_view line);
@@ -43,16 +43,17 @@ class EdgesOfGraph {
   void Add(uint32_t source, uint32_t target);
   // Returns the number of edges added so far, inverses included.
   size_t count() const { return file_target_.size(); }
-  // Call these two after the graph's last edge. CountEqual returns how many edges repeat an earlier edge with the
-  // same ends. HasBothDirections tells whether every (u, v) occurs as often as (v, u).
+  // Call it after the graph's last edge. Returns how many edges repeat an earlier edge.
   size_t CountEqual();
+  // Call it after the graph's last edge. Returns true if every (u, v) occurs as often as (v, u).
   bool HasBothDirections();
   // Call it after the graph's last edge. Fills source(), target() and file_row().
   void Sort();
 
   std::span<const uint32_t> source() const { return source_; }
   std::span<const uint32_t> target() const { return target_; }
-  // Returns, for each stored edge, the source's row that it came from. Rows are counted from 0 within the graph.
+  // Returns, for each stored edge, the row of the source file that the edge came from. Rows count from 0 within the
+  // graph.
   std::span<const uint32_t> file_row() const { return file_row_; }
 
  private:
@@ -70,8 +71,8 @@ class EdgesOfGraph {
 
 class GraphSetBuilder {
  public:
-  // The most nodes of a graph, and the most edges before inverses are added. Edge indices within a graph then fit 32
-  // bits.
+  // The most nodes of one graph, and the most edges of one graph before inverses are added. Within this limit, edge
+  // indices within a graph fit 32 bits even with inverses.
   static constexpr int64_t kMaxGraphSize = std::numeric_limits<int32_t>::max();
 
   GraphSetBuilder(const ImportOptions& options, const std::filesystem::path& directory, ImportMonitor& monitor);
@@ -98,8 +99,8 @@ class GraphSetBuilder {
   absl::Status AddLabels(const CsvRows& rows, std::span<const float> labels);
   absl::Status FinishLabels();
 
-  // Node features: one row per node. Each call adds the row that `features` parsed last. BeginNodeFeatures starts the
-  // table again if it turns out to be of another type.
+  // Node features: one row per node. Each call adds the row that `features` parsed last. If the table turns out to be
+  // of another type, BeginNodeFeatures starts it again.
   void BeginNodeFeatures() { node_features_begun_ = false; }
   absl::Status AddNodeFeatures(const FeatureRows& features) {
     return AddNodeFeatures(features.summary(), features.row());
@@ -116,7 +117,7 @@ class GraphSetBuilder {
   absl::Status AddPosition(const CsvRows& rows, std::span<const std::byte> row);
 
   // Edges: graph by graph. If edges have features, each edge is followed by the row that `features` parsed last.
-  // BeginEdges starts again if the features turn out to be of another type.
+  // If the features turn out to be of another type, BeginEdges starts again.
   absl::Status BeginEdges();
   void BeginGraphEdges(int64_t graph) { edges_.BeginGraph(graph, NodesOf(graph)), edge_features_.clear(); }
   EdgesOfGraph& edges() { return edges_; }
@@ -134,8 +135,8 @@ class GraphSetBuilder {
   // The fields that only the importer knows are set here before Finish: class_values, duplicate_edges, and the fields
   // whose names end in _origin.
   GraphSetSummary& summary() { return summary_; }
-  // Returns Ok if `count` things of `bytes_each` bytes fit in the memory that an import may use, and
-  // ResourceExhausted otherwise.
+  // Checks that `count` items of `bytes_each` bytes fit in the memory that an import may use. Errors:
+  // ResourceExhausted, whose message calls the items `things`.
   absl::Status CheckMemory(const CsvRows& rows, uint64_t count, std::string_view things, uint64_t bytes_each) const;
 
   // Joins the sections into the store and syncs it.
@@ -154,9 +155,9 @@ class GraphSetBuilder {
   std::vector<uint64_t> node_offsets_ = {0}, edge_offsets_ = {0};
   int64_t edge_factor_ = 1;  // stored edges per edge of the source; 1 until FinishSizes
   int64_t equal_edges_ = 0;
-  bool both_directions_ = true;  // whether every finished graph has both directions, as stored
+  bool both_directions_ = true;  // true if every finished graph is stored with both directions
   EdgesOfGraph edges_;
-  std::vector<std::byte> edge_features_;  // rows of one graph, in the source's order
+  std::vector<std::byte> edge_features_;  // feature rows of one graph's edges, in the source's order
   size_t edge_feature_bytes_ = 0;         // bytes of one row; 0 before the first row
   bool node_features_begun_ = false, any_label_ = false;
   ValueSets classes_;

@@ -75,7 +75,7 @@ std::vector<KnownName> OgbGraphsNames(std::string_view split) {
 
 std::vector<KnownName> OgbNodesNames(std::string_view split) {
   std::vector<KnownName> known;
-  // The file raw/graph-label tells a set of graphs from one graph.
+  // The name raw/graph-label is listed too, although only a set of graphs has this file.
   AddNames("raw/", {"num-node-list", "num-edge-list", "edge", "graph-label"}, OfText(), known);
   AddNames("raw/", {"node-feat", "node-pos", "node-label", "edge-weight", "edge-feat"}, OfTextOrArray(), known);
   // Distributed datasets hold the sparse features as text and as an archive, with equal values. The archive is read.
@@ -174,7 +174,7 @@ size_t EditsBetween(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// Two edits can turn a short word into another one, such as "feat" into "year" or "time" into "type".
+// A short word may have fewer edits, since two edits turn "feat" into "year" and "time" into "type".
 size_t EditsAllowed(size_t letters) { return letters < 3 ? 0 : letters < 5 ? 1 : 2; }
 
 bool IsMisspelt(const std::vector<std::string>& words, const std::vector<std::string>& known) {
@@ -276,7 +276,8 @@ class UnreadFiles {
   const std::set<std::string> read_;
 };
 
-// Returns the files below the folder. Sets `cut` if there are more, or if the system failed to list the rest.
+// Returns the files below the folder. Sets `cut` if the list is incomplete: the folder holds too many entries, or the
+// system failed to list the rest.
 std::vector<std::string> ListFiles(const fs::path& folder, bool& cut) {
   std::vector<std::string> names;
   std::error_code error;
@@ -346,8 +347,8 @@ absl::StatusOr<Importer> DetectImporter(const fs::path& source) {
       continue;
     }
     if (importer.detect == nullptr) continue;
-    // If the source cannot be looked at, it may be of this format. So the error is returned rather than another
-    // format tried.
+    // A source that cannot be looked at may be of this format. So the error is returned, and no other format is
+    // tried.
     PF_ASSIGN_OR_RETURN(const bool is_of, importer.detect(source));
     if (is_of) return importer;
     absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", AbslView(importer.known_by), " (",
@@ -377,8 +378,8 @@ absl::StatusOr<std::unique_ptr<FoundSource>> FindSource(const ImportOptions& opt
 absl::StatusOr<ImportedSummary> FoundGraph::Run(const fs::path& directory, ImportMonitor& monitor) {
   GraphSummary summary;
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<GraphWriter> writer, GraphWriter::Create(directory, monitor.stop()));
-  // This call marks the graph as one whose categories are known, even if it has none. Graphs of older versions lack
-  // the mark.
+  // This call records that the categories of the graph are known, even if there are none. Graphs of older versions
+  // lack this record.
   writer->categories();
   PF_RETURN_IF_ERROR(Read(directory, monitor, *writer, summary));
   PF_RETURN_IF_ERROR(monitor.Advance("syncing", 0));

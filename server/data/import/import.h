@@ -26,18 +26,19 @@ namespace permafrost::data {
 // CheckImportOptions must have accepted `options`. kAuto picks the format from the source, by the first rule that
 // fits:
 // - a directory with raw/graph-label.csv[.gz|.zst]: kOgbGraphs,
-// - one with raw/edge.csv[.gz|.zst]: kOgbNodes,
-// - one with edge_index.npy or adj.npz: kNpy,
-// - one with NAME_graph_indicator.txt, in it or in its raw/: kTu,
-// - one with graphs.pfg or graph.pfg: kStore,
+// - a directory with raw/edge.csv[.gz|.zst]: kOgbNodes,
+// - a directory with edge_index.npy or adj.npz: kNpy,
+// - a directory with NAME_graph_indicator.txt, in it or in its raw/: kTu,
+// - a directory with graphs.pfg or graph.pfg: kStore,
 // - a file NAME.zip: kTu,
-// - a file graphs.pfg or graph.pfg: kStore, which refuses the file, since it takes the directory that holds it,
+// - a file graphs.pfg or graph.pfg: kStore, which refuses the file, since the source of kStore is the directory,
 // - any other file: kEdgeList.
 // A kOgbGraphs source without labels is read only if `options` name the format.
 // An option that the format does not use is refused. Files that are not read are listed in a note, or refused if they
-// were surely meant to be read (TellUnreadFiles). kStore refuses every other file, except dataset.json and files
-// whose names begin with a dot.
-// Threads: reads and calls the observer on the calling thread; sorts on limits.threads threads.
+// were surely meant to be read (TellUnreadFiles). kStore refuses every file beside the store, except dataset.json and
+// files whose names begin with a dot.
+// Threads: reads the source and calls the observer on the calling thread; parses and sorts edges on limits.threads
+// threads.
 // Memory: bounded by `limits` and options.memory_bytes. One large graph that does not fit is sorted on disk.
 // Errors:
 // - InvalidArgument for wrong counts, ids out of range, ragged rows, cells that are not numbers, truncated or corrupt
@@ -46,16 +47,17 @@ namespace permafrost::data {
 // - NotFound for missing files.
 // - ResourceExhausted beyond the limits.
 // - PermissionDenied for files that the system forbids to read.
-// - The errors of limits.may_read; for kStore those of OpenDataset and VerifyAll.
+// - The errors of limits.may_read.
+// - For kStore, the errors of OpenDataset and VerifyAll.
 // - Cancelled once `stop` is requested.
-// - Transient errors (base/status.h) if the machine fails, so that the same import may succeed later.
+// - Transient errors (base/status.h) if the machine fails. The same import may then succeed later.
 // The caller removes `directory` after any error.
 absl::StatusOr<ImportedSummary> Import(const ImportOptions& options, const std::filesystem::path& directory,
                                        const ImportObserver& observer, std::stop_token stop,
                                        const ImportLimits& limits = {});
 
-// Returns Ok if Import would find its source. The format must be known, the files must exist, and they must fit each
-// other and the options. Reads no rows. Errors: those of Import that show without reading rows.
+// Checks that Import would find its source: the format is known, the files exist, and they fit each other and the
+// options. Reads no rows. Errors: those errors of Import that can be found without reading rows.
 absl::Status CheckSource(const ImportOptions& options, const ImportLimits& limits);
 
 // The files of a source that an import does not read. They are named in a note, or refused if they were surely meant
@@ -65,8 +67,8 @@ absl::Status CheckSource(const ImportOptions& options, const ImportLimits& limit
 // A file that a format reads if it exists.
 struct KnownName {
   std::string stem;                       // path below the source without the ending: "raw/node-feat"
-  std::vector<std::string_view> endings;  // ".csv", ".csv.gz"; the plain one comes first
-  std::string table;                      // the table in the file; only one file is accepted per table
+  std::vector<std::string_view> endings;  // ".csv", ".csv.gz"; the unpacked form comes first
+  std::string table;                      // name of the table; only one file of a table is accepted
 };
 
 // The next functions return the names of the files that each format reads from a folder. `split` is the folder below
@@ -78,8 +80,8 @@ std::vector<KnownName> NpyNames();
 std::vector<KnownName> TuNames(std::string_view stem);
 
 struct SourceContents {
-  // The paths of all files below the source. If it is nullopt, these are the files in `folder`, or none if `folder`
-  // is empty.
+  // The paths of all files below the source. nullopt stands for the files in `folder`, or for no files if `folder` is
+  // empty.
   std::optional<std::vector<std::string>> all;
   std::filesystem::path folder;
   std::vector<std::string> read;  // the paths of the files that are read
@@ -91,30 +93,31 @@ struct SourceContents {
   }
 };
 
-// Notes the files that are not read: the names of the first ten, and the number of others. In a folder it skips names
-// that begin with ".", __MACOSX, everything below four levels of folders, and everything beyond the first 10,000
-// entries.
+// Records a note with the names of the first ten files that are not read, and the number of the remaining ones. In a
+// folder, it skips names that begin with ".", __MACOSX, everything below four levels of folders, and everything after
+// the first 10,000 entries.
 // Errors: InvalidArgument, naming the file and the right name, for
 // - a second form of a table that is read, such as raw/edge.csv beside raw/edge.csv.gz, or node_label.npz beside
-//   node_label.npy. Sparse features are an exception: text beside the .npz is only noted.
-// - a known name in another case, with '_' for '-', with "features" for "feat", in the wrong folder, or with an
-//   ending that is not read.
-// - a misspelt name of a table that the source lacks: within one edit per word of three or four letters, two per
-//   longer word, and two in all.
+//   node_label.npy. Sparse features are an exception: for text beside the .npz there is only the note.
+// - a known name in another letter case, with '_' instead of '-', with "features" instead of "feat", in the wrong
+//   folder, or with an ending that is not read.
+// - a misspelt name of a table that the source lacks. Such a name has at most one wrong letter per word of three or
+//   four letters, two per longer word, and two in all.
 absl::Status TellUnreadFiles(const SourceContents& contents, ImportMonitor& monitor);
 
 // An importer is one row of the registry in import.cc. A new format needs its own files, a row in the registry, a
 // value in ImportFormat and in the proto, and a flag.
 // Threads: the importing thread.
 
-// The files of a source that were found and not read yet. Borrows the options of the search.
+// The files that were found for a source and have yet to be read. Borrows the options with which they were found.
 class FoundSource {
  public:
   virtual ~FoundSource() = default;
-  // Returns how many bytes Run reads in all, counting each reading of a file. The monitor's progress ends at this
-  // number.
+  // Returns the number of bytes that Run reads. A file that is read twice counts twice. The monitor's progress ends
+  // at this number.
   virtual int64_t bytes() const = 0;
-  // Returns the files that the source has, and the files that Run reads. A source that is one file returns nothing.
+  // Returns which files the source has, and which of them Run reads. The result is empty if the source is a single
+  // file.
   virtual SourceContents contents() const { return {}; }
   // Reads the files and writes a complete, synced store into `directory`, which must exist and be empty. May keep
   // temporary files there meanwhile. Errors: same as Import.
@@ -132,8 +135,7 @@ class FoundGraph : public FoundSource {
                             GraphSummary& summary) = 0;
 };
 
-// A source of one large graph that is read by `Reader`. Each call of Read makes a Reader, which borrows its
-// arguments.
+// A source of one large graph. Each call of Read makes a `Reader`, which reads the files and borrows its arguments.
 template <class Files, class Reader>
 class FoundFiles final : public FoundGraph {
  public:
@@ -151,7 +153,7 @@ class FoundFiles final : public FoundGraph {
   const Files files_;
 };
 
-// Implements Importer::find for a source whose files `find_files` finds.
+// Implements Importer::find: `find_files` finds the files, and a `Source` is made of them.
 template <auto find_files, class Source>
 absl::StatusOr<std::unique_ptr<FoundSource>> FindAs(const ImportOptions& options, const ImportLimits&) {
   PF_ASSIGN_OR_RETURN(auto files, find_files(options));
@@ -160,14 +162,14 @@ absl::StatusOr<std::unique_ptr<FoundSource>> FindAs(const ImportOptions& options
 
 struct Importer {
   ImportFormat format;
-  // The files by which kAuto recognises a directory of the format, for messages: "raw/edge.csv[.gz]". Empty for a
-  // format whose source is a file.
+  // The files by which kAuto recognises a directory of the format, for messages: "raw/edge.csv[.gz]". Empty if the
+  // source of the format is always a file.
   std::string_view known_by;
-  // Returns true if the directory is of the format. Null for a format whose source is a file. Errors: same as
-  // TypeOfSource (data/source/source_file.h).
+  // Returns true if the directory is of the format. Null if the source of the format is always a file. Errors: same
+  // as TypeOfSource (data/source/source_file.h).
   absl::StatusOr<bool> (*detect)(const std::filesystem::path& directory);
-  // Returns true if the name of a file shows that it is of the format. If this and `detect` are null, the format
-  // takes any file that no other format takes.
+  // Returns true if the file's name shows that the file is of the format. If `detect_file` and `detect` are both
+  // null, the format takes any file that no other format takes.
   bool (*detect_file)(const std::filesystem::path& file) = nullptr;
   // Finds the files of the source. Errors: NotFound for missing files; InvalidArgument for files that contradict each
   // other or the options. If it has to read a file, it asks limits.may_read first.
@@ -199,7 +201,7 @@ Importer EdgeListImporter();
 //   node_time.npy    [nodes]
 //   node_pos.npy     [nodes, columns]
 //   node_ids.npy or node_names.csv, names of nodes (node_ids.h)
-//   {train,valid,test}_idx.npy of rows, or {train,valid,test}_mask.npy [nodes]
+//   {train,valid,test}_idx.npy with rows of nodes, or {train,valid,test}_mask.npy [nodes]
 //   split/links/*.npy, a link split (split_files.h)
 // The number of nodes is the number of rows of adj, node_feat, node_label, node_time or node_pos. Without these files
 // it follows from the edges and edge_list.num_nodes.
@@ -208,13 +210,13 @@ Importer NpyImporter();
 
 // Imports a TUDataset into a GraphSet, as a stream. Source of the layout: Morris et al. 2020, "TUDataset: A
 // collection of benchmark datasets for learning with graphs"; read as PyG reads it (torch_geometric/io/tu.py). Unlike
-// PyG, the importer keeps self-loops, and also keeps edges with equal ends unless options.coalesce is set. Memory:
-// the labels and offsets of all graphs, and the largest graph; all bounded by the import's limits.
+// PyG, the importer keeps self-loops. It also keeps repeated edges, unless options.coalesce is set. Memory: the
+// labels and offsets of all graphs, and the largest graph; all bounded by the import's limits.
 Importer TuImporter();
 
 // Imports a store that a server wrote (data/store/format.h): a directory with graphs.pfg or graph.pfg. A file below
-// limits.own_files is linked if possible, and otherwise copied. The result is then verified completely. The summary
-// stays as it is, notes included. Memory: a buffer.
+// limits.own_files is linked if possible, and otherwise copied. The whole result is then verified. The store's
+// summary is kept unchanged, notes included. Memory: one buffer.
 Importer StoreImporter();
 
 }  // namespace permafrost::data

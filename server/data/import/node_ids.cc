@@ -22,8 +22,7 @@ namespace permafrost::data {
 void NumberTable::Add(std::span<const uint64_t> numbers) {
   constexpr size_t kLeast = size_t{1} << 20;
   pending_.insert(pending_.end(), numbers.begin(), numbers.end());
-  // Merges only once there are as many pending numbers as merged ones. So each number is moved a logarithmic number
-  // of times.
+  // Merges only once there are as many pending numbers as merged ones. So each number is moved O(log n) times.
   if (pending_.size() >= std::max(kLeast, numbers_.size())) Settle();
 }
 
@@ -41,7 +40,7 @@ void NumberTable::Finish() {
   Settle();
   std::vector<uint64_t>().swap(pending_);
   if (numbers_.empty()) return;
-  // The most entries of the table per number. With more holes, a map would take less memory.
+  // The most entries of rows_ per number. If rows_ had more holes, a map would take less memory.
   constexpr uint64_t kMostHoles = 5;
   const uint64_t span = numbers_.back() - numbers_.front();
   if (span / kMostHoles < numbers_.size()) {
@@ -126,7 +125,7 @@ class NamesInOrder {
  public:
   explicit NamesInOrder(uint64_t memory_bytes) : memory_bytes_(memory_bytes) {}
 
-  // Names the next row. Returns what is wrong with the name, or an empty string if nothing is.
+  // Sets the name of the next row. Returns what is wrong with the name, or an empty string if nothing is.
   std::string Add(std::string_view name) {
     uint64_t number = 0;
     if (texts_.size() == 0 && IsNumber(name, number)) {
@@ -168,7 +167,7 @@ class NamesInOrder {
   }
 
  private:
-  // Accepts a name only if the number is printed with the same digits. So "007" is a text.
+  // Accepts a name only if its number is printed with the same digits. So "007" is a text.
   static bool IsNumber(std::string_view name, uint64_t& number) {
     if (name.empty() || (name.size() > 1 && name[0] == '0') || name[0] == '+') return false;
     const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), number);

@@ -46,20 +46,20 @@ class NumberTable {
   bool IsRows() const { return numbers_.empty() || numbers_.back() == numbers_.size() - 1; }
   absl::Status Write(const Renumbering& renumbering, GraphWriter& writer) const;
 
-  // Merges the numbers added since the last call, so that size_so_far counts each of them once.
+  // Merges the pending numbers, so that size_so_far counts each distinct number once.
   void Settle();
 
  private:
-  std::vector<uint64_t> numbers_;  // distinct, rising
-  std::vector<uint64_t> pending_;  // not merged yet
-  std::vector<NodeId> rows_;       // row by number - numbers_.front(); used if the numbers lie close together
-  absl::flat_hash_map<uint64_t, NodeId> map_;  // used otherwise
+  std::vector<uint64_t> numbers_;              // distinct, rising
+  std::vector<uint64_t> pending_;              // not merged yet
+  std::vector<NodeId> rows_;                   // index: number - numbers_.front(); used if numbers lie close together
+  absl::flat_hash_map<uint64_t, NodeId> map_;  // used if numbers lie far apart
 };
 
 // Maps texts to rows, in the order of first appearance.
 class TextTable {
  public:
-  // Returns the row of `text`. A new text gets the next row. There are at most kMaxNodes rows.
+  // Returns the row of `text`. A new text gets the next row. Add at most kMaxNodes texts.
   NodeId Row(std::string_view text);
   uint64_t size() const { return texts_.size(); }
   uint64_t memory_bytes() const;
@@ -88,8 +88,9 @@ struct NameFile {
   Kind kind = Kind::kRows;
 };
 
-// Finds `ids`.npy, else `names`.csv[.gz|.zst], else mapping/nodeidx2*.csv[.gz|.zst] if exactly one file matches.
-// Returns nullopt if there is none. Errors: same as FindSourceFile; InvalidArgument if both of the first two exist.
+// Returns `ids`.npy, else `names`.csv[.gz|.zst], else mapping/nodeidx2*.csv[.gz|.zst] if exactly one such mapping
+// exists. Returns nullopt if none is found. Errors: same as FindSourceFile; InvalidArgument if both `ids`.npy and a
+// `names` file exist.
 absl::StatusOr<std::optional<NameFile>> FindNameFile(const std::filesystem::path& source, std::string_view ids,
                                                      std::string_view names);
 
@@ -101,9 +102,10 @@ struct DueNames {
 };
 
 // Writes the names and sets summary.named. The names are stored as numbers if all are whole numbers below 2^64, and
-// as texts otherwise. If there is no file, or each name is the node's row, does the same as WriteSourceRows.
-// Errors: InvalidArgument naming the line of an invalid name, or a name that two nodes share; ResourceExhausted. A
-// mapping is optional: if it does not fit the graph, a note says so and nodes are named by their rows.
+// as texts otherwise. If there is no file of names, or every name equals the node's row, does the same as
+// WriteSourceRows.
+// Errors: InvalidArgument for an invalid name (with its line) and for a name that two nodes share; ResourceExhausted.
+// A mapping is optional: if it does not fit the graph, a note says so, and nodes are named by their rows.
 absl::Status WriteNodeNames(const std::optional<NameFile>& names, const DueNames& due, ImportMonitor& monitor,
                             GraphWriter& writer, GraphSummary& summary);
 

@@ -38,7 +38,7 @@ class LabelSummary {
       min_ = std::min<double>(min_, label);
       max_ = std::max<double>(max_, label);
       integers_ = integers_ && label == std::trunc(label);
-      // Larger labels are not classes, and may not fit in int64 either.
+      // Labels above this limit are not classes, and may not fit in int64.
       constexpr float kExact = 1 << 24;
       if (integers_ && row.size() == 1 && std::abs(label) <= kExact) classes_.Add(0, static_cast<int64_t>(label));
     }

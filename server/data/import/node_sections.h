@@ -24,7 +24,7 @@
 
 namespace permafrost::data {
 
-// Says for each node whether it has a label, by row of the source.
+// Element i is true if the node in row i of the source has a label.
 using LabelledNodes = std::vector<bool>;
 
 // The requirements of labels: the number of nodes, where that number comes from (`why`), and the renumbering of rows.
@@ -36,8 +36,8 @@ struct DueLabels {
   uint64_t memory_bytes = 0;               // for renumbering rows
 };
 
-// Writes the labels and sets the fields of the summary about them. Sets `labelled` for nodes with at least one label.
-// The file is a CSV table with one row per node. A missing label is an empty cell, nan, NaN or NA.
+// Writes the labels and sets the summary's fields about labels. Marks the nodes with at least one label in
+// `labelled`. The file is a CSV table with one row per node. A missing label is an empty cell, nan, NaN or NA.
 absl::Status WriteLabelRows(const SourceFile& file, const DueLabels& due, ImportMonitor& monitor, GraphWriter& writer,
                             GraphSummary& summary, LabelledNodes& labelled);
 // Same as WriteLabelRows, for an NPY array [nodes] or [nodes, targets] of integers or floats. A missing label is NaN.
@@ -57,7 +57,7 @@ absl::Status WritePositions(const SourceFile& file, bool is_array, const DueLabe
 // is in two splits. Memory: one byte per node.
 absl::StatusOr<SplitGraphs> ReadSplitArrays(const std::array<SourceFile, 3>& files, bool masks, uint64_t nodes,
                                             ImportMonitor& monitor);
-// Renumbers, sorts and writes the splits, and sets the fields of the summary about them.
+// Renumbers, sorts and writes the splits, and sets the summary's fields about splits.
 absl::Status WriteSplits(SplitGraphs split, const Renumbering& renumbering, GraphWriter& writer, GraphSummary& summary);
 // Draws a split of the labelled nodes, seeded by `options`. The split holds rows of the source, so it does not depend
 // on the order of the store.
@@ -79,7 +79,7 @@ class SparseFeaturesImport {
                                                          const EdgeSorterOptions& sorting, ImportMonitor& monitor);
   // Returns the number of nonzero entries.
   uint64_t entries() const { return entries_; }
-  // Returns the width of the matrix; for rows of text, one more than the largest feature.
+  // Returns the number of columns. For text, it is the largest feature plus 1.
   uint64_t width() const { return width_; }
 
   // Writes all entries. Call it once. `width` must be at least width(). Sets summary.node_features and

@@ -57,7 +57,7 @@ class NpyEdgeSource final : public EdgeSource<Record> {
   uint64_t max_id_;
   std::string why_;
   uint64_t edges_ = 0, given_ = 0;
-  std::vector<int64_t> ends_;  // all sources and then all targets, or pairs
+  std::vector<int64_t> ends_;  // all sources and then all targets; for [edges, 2], pairs
   std::vector<float> weight_buffer_;
   std::vector<int64_t> time_buffer_;
 };
@@ -92,7 +92,7 @@ template <class Record>
 absl::StatusOr<NpyEdgeSource<Record>> NpyEdgeSource<Record>::Open(const NpyEdgeFiles& files, ImportMonitor& monitor) {
   PF_ASSIGN_OR_RETURN(NpyArray index, NpyArray::Open(files.index, /*member=*/"", monitor));
   const std::vector<uint64_t> shape = index.header().shape;
-  const bool rows = shape.size() == 2 && shape[0] == 2;  // [2, 2] is read as in PyG
+  const bool rows = shape.size() == 2 && shape[0] == 2;  // [2, 2] is read as [2, edges], as in PyG
   if (shape.size() != 2 || (shape[0] != 2 && shape[1] != 2)) return index.ShapeError("[2, edges] or [edges, 2]");
   NpyEdgeSource source(std::move(index), files.max_id, files.why);
   source.edges_ = rows ? shape[1] : shape[0];
@@ -204,7 +204,7 @@ struct NpyFiles {
   SourceContents contents(const fs::path& source) const;
 };
 
-// The number of nodes, once a file has told it.
+// The number of nodes, as a file tells it.
 struct NodeCount {
   uint64_t nodes = 0;
   std::string why;  // "as node_feat.npy has"; empty if no file told the number
@@ -305,7 +305,7 @@ class NpyImport {
   }
 
   absl::Status ReadMatrix() {
-    // The values are read once to see whether all are 1. If so, they only say that there is an edge, and are not
+    // The values are read once to see whether all are 1. Values that are all 1 only mark the edges, and are not
     // weights.
     bool ones = true;
     uint64_t nodes = 0;
@@ -490,7 +490,7 @@ absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
     PF_RETURN_IF_ERROR(CheckConverted(options, found));
   }
   for (const auto* file : {&files.edge_weights, &files.edge_times, &files.edge_features}) {
-    // A matrix does not say in which order its edges are meant, so it cannot be combined with these files.
+    // These files list values in the order of the edges, and a matrix does not define an order of its edges.
     PF_RETURN_IF_ERROR(CheckAtMostOne({&files.adjacency, file}));
   }
   PF_RETURN_IF_ERROR(FindSplitFiles(source, files));

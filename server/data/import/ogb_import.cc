@@ -53,8 +53,8 @@ absl::StatusOr<OgbFiles> FindFiles(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(files.node_counts, FindRequiredSourceFile(source, "raw/num-node-list"));
   PF_ASSIGN_OR_RETURN(files.edge_counts, FindRequiredSourceFile(source, "raw/num-edge-list"));
   PF_ASSIGN_OR_RETURN(files.edges, FindRequiredSourceFile(source, "raw/edge"));
-  // Labels are optional. Without them no job can train on the set, but a job trained on another set can predict for
-  // it.
+  // Labels are optional. Without labels, no job can train on the set, but a model trained on another set can predict
+  // for it.
   PF_ASSIGN_OR_RETURN(files.labels, FindSourceFile(source, "raw/graph-label"));
   PF_ASSIGN_OR_RETURN(files.node_features, FindSourceFile(source, "raw/node-feat"));
   PF_ASSIGN_OR_RETURN(files.edge_features, FindSourceFile(source, "raw/edge-feat"));
@@ -121,8 +121,9 @@ class OgbImport {
     return builder_.FinishSizes(!both);
   }
 
-  // Returns true if every graph has both directions of its edges. Reads no further than the first graph that does
-  // not. Inverses are added for the whole set or not at all, so that all of its graphs have the same kind of edges.
+  // Returns true if every graph has both directions of its edges. Stops reading at the first graph that lacks a
+  // direction. Inverses are added for the whole set or not at all, so that all of its graphs have the same kind of
+  // edges.
   absl::StatusOr<bool> ListsBothDirections() {
     const int64_t due = builder_.num_source_edges();
     PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files_.edges, monitor_));

@@ -218,8 +218,8 @@ class OgbNodesImport {
       }
     }
     if (!files_.edge_features) return absl::OkStatus();
-    // Edge features stay in the order of the source. The edge_ids tell which row belongs to which edge; an edge and
-    // its inverse share a row.
+    // Edge features stay in the order of the source. The edge_ids map each edge to its row; an edge and its inverse
+    // share a row.
     PF_ASSIGN_OR_RETURN(summary_.edge_features,
                         WriteTable(*files_.edge_features, {.section = SectionKind::kEdgeFeatures,
                                                            .rows = edges,
@@ -369,8 +369,8 @@ absl::StatusOr<OgbNodeFiles> FindOgbNodeFiles(const ImportOptions& options) {
   return files;
 }
 
-// Returns true if the directory has raw/edge.csv. If it also has raw/graph-label.csv, it is a set of graphs. kAuto
-// asks the importer of sets first.
+// Returns true if the directory has raw/edge.csv. A directory that also has raw/graph-label.csv is a set of graphs,
+// so kAuto tests for sets first.
 absl::StatusOr<bool> IsOgbNodes(const fs::path& directory) {
   return HoldsAny(directory, {"raw/edge.csv", "raw/edge.csv.gz", "raw/edge.csv.zst"});
 }

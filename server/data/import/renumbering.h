@@ -31,7 +31,7 @@ class Renumbering {
 
   bool none() const { return new_of_old_.empty(); }
   NodeId New(NodeId old) const { return none() ? old : new_of_old_[old]; }
-  // Returns the source's row for a row of the store. It searches all rows, so use it only for messages.
+  // Returns the source's row for a row of the store. The call searches all rows, so use it only for messages.
   NodeId Old(NodeId row) const;
   // Call it only if there is a renumbering.
   std::vector<NodeId> OldOfNew() const;
@@ -40,15 +40,15 @@ class Renumbering {
   std::vector<NodeId> new_of_old_;
 };
 
-// If rows were renumbered, writes the source's row of each node as node_numbers, and sets summary.named. Otherwise a
-// no-op.
+// If rows were renumbered, writes each node's row in the source to the section node_numbers, and sets summary.named.
+// Otherwise does nothing.
 absl::Status WriteSourceRows(const Renumbering& renumbering, GraphWriter& writer, GraphSummary& summary);
 
-// Orders of nodes in which nodes that are sampled together lie close together.
+// Finds orders in which nodes that are sampled together lie close together.
 // Threads: pure, except for what `edges` does. Memory: kOrderBytesPerNode per node, and the in-neighbours of one
 // node.
 inline constexpr uint64_t kOrderBytesPerNode = 16;
-// Only this many in-neighbours of a node are looked at, which bounds the memory that a hub takes.
+// The most in-neighbours of a node that are looked at. This limit bounds the memory for a hub.
 inline constexpr size_t kMostAsked = size_t{1} << 16;
 
 // The out-degree of each node, capped at 2^32 - 1. Neighbour sampling follows edges backwards, so a node with a high
@@ -58,18 +58,19 @@ using OutDegrees = std::vector<uint32_t>;
 // Returns the rows by falling out-degree; rows with equal degrees keep their order.
 std::vector<NodeId> OrderByDegree(const OutDegrees& degrees);
 
-// Calls visit(node, sources) for each node that has in-edges, in rising order of nodes. `sources` is sorted and may
-// hold duplicates. `sources` may stop after the first kMostAsked entries. Each pass over the edges calls the
-// EdgeLists once.
+// A function that passes over all edges once. It calls visit(node, sources) for each node with in-edges, in rising
+// order of nodes. `sources` holds the in-neighbours of the node, sorted; they may repeat. The list may stop after its
+// first kMostAsked entries.
 using EdgeLists =
     std::function<absl::Status(const std::function<void(NodeId node, std::span<const NodeId> sources)>& visit)>;
 
-// Returns the rows ordered by communities of at most 4,096 nodes. Within these, rows are ordered by communities of at
-// most 64, then by falling out-degree, then by row. A community's place in the order is the row that its label came
-// from.
+// Returns the rows ordered by communities of at most 4,096 nodes. Within such a community, rows are ordered by
+// smaller communities of at most 64 nodes, then by falling out-degree, then by row. Communities are ordered by their
+// labels; a label is the row of the node that it came from.
 // Each level is a label propagation. A node takes the most frequent label of its in-neighbours among communities that
-// have room. On a tie it keeps its own label, or else takes the smallest. A level makes at most five passes over all
-// edges. It stops earlier after a pass that moved less than a hundredth of the nodes. The result is deterministic.
+// have room. On a tie it keeps its own label if that is one of the most frequent, and takes the smallest of them
+// otherwise. A level makes at most five passes over all edges. It stops earlier after a pass that moved less than a
+// hundredth of the nodes. The result is deterministic.
 // Sources: Raghavan, Albert and Kumara 2007 (label propagation); Meyerhenke, Sanders and Schulz 2014, "Partitioning
 // complex networks via size-constrained clustering"; Boldi, Rosa, Santini and Vigna 2011, "Layered label propagation"
 // (one order out of several sizes of clusters). Errors: those of `edges`.
@@ -82,12 +83,12 @@ absl::StatusOr<std::vector<NodeId>> OrderByCommunity(const OutDegrees& degrees, 
 struct RenumberEdgesOptions {
   NodeOrder order = NodeOrder::kNone;  // must not be kNone
   uint64_t nodes = 0;                  // larger than every row
-  bool coalesce = false;               // edges with equal ends will be merged later, so they count once
+  bool coalesce = false;               // repeated edges will be merged later, so they count once
 };
 
-// `sorted` must be finished. Its memory is released before the new sorter takes memory. Edges with equal keys keep
-// their order. `sorting` are the options of the new sorter. Sets `renumbering`. Returns the new sorter, finished.
-// Errors: those of the disk; Cancelled.
+// Moves the edges of `sorted`, which must be finished, to a new sorter with the options `sorting`. Returns the new
+// sorter, finished, and sets `renumbering`. Edges with equal keys keep their order. The memory of `sorted` is
+// released before the new sorter takes memory. Errors: those of the disk; Cancelled.
 template <class Record>
 absl::StatusOr<std::unique_ptr<EdgeSorter<Record>>> RenumberEdges(std::unique_ptr<EdgeSorter<Record>> sorted,
                                                                   const RenumberEdgesOptions& options,
@@ -108,8 +109,7 @@ extern template absl::StatusOr<std::unique_ptr<EdgeSorter<FullEdge>>> RenumberEd
 // without a name.
 // Threads: one at a time. Memory: memory_bytes, and one row for each part of the file.
 // If rows are renumbered, each row is written to disk and read back once, in batches. The file is divided into parts.
-// A part is small enough that reading it takes half of the memory. The other half holds the write buffers of all
-// parts.
+// Each part is small enough to be read into half of the memory. The other half holds the write buffers of all parts.
 struct RowSpoolOptions {
   std::filesystem::path directory;
   uint64_t rows = 0, row_bytes = 0;
@@ -118,7 +118,7 @@ struct RowSpoolOptions {
 
 class RowSpool {
  public:
-  // Borrows the renumbering, which must be none() or cover all `rows`.
+  // Borrows the renumbering, which must be none() or cover options.rows rows.
   static absl::StatusOr<RowSpool> Create(RowSpoolOptions options, const Renumbering& renumbering, std::stop_token stop);
 
   // Appends the next rows; `rows` must hold whole rows. Errors: those of the disk; Cancelled.
@@ -128,7 +128,7 @@ class RowSpool {
 
  private:
   RowSpool(RowSpoolOptions options, const Renumbering& renumbering, std::stop_token stop, NamelessFile file);
-  // Holds the store's rows from part * rows_of_part_ on, as records. A record is the row's number in the store,
+  // Part p holds the store's rows from p * rows_of_part_ on, as records. A record is the row's number in the store,
   // followed by the row.
   struct Part {
     uint64_t written = 0;  // bytes

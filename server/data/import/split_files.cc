@@ -28,7 +28,8 @@ constexpr std::string_view kLinkFolder = "links";
 constexpr SectionKind kLinkSections[] = {SectionKind::kTrainLinks, SectionKind::kValidLinks, SectionKind::kTestLinks};
 constexpr SectionKind kNegativeSections[] = {SectionKind::kTrainLinks, SectionKind::kValidNegatives,
                                              SectionKind::kTestNegatives};
-// The most negatives per link. More would be no sample any more, and a row of them is held in memory.
+// The most negatives per link. The negatives of one link are held in memory, and more of them would hardly be a
+// sample.
 constexpr uint64_t kMostNegatives = uint64_t{1} << 20;
 constexpr uint64_t kMostRows = std::numeric_limits<uint32_t>::max() - 1;
 
@@ -40,7 +41,7 @@ struct NodesDue {
   const Renumbering& renumbering;
 };
 
-// Writes all elements, which are rows of nodes, as a section with `width` columns.
+// Writes all elements of the array as a section with `width` columns. The elements are node rows.
 absl::Status WriteNodes(NpyArray& array, SectionKind kind, uint64_t width, const NodesDue& due, GraphWriter& writer) {
   constexpr uint64_t kAtOnce = uint64_t{1} << 16;
   PF_RETURN_IF_ERROR(writer.Begin(kind, ElementType::kUint32, static_cast<uint32_t>(width)));
@@ -142,8 +143,8 @@ namespace fs = std::filesystem;
 
 absl::StatusOr<bool> HoldsPickles(const fs::path& folder) { return HoldsAny(folder, {"train.pt"}); }
 
-// Returns the names of the split folders. It fails if the folder split/ cannot be listed. Without this error, a
-// source with splits would look like a source without splits, and get a drawn split.
+// Returns the names of the split folders. Errors: those of listing split/. If such an error were ignored, a source
+// with splits would get a drawn split.
 absl::StatusOr<std::vector<std::string>> SplitFolders(const fs::path& source, bool of_links) {
   std::vector<std::string> names;
   std::error_code error;
@@ -203,7 +204,8 @@ absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, cons
 
 absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graphs, ImportMonitor& monitor,
                                       std::string_view item) {
-  // The place where a graph was seen first: its split and its row in that file. Row 0 means that it was not seen yet.
+  // The place where a graph was seen first: its split, and its row in the file of this split. Row 0 means that the
+  // graph was not seen yet.
   struct Place {
     uint32_t split = 0;
     uint32_t row = 0;

@@ -22,13 +22,13 @@
 
 namespace permafrost::data {
 
-// A link split that the source of one large graph provides, as NPY files in split/links, with the negatives to
-// evaluate the links against.
+// The link split of one large graph: NPY files in the source's folder split/links. They hold the links and the
+// negatives against which the links are evaluated.
 // Threads: one at a time. Memory: a piece of a file.
 
 struct LinkFiles {
   std::array<SourceFile, 3> links;                     // by Split: [links, 2], source and target
-  std::array<std::optional<SourceFile>, 3> negatives;  // for validation and test: [links, K] targets, or [pairs, 2]
+  std::array<std::optional<SourceFile>, 3> negatives;  // for valid and test: targets [links, K], or pairs [pairs, 2]
 
   int64_t bytes() const;
   void AddTo(SourceContents& contents) const;
@@ -48,7 +48,7 @@ absl::Status WriteLinks(const LinkFiles& files, uint64_t nodes, const std::strin
 struct SplitFiles {
   std::string name;
   std::array<SourceFile, 3> files;  // by Split
-  bool masks = false;               // files hold a 0 or 1 for each graph, instead of ids
+  bool masks = false;               // true if the files hold a 0 or 1 for each graph, instead of ids
 
   int64_t bytes() const { return files[0].bytes + files[1].bytes + files[2].bytes; }
 };
@@ -59,14 +59,16 @@ struct SplitGraphs {
 };
 
 // Returns the split folder `wanted`, or the only split folder if `wanted` is empty. Returns nullopt if there is none.
-// With `or_masks`, the files may also be {train,valid,test}_mask. `of_links` says that the source provides a link
-// split. Then split/links and folders of pickles, such as OGB's folders of links, do not count.
+// With `or_masks`, the files may also be {train,valid,test}_mask. If `of_links` is true, the source provides a link
+// split. Then split/links does not count as a split folder, and neither do folders of pickles, in which OGB keeps
+// links.
 // Errors: NotFound if `wanted` or one of its files is missing; InvalidArgument if `wanted` is empty and there are
 // several split folders; same as TypeOfSource.
 absl::StatusOr<std::optional<SplitFiles>> FindSplit(const std::filesystem::path& source, const std::string& wanted,
                                                     bool or_masks = false, bool of_links = false);
 // Reads the split. A graph may be in one split at most. Errors: InvalidArgument naming both places of a duplicate.
-// `item` is the word for a graph in messages; nodes of one large graph are read by the same function.
+// `item` is the word for a graph in messages. It is "node" if the function reads a split of the nodes of one large
+// graph.
 absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graphs, ImportMonitor& monitor,
                                       std::string_view item = "graph");
 // Draws a split that contains every graph once; ids rise within each split. Equal options give equal splits on every

@@ -39,7 +39,7 @@ absl::Status WithName(const absl::Status& status, const fs::path& path, const st
 }
 
 // Checks that values lie within the range that the summary of their table states. Models size embeddings and outputs
-// by this range, and a file with valid checksums may still be forged.
+// by this range. Checksums do not prove the range, since a forged file can have valid ones.
 class RangeCheck {
  public:
   // `what` names the table in messages. `low` and `high` hold one bound per column; they are empty if the table has
@@ -145,7 +145,8 @@ absl::Status CheckSummary(const GraphSet& set, ImportMonitor& /*monitor*/) {
 absl::Status CheckSummary(const Graph& graph, ImportMonitor& monitor) {
   const GraphSummary& summary = graph.summary();
   const GraphView& view = graph.view();
-  // Nothing is sized by the node features of one large graph, so only the edge features and the classes are checked.
+  // Models of one large graph size nothing by the range of node features, so only edge features and classes are
+  // checked.
   PF_RETURN_IF_ERROR(CheckTable(kEdgeTable, summary.edge_features, view.edge_features, monitor));
   if (!summary.integer_labels) return absl::OkStatus();
   return CheckClasses(view.labels, summary.min_label, summary.max_label);

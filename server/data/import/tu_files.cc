@@ -221,7 +221,7 @@ bool IsZipName(const fs::path& file) { return absl::AsciiStrToLower(file.extensi
 
 namespace {
 
-// A wider row is hardly meant as one-hot, and a table of such rows fills disks.
+// The most one-hot columns. Labels that need more are hardly meant as one-hot, and a table of such rows fills disks.
 constexpr int64_t kMostOneHot = 4096;
 
 }  // namespace
@@ -418,7 +418,7 @@ namespace {
 constexpr std::string_view kAsFirstRead = "as when it was read first";
 constexpr size_t kEdgesOfPiece = size_t{1} << 14;
 
-// Packs an edge into a record that sorts by graph, then by row. The two ends go into the timestamp.
+// Packs an edge into a record that sorts by graph, then by row. Stores both ends of the edge in the timestamp.
 FullEdge ToRecord(const TuEdges::Edge& edge) {
   return {.key = MakeEdgeKey(edge.graph, 0),
           .row = edge.row,
@@ -468,7 +468,7 @@ absl::StatusOr<TuEdges::Next> TuEdges::Read(Edge& edge) {
   if (edge.graph >= std::exchange(graph_, edge.graph)) return Next::kEdge;
   if (count_) return absl::InvalidArgumentError(absl::StrCat(file_.name, ": changed while it was read"));
   rows_->Rewind();
-  // Sort returns false if an id 0 turns up. Then the file is read once more.
+  // If an id 0 turns up, Sort returns false, and the file is read once more.
   for (bool done = false; !done;) {
     PF_ASSIGN_OR_RETURN(done, Sort());
   }

@@ -30,7 +30,7 @@ namespace permafrost::data {
 // Finds the files. Threads: pure, except for opened files.
 
 struct TuFiles {
-  // The tables of nodes or of edges: labels are whole numbers that name categories, attributes are measured numbers.
+  // The tables of nodes or of edges: labels are whole numbers that name categories; attributes are measured numbers.
   struct Features {
     std::optional<SourceFile> labels, attributes;
   };
@@ -39,12 +39,12 @@ struct TuFiles {
   SourceFile edges, graph_of_node;
   std::optional<SourceFile> graph_labels, graph_attributes;
   Features node, edge;
-  bool degrees = false;  // whether node features are made from degrees
+  bool degrees = false;  // true if node features are made from degrees
 
-  std::string stem;                         // the path of each file up to "_A.txt" and so on: "raw/MUTAG"
+  std::string stem;                         // beginning of all paths: "raw/MUTAG" of raw/MUTAG_A.txt
   std::vector<std::string> all_of_archive;  // for an archive: the paths of all members
 
-  // Returns the bytes to read. The edges, and the labels of nodes and of edges, count twice, since they are read
+  // Returns the number of bytes that an import reads. Edges, node labels and edge labels are read twice and count
   // twice.
   int64_t bytes() const;
   SourceContents contents(const std::filesystem::path& source) const;
@@ -53,7 +53,7 @@ struct TuFiles {
 // Finds the set by its NAME_graph_indicator.txt. A directory may hold the files in raw/, as PyG lays them out. An
 // archive may hold them in any folder. Returns the tables that options.tu asks for. Errors: NotFound for missing
 // files; InvalidArgument for several sets in one source, for a file that is not a ZIP archive, and for options that
-// no TUDataset can satisfy; same as TypeOfSource and ListZip.
+// no TUDataset can satisfy; those of TypeOfSource and ListZip.
 absl::StatusOr<TuFiles> FindTuFiles(const ImportOptions& options, const ImportLimits& limits);
 
 // Returns true if the directory, or its raw/, has a NAME_graph_indicator.txt. Errors: same as TypeOfSource.
@@ -62,9 +62,9 @@ absl::StatusOr<bool> IsTuDirectory(const std::filesystem::path& directory);
 bool IsZipName(const std::filesystem::path& file);
 
 // Reads the features of a TUDataset's nodes or edges: labels (categories) and attributes (measures), side by side in
-// one table. If there are only labels, each label becomes an int32 column, counted from its smallest value. With
-// attributes or `one_hot` the columns are float32. Attributes come first, then a one-hot column for each number from
-// a label's smallest to its largest value, as in PyG's TUDataset with use_node_attr.
+// one table. If there are only labels, each label becomes an int32 column that holds the label minus its smallest
+// value. With attributes or `one_hot` the columns are float32. Attributes come first. Then each label has a one-hot
+// column for every number from its smallest to its largest, as in PyG's TUDataset with use_node_attr.
 // Threads: one at a time. Memory: a row.
 class TuFeatures {
  public:
@@ -79,12 +79,13 @@ class TuFeatures {
   absl::Status Next();
   // Call it after the last row. Returns an error if a file has more rows.
   absl::Status ExpectEnd();
-  // row() returns the row read last, and summary() what is known of the table so far.
+  // Returns the row read last.
   std::span<const std::byte> row() const;
+  // Returns the summary of the table as far as it was read.
   const FeatureSummary& summary() const { return summary_; }
   // Returns a reader whose errors name the row read last.
   const CsvRows& rows() const { return labels_ ? *labels_ : *attributes_; }
-  // Returns a table for each label column, which says what its categories stand for.
+  // Returns for each label column a table that says what the column's categories stand for.
   std::vector<CategoryTable> categories() const;
   // Returns what the features are made of: "labels", "attributes and one-hot labels", ...
   std::string origin() const;
@@ -117,8 +118,8 @@ class TuFeatures {
   std::vector<float> floats_;
 };
 
-// Reads the features of a TUDataset's edges by row: in the file's order, or in any order through a file without a
-// name.
+// Reads the features of a TUDataset's edges by row: in the file's order, or in any order after Keep, which uses a
+// file without a name.
 // Threads: one at a time. Memory: a row and a buffer. Borrows features and monitor.
 class TuRows {
  public:
@@ -160,32 +161,33 @@ class TuEdges {
     kAnew,
   };
 
-  // `sizes` must know the nodes of every graph. `directory` is for temporary files. Borrows everything except
-  // `directory`.
+  // `sizes` must know the number of nodes of every graph. `directory` is for temporary files. Borrows everything
+  // except `directory`.
   TuEdges(const SourceFile& file, const GraphSetBuilder& sizes, std::filesystem::path directory, uint64_t memory_bytes,
           ImportMonitor& monitor)
       : file_(file), sizes_(sizes), directory_(std::move(directory)), memory_bytes_(memory_bytes), monitor_(monitor) {}
 
   // Goes back to the first edge.
   absl::Status Begin();
-  // Sets `edge` to the next edge. Graphs come in rising order. After the first kEnd, later readings must find the
-  // same number of rows and do not return kAnew. Errors: InvalidArgument naming file, row and cell; those of the
-  // disk, also in a sort; Cancelled.
+  // Sets `edge` to the next edge. Graphs come in rising order. After the first kEnd, the file may be read again: it
+  // must then have the same number of rows, and kAnew is not returned. Errors: InvalidArgument naming file, row and
+  // cell; those of the disk, also in a sort; Cancelled.
   absl::StatusOr<Next> Read(Edge& edge);
   // Returns the number of edges in the file. Call it only after the first kEnd.
   int64_t rows() const { return *count_; }
-  // Call these two only after the first kEnd. largest_node() returns the largest node that an edge has, counted from
-  // 1 over the whole set. descents() returns how often an edge begins in a smaller node than the edge before it.
+  // Returns the largest node at an end of any edge, counted from 1 over the whole set. Call it only after the first
+  // kEnd.
   int64_t largest_node() const { return largest_node_; }
+  // Returns how often an edge begins in a smaller node than the edge before it. Call it only after the first kEnd.
   int64_t descents() const { return descents_; }
   // Returns true if the edges come in another order than the file's.
   bool sorted() const { return sorted_ != nullptr; }
-  // Returns a reader whose errors name the row of the last edge. If edges are sorted, they name the end of the file
-  // instead.
+  // Returns a reader whose errors name the row of the last edge. If the edges are sorted, the errors name the end of
+  // the file.
   const CsvRows& file_rows() const { return *rows_; }
 
  private:
-  // Records largest_node_ and descents_ when an edge is read for the first time.
+  // Updates largest_node_ and descents_ for an edge of the first reading.
   void Watch(const Edge& edge);
   absl::StatusOr<Edge> Parse(std::string_view line) const;
   absl::StatusOr<int64_t> ParseNode(std::string_view field, std::string_view cell) const;
@@ -193,9 +195,9 @@ class TuEdges {
   absl::StatusOr<Next> End();
   // Returns true if the line shows that ids begin at 0. From then on all ids are read as beginning at 0.
   bool FindsZero(std::string_view line);
-  // Call it after an invalid row. Returns true if a later row shows that ids begin at 0, since the invalid row may
-  // then turn out to be valid. Errors: transient ones and Cancelled. Other faults in the rest of the file are
-  // ignored, since the earlier row is reported first.
+  // Call it after an invalid row. Returns true if a later row shows that ids begin at 0, since the row may be valid
+  // once ids begin at 0. Errors: transient ones and Cancelled. Other faults in the rest of the file are ignored,
+  // since the earlier row is reported first.
   absl::StatusOr<bool> ZeroFollows();
   // Reads and sorts the whole file. Returns false if ids turn out to begin at 0.
   absl::StatusOr<bool> Sort();

@@ -29,9 +29,9 @@ namespace fs = std::filesystem;
 constexpr size_t kMostClasses = 4096;
 // Bytes for each label of a graph, including the unused capacity of a growing vector.
 constexpr uint64_t kBytesPerLabel = 12;
-// Bytes for each edge of one graph that are needed to recognise an edge that repeats an earlier edge.
+// Bytes per edge of one graph for recognising repeated edges.
 constexpr uint64_t kBytesPerSeenEdge = 40;
-// Bytes for the degree of each node of one graph.
+// Bytes per node of one graph for its degree.
 constexpr uint64_t kBytesPerDegree = sizeof(int64_t);
 
 ImportOptions AsTheyStand(ImportOptions options) {
@@ -171,7 +171,7 @@ class TuImport {
   // Counts the edges of each graph. Returns false if they must be counted again.
   absl::StatusOr<bool> CountEdges() {
     PF_RETURN_IF_ERROR(edges_.Begin());
-    std::vector<int64_t> counts;  // of the graphs before the current one
+    std::vector<int64_t> counts;  // numbers of edges of the graphs before the current one
     absl::flat_hash_set<uint64_t> seen;
     std::vector<int64_t> degrees;  // of the nodes of the current graph, if degrees are features
     int64_t edges = 0, duplicates = 0, counted = 0;
@@ -214,7 +214,8 @@ class TuImport {
   // three signs together:
   // - No id exceeds the size of the largest graph.
   // - All graphs with edges come before all graphs without edges.
-  // - Edges repeat, or sources fall at least as often as there are graphs after the first.
+  // - Edges repeat, or an edge begins in a smaller node than the edge before it, at least once per graph after the
+  //   first.
   absl::Status CheckNumberedThroughout(const std::vector<int64_t>& edges_of_graph, int64_t duplicates) const {
     int64_t largest = 0, with_edges = 0, without = 0;
     for (int64_t g = 0; g < num_graphs_; ++g) {
@@ -307,7 +308,7 @@ class TuImport {
     return files_.degrees ? AddDegrees(graph) : absl::OkStatus();
   }
 
-  // Adds the out-degree of each node of the last finished graph as a feature.
+  // Adds the out-degree of each node of `graph`, the graph finished last, as a feature.
   absl::Status AddDegrees(int64_t graph) {
     const int64_t most = options_.tu.max_degree;
     std::vector<int64_t> degrees(static_cast<size_t>(builder_.NodesOf(graph)));
@@ -324,7 +325,7 @@ class TuImport {
     }
     std::vector<float> row(static_cast<size_t>(columns));
     for (const int64_t degree : degrees) {
-      // The first reading found no such degree, so there is no column for it.
+      // The first reading found no degree above largest_degree_, so there is no column for it.
       if (degree > largest_degree_) return Changed();
       capped_ += degree > most;
       const auto value = static_cast<int32_t>(std::min(degree, most));
