@@ -170,7 +170,7 @@ std::string_view WhyNotFinite(std::string_view cell) {
   double value = 0;
   const char* end = cell.data() + cell.size();
   const auto [stop, error] = fast_float::from_chars(cell.data(), end, value);
-  // A cell without digits, such as "inf", states itself that it is infinite. It holds no number that is out of range.
+  // A cell without digits, such as "inf", is the word for infinity, not a number out of range.
   const bool has_digits = cell.find_first_of("0123456789") != cell.npos;
   return stop == end && has_digits && error != std::errc::invalid_argument ? kBeyondFloat32 : "is not a finite number";
 }

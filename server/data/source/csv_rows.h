@@ -33,7 +33,7 @@ class CsvRows {
   static absl::StatusOr<CsvRows> Open(const SourceFile& file, ImportMonitor& monitor);
 
   // Returns the next row of a file that must have `due` rows. The row has no end of line, and is valid until the next
-  // call. `why` says in messages where the number `due` comes from. Without `empty_is_row`, an empty line is an
+  // call. `why` says where the number `due` comes from, for messages. Without `empty_is_row`, an empty line is an
   // error.
   absl::StatusOr<std::string_view> NextDue(int64_t due, std::string_view why, bool empty_is_row = false);
   // Call it after the last due row. Returns an error if more rows follow. Empty lines at the end do not count as
@@ -81,14 +81,13 @@ IntegerCell ParseInteger(std::string_view cell, int64_t& value);
 // Parses a cell as a number, rounded to float. The whole cell must be the number. Returns nullopt if it is not a
 // number or not finite.
 std::optional<float> ParseFinite(std::string_view cell);
-// Says in messages why ParseFinite refuses a cell: kBeyondFloat32 for numbers such as "1e300", else that it is not a
-// finite number.
+// Returns the words for messages about a cell that ParseFinite refuses: kBeyondFloat32 for a number such as "1e300",
+// otherwise "is not a finite number".
 std::string_view WhyNotFinite(std::string_view cell);
 inline constexpr std::string_view kBeyondFloat32 = "is out of float32's range (3.4e38 at most)";
-// Says what is wrong with an edge weight, which must be finite and at least 0: "-1 is negative, ...". Returns nullopt
-// for a valid weight.
+// Returns what is wrong with an edge weight, "-1 is negative, ...", or nullopt if it is valid: finite and at least 0.
 std::optional<std::string> FaultOfWeight(float weight);
-// Parses a cell as an edge weight. Sets `weight` and returns nullopt, or returns what is wrong with the cell.
+// Parses a cell as an edge weight into `weight`. Returns what is wrong with the cell, or nullopt if it is valid.
 std::optional<std::string> ParseEdgeWeight(std::string_view cell, float& weight);
 
 }  // namespace permafrost::data

@@ -54,10 +54,10 @@ inline uint64_t DefaultImportMemory() { return MemoryLimit() / 4; }
 
 // Limits on what an import may use, whatever its source contains. A small gzip file can hold billions of rows.
 struct ImportLimits {
-  // The most memory, in bytes. For many small graphs, the limit applies separately to the data kept about all graphs,
-  // the edges of one graph, and the features of those edges. For one large graph it is the total for sorting and
-  // buffers. A larger value allows larger sets, and lets a hostile source take more memory from the rest of the
-  // machine.
+  // The most memory, in bytes. For many small graphs, the limit applies separately to the data about all graphs, to
+  // the edges of one graph, and to the edge features of one graph. For one large graph, it limits the total for
+  // sorting and buffers. A larger value allows larger sets, and lets a hostile source take more memory from the rest
+  // of the machine.
   uint64_t memory_bytes = DefaultImportMemory();
   // A packed file (gzip, zstd, a member of a ZIP or NPZ archive) may unpack to the larger of
   // `harmless_unpacked_bytes` and `most_expansion` times its packed size. Tables usually unpack to 2 to 20 times
@@ -65,22 +65,23 @@ struct ImportLimits {
   // still harmless. A larger value lets a hostile file keep an import busy for longer.
   uint64_t harmless_unpacked_bytes = uint64_t{1} << 30;
   uint64_t most_expansion = 200;
-  // The number of threads that parse and sort the edges of one large graph, at least 1. It does not change the store.
+  // The number of threads that parse and sort the edges of one large graph, at least 1. The store does not depend on
+  // it.
   int threads = AvailableCores();
-  // Returns Ok if a source file may be read. The import calls this function after opening the file, with the file's
-  // path after resolving links. So a link that was moved after an earlier check cannot lead elsewhere. An error ends
-  // the import; its message follows the file's name. A transient error (base/status.h) means that the answer is
+  // Returns Ok if a source file may be read. The import calls this function after opening the file, with the path of
+  // the opened file, links resolved. So a link that was moved after an earlier check cannot lead elsewhere. An error
+  // ends the import; its message follows the file's name. A transient error (base/status.h) means that the answer is
   // unknown for now and the import may be tried again. If the function is empty, any file may be read. The function
   // is not called if the system does not tell the path (no /proc).
   std::function<absl::Status(const std::filesystem::path&)> may_read;
-  // A folder of the server's own files, links resolved. The server no longer writes to a file there once an import
-  // reads it. A file there that is imported unchanged may be linked instead of copied. If it is empty, there is no
-  // such folder.
+  // A folder of the server's own files, links resolved. Once an import reads a file in this folder, the server no
+  // longer writes to that file. So an import that keeps the file unchanged may link it instead of copying it. An
+  // empty path means that there is no such folder.
   std::filesystem::path own_files;
 };
 
-// The parts of one import report progress and notes to its monitor. The monitor tells them the import's limits and
-// when to stop.
+// The parts of one import report progress and notes to its monitor. From the monitor, they learn the import's limits
+// and when to stop.
 // Threads: the importing thread. Borrows the observer and the limits.
 
 // The most bytes of a note or of an import's error. Longer texts are cut, so that a line stays readable whatever the
@@ -101,8 +102,8 @@ class ImportMonitor {
     if (observer_) observer_(progress_);
     return CheckStop();
   }
-  // Records a line for the user about how the source was read. It is stored with the dataset. Invalid UTF-8 is
-  // replaced when the note is shown, and a line above kMaxMessageBytes is cut. A repeated line is recorded once.
+  // Records a line for the user about how the source was read. It is stored with the dataset. A line longer than
+  // kMaxMessageBytes is cut. Invalid UTF-8 is replaced when the note is shown. A repeated line is recorded once.
   void Note(std::string line) {
     line = CutMessage(line, kMaxMessageBytes);
     if (std::ranges::find(notes_, line) == notes_.end()) notes_.push_back(std::move(line));

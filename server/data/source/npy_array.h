@@ -1,5 +1,5 @@
 // Reads an NPY array as a stream of its elements, from its own file or from a member of an NPZ archive. Also reads a
-// sparse matrix, whose parts are members of an NPZ archive.
+// sparse matrix from the members of an NPZ archive.
 // Threads: one at a time. Memory: a buffer.
 #pragma once
 
@@ -27,7 +27,7 @@ enum class NpyKind { kBool, kSigned, kUnsigned, kFloat, kBytes };
 struct NpyHeader {
   NpyKind kind = NpyKind::kFloat;
   uint64_t item_bytes = 0;
-  std::vector<uint64_t> shape;  // the product of all dimensions and item_bytes fits 63 bits
+  std::vector<uint64_t> shape;  // item_bytes times all dimensions fits 63 bits
   std::string descr;            // the type as the file writes it: "<f4"
 
   uint64_t elements() const;
@@ -41,8 +41,8 @@ absl::StatusOr<std::optional<SourceFile>> FindNpz(const std::filesystem::path& s
 
 class NpyArray {
  public:
-  // Opens `member`.npy in the archive `file`, or `file` itself if `member` is empty. Errors name the file and what is
-  // wrong with it.
+  // Opens `member`.npy in the archive `file`, or `file` itself if `member` is empty. Errors name the file and say
+  // what is wrong with it.
   static absl::StatusOr<NpyArray> Open(const SourceFile& file, const std::string& member, ImportMonitor& monitor);
 
   const NpyHeader& header() const { return header_; }
@@ -51,12 +51,13 @@ class NpyArray {
   // Returns the index of the element that will be read next.
   uint64_t position() const { return position_; }
 
-  // Reads the next elements as bytes. At least as many bytes as `out` holds must be left.
+  // Reads the next elements as bytes. `out` must not be longer than the rest of the array.
   absl::Status ReadBytes(std::span<std::byte> out);
-  // Reads integers and booleans. Errors: InvalidArgument for other types, and for numbers above the largest int64.
+  // Reads integers and booleans. Errors: InvalidArgument for an array of another type, and for a number above the
+  // largest int64.
   absl::Status ReadIntegers(std::span<int64_t> out);
-  // Reads numbers of any type, rounded to float. Errors: InvalidArgument for byte strings, and for finite numbers out
-  // of float32's range.
+  // Reads numbers of any type, rounded to float. Errors: InvalidArgument for an array of byte strings, and for a
+  // finite number out of float32's range.
   absl::Status ReadFloats(std::span<float> out);
   absl::Status Skip(uint64_t elements);
   // Call it after the last element. Returns InvalidArgument if more bytes follow, since then the header does not fit
@@ -74,7 +75,7 @@ class NpyArray {
       : name_(std::move(name)), reader_(std::move(reader)) {}
   absl::Status ReadHeader();
   absl::Status ReadFully(std::span<std::byte> out);
-  // Call it after a piece was read. Returns InvalidArgument if a finite double became infinite as a float.
+  // Call it after reading a piece. Returns InvalidArgument if a finite double became infinite as a float.
   absl::Status CheckRange(std::span<const std::byte> doubles, std::span<const float> floats) const;
 
   std::string name_;
@@ -89,7 +90,7 @@ struct MatrixEntry {
   float value = 0;
 };
 
-// Reads a CSR matrix of scipy.sparse.save_npz as a stream of its entries.
+// Reads a CSR matrix, saved by scipy.sparse.save_npz, as a stream of its entries.
 // Threads: one at a time. Memory: buffers.
 class CsrMatrix {
  public:
@@ -100,9 +101,9 @@ class CsrMatrix {
   uint64_t width() const { return width_; }
   uint64_t entries() const { return entries_; }
 
-  // Replaces `entries` by the next ones, in rising order of rows. Returns false at the end, after a check that no
-  // member holds more. Errors name the member and the element. They report falling offsets, columns beyond the width,
-  // and values that are not finite.
+  // Replaces `entries` by the next ones, in rising order of rows. Returns false at the end, once it has checked that
+  // no member holds more elements. Errors: InvalidArgument, naming member and element, for falling offsets, for
+  // columns beyond the width, and for values that are not finite.
   absl::StatusOr<bool> Next(std::vector<MatrixEntry>& entries);
   // Tells the monitor that the file will be read again from its beginning.
   void Rewind();
@@ -110,7 +111,7 @@ class CsrMatrix {
  private:
   CsrMatrix(NpyArray offsets, NpyArray columns, NpyArray values)
       : offsets_(std::move(offsets)), columns_(std::move(columns)), values_(std::move(values)) {}
-  // Moves to the row that holds entry `entry`, which must be below entries().
+  // Sets row_ to the row that holds entry number `entry`, which must be below entries().
   absl::Status FindRow(uint64_t entry);
 
   NpyArray offsets_, columns_, values_;

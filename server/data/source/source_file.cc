@@ -38,7 +38,7 @@ absl::Status SourceError(int error, const std::string& name, std::string_view ac
 }
 
 // Returns the path of an open file with links resolved, or nullopt if the system does not tell it. Messages call the
-// file `name`. A transient failure is an error, since a file whose path is unknown for the moment must not be read
+// file `name`. A transient failure is an error, since a file whose path is only unknown for now must not be read
 // unchecked.
 absl::StatusOr<std::optional<fs::path>> OpenedPath(int fd, const std::string& name) {
   std::error_code error;
@@ -67,7 +67,7 @@ class RawReader final : public SourceReader {
   }
   absl::Status Skip(uint64_t bytes) override {
     if (lseek(file_.get(), static_cast<off_t>(bytes), SEEK_CUR) >= 0) return absl::OkStatus();
-    // The target of the seek lies beyond the largest possible file.
+    // The seek leads beyond the largest possible file.
     if (errno == EINVAL || errno == EOVERFLOW) return absl::InvalidArgumentError("the file ends too early");
     return SystemFault(errno, "seek");
   }
@@ -387,8 +387,8 @@ class ZipMemberReader final : public SourceReader {
     if (errno != 0 && errno != ENOTTY) met_ = errno;
     if (n < 0) {
       zip_error_t* const error = zip_file_get_error(member_.get());
-      // libzip reports a failed read as an archive that ends too early, without an errno. If it had bytes to give
-      // before, it reports the failure at the next call only. So the errno is kept in met_.
+      // libzip reports a failed read as an archive that ends too early, without an errno. If the failed call still
+      // has bytes to return, libzip reports the failure only at the next call. So the errno is kept in met_.
       const int failed = zip_error_code_zip(error) == ZIP_ER_EOF ? met_ : MachineErrno(error);
       if (failed != 0) return SystemFault(failed, "read");
       return absl::InvalidArgumentError(absl::StrCat("corrupt zip: ", zip_error_strerror(error)));
@@ -432,8 +432,8 @@ absl::StatusOr<std::unique_ptr<zip_t, CloseArchive>> OpenArchive(const SourceFil
   return archive;
 }
 
-// Returns true for a path that leads out of the archive. It would do no harm here, since nothing is unpacked to disk.
-// But such a name shows that the archive is hostile, so the whole archive is refused.
+// Returns true for a path that leads out of the archive. Such a path would do no harm here, since nothing is unpacked
+// to disk. But it shows that the archive is hostile, so the whole archive is refused.
 bool LeadsElsewhere(absl::string_view name) {
   const std::vector<absl::string_view> parts = absl::StrSplit(name, absl::ByAnyChar("/\\"));
   return parts.front().empty() || std::ranges::find(parts, "..") != parts.end();

@@ -38,8 +38,8 @@ struct SourceFile {
 // Errors: PermissionDenied if the system will never let the file be looked at; transient ones: ResourceExhausted if
 // descriptors or memory run out, Internal if the disk fails.
 absl::StatusOr<std::filesystem::file_type> TypeOfSource(const std::filesystem::path& path, const std::string& name);
-// Judges the error that ended the listing of a directory, which messages call `name`. Returns Ok if there is no error
-// or the directory does not exist. Errors: same as TypeOfSource.
+// Judges `error`, with which the listing of a directory ended. Returns Ok if it is no error, or if the directory does
+// not exist. Messages call the directory `name`. Errors: same as TypeOfSource.
 absl::Status CheckListed(const std::error_code& error, const std::string& name);
 // Returns the first of `stem`.csv.gz, `stem`.csv.zst and `stem`.csv that exists below `source`, or nullopt if none
 // does. `stem` is a path such as "raw/edge". TellUnreadFiles (data/import/import.h) refuses a second of these files.
@@ -71,7 +71,7 @@ class SourceReader {
   // for truncated or corrupt packed data; ResourceExhausted for data that exceeds its UnpackBound; Cancelled; errors
   // of the system, which are transient.
   virtual absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) = 0;
-  // Skips `bytes` bytes, all of which must exist. In a plain file this reads nothing.
+  // Skips `bytes` bytes, all of which must exist. In a plain file, skipped bytes are not read.
   virtual absl::Status Skip(uint64_t bytes);
   // Tells the monitor that the file will be read again from its beginning.
   virtual void Rewind() = 0;
@@ -81,8 +81,8 @@ class SourceReader {
   static absl::Status SystemFault(int error, std::string_view action);
 };
 
-// Limits how much a packed file may unpack to. A gzip file of one repeated line can be a thousandth of its text, and
-// a zstd file even less.
+// Limits how much a packed file may unpack to. The limit is needed because gzip packs a repeated line to a thousandth
+// of its size, and zstd to even less.
 // Threads: one at a time.
 
 // The reason of UnpackBound::Add's error. Its metadata are `packed_bytes` and `most_bytes`.
@@ -101,8 +101,8 @@ class UnpackBound {
   uint64_t unpacked_ = 0;
 };
 
-// Reads one member of a ZIP archive as a stream. The member may be stored or deflated, and of any size. Nothing is
-// ever unpacked to disk, so a member's name is never used as a path.
+// Reads one member of a ZIP archive as a stream. The member may be stored or deflated, and of any size. No member is
+// ever unpacked to disk, so its name is never used as a path.
 // Threads: one at a time. Memory: the archive's directory, and buffers.
 
 struct ZipEntry {
@@ -116,7 +116,8 @@ absl::StatusOr<std::vector<ZipEntry>> ListZip(const SourceFile& file, const Impo
 
 // Opens `member` of the archive `file`. Borrows the monitor and reports the archive's bytes to it as they are
 // unpacked. Errors: NotFound if there is no such member; InvalidArgument, naming the archive, if the file is not a
-// ZIP archive or is packed in an unknown way; same as OpenSource. Reading fails as SourceReader::Read does.
+// ZIP archive or is packed in an unknown way; same as OpenSource. The errors of the returned reader are those of
+// SourceReader::Read.
 absl::StatusOr<std::unique_ptr<SourceReader>> OpenZipMember(const SourceFile& file, const std::string& member,
                                                             ImportMonitor& monitor);
 
