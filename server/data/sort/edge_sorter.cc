@@ -42,7 +42,7 @@ class SortedRuns<Record>::Merge {
   };
 
   Merge(std::vector<Run> runs, uint64_t memory_bytes) : runs_(std::move(runs)) {
-    // A buffer above 4 MiB saves hardly any seeks.
+    // A buffer larger than 4 MiB would save hardly any more seeks.
     constexpr uint64_t kMostBytes = uint64_t{4} << 20;
     const uint64_t bytes = std::min(kMostBytes, memory_bytes / (runs_.size() + 1));
     const auto records = static_cast<size_t>(std::max<uint64_t>(bytes / sizeof(Record), 64));
@@ -61,7 +61,8 @@ class SortedRuns<Record>::Merge {
     return absl::OkStatus();
   }
 
-  // Returns true if head a's edge comes before head b's. For equal keys, the edge of the earlier run comes first.
+  // Returns true if the next edge of run a comes before the next edge of run b. If the keys are equal, the edge of
+  // the earlier run comes first.
   bool Wins(size_t a, size_t b) const {
     const Head &x = heads_[a], &y = heads_[b];
     if (x.ended || y.ended) return !x.ended || (y.ended && a < b);
@@ -99,7 +100,7 @@ class SortedRuns<Record>::Merge {
 
 template <class Record>
 size_t SortedRuns<Record>::fan_in() const {
-  // Buffers below 256 KiB would make a disk seek more than it reads.
+  // With a buffer below 256 KiB, a disk would seek longer than it reads.
   constexpr uint64_t kLeastBytes = uint64_t{1} << 18;
   constexpr uint64_t kMostFiles = 128;
   return static_cast<size_t>(std::clamp<uint64_t>(memory_bytes_ / kLeastBytes, 4, kMostFiles));
@@ -151,8 +152,9 @@ template class SortedRuns<FullEdge>;
 
 namespace {
 
-// Edges are first distributed to buckets of neighbouring rows, so that the sort of a bucket stays within a CPU cache.
-// With more buckets, the distribution would write to more places at once than a processor handles well.
+// The most buckets. Edges are first distributed to buckets of adjacent rows, so that the sort of a bucket stays
+// within a CPU cache. With more buckets, the distribution would write to more places at once than a processor handles
+// well.
 constexpr uint64_t kMostBuckets = 512;
 
 inline void SetOrder(PlainEdge&, uint64_t) {}
@@ -169,14 +171,15 @@ void SortByComparing(std::span<Record> edges) {
 template <class Record>
 void SortBucket(std::span<Record> edges, uint64_t first_row, uint64_t rows, std::vector<uint32_t>& counts,
                 std::vector<Record>& scratch, uint64_t scratch_edges) {
-  // Counting gains nothing with few edges per row. A bucket too large for the scratch consists of a few huge rows.
+  // A counting sort gains nothing if rows have few edges. A bucket too large for the scratch consists of a few huge
+  // rows.
   if (edges.size() < rows / 2 || edges.size() > scratch_edges || edges.size() < 32) return SortByComparing(edges);
   counts.assign(rows + 1, 0);
   for (const Record& edge : edges) ++counts[MajorOf(edge.key) - first_row + 1];
   for (uint64_t r = 0; r < rows; ++r) counts[r + 1] += counts[r];
   scratch.resize(std::max<uint64_t>(scratch.size(), edges.size()));
   for (const Record& edge : edges) scratch[counts[MajorOf(edge.key) - first_row]++] = edge;
-  // After the distribution each count is the end of its row.
+  // After the distribution, counts[r] is the end of row r.
   uint32_t begin = 0;
   for (uint64_t r = 0; r < rows; ++r) {
     const uint32_t end = std::exchange(begin, counts[r]);
@@ -185,8 +188,8 @@ void SortBucket(std::span<Record> edges, uint64_t first_row, uint64_t rows, std:
   std::copy_n(scratch.begin(), edges.size(), edges.begin());
 }
 
-// The core of the sort, in memory. Writes the edges of `in` to `out`, sorted, with inverses if asked for. Among equal
-// keys the order of `in` decides. `scratch_bytes` bounds the memory allocated besides.
+// The core of the sort, in memory. Writes the edges of `in` to `out`, sorted, with inverses if asked for. Edges with
+// equal keys keep the order of `in`. `scratch_bytes` bounds the memory that the sort allocates itself.
 template <class Record>
 void SortEdges(std::span<const std::span<const Record>> in, bool add_inverses, int threads, uint64_t scratch_bytes,
                std::span<Record> out) {
@@ -221,8 +224,8 @@ void SortEdges(std::span<const std::span<const Record>> in, bool add_inverses, i
   const uint64_t buckets = ((uint64_t{all.most} - all.least) >> shift) + 1;
   const auto bucket_of = [&](NodeId row) { return (row - all.least) >> shift; };
 
-  // For each piece and bucket, the place in `out` where the piece's edges go. It comes after the edges of earlier
-  // pieces, which keeps the order.
+  // next[piece][bucket] is the place in `out` for the piece's next edge of the bucket. The places of earlier pieces
+  // come first, which keeps the order of equal keys.
   std::vector<std::vector<uint64_t>> next(in.size());
   ParallelFor(threads, pieces, 1, [&](int64_t piece, int64_t, int) {
     std::vector<uint64_t> counts(buckets);

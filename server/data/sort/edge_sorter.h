@@ -28,8 +28,8 @@ namespace permafrost::data {
 // let more edges fit in memory. An import picks the narrowest record that holds what its graph needs. The sort is
 // compiled for each record type.
 
-// The upper half is the row that edges are grouped by; the lower half is the row of the other end. Sorted keys
-// therefore form an adjacency list.
+// The upper half of a key is the node row by which edges are grouped; the lower half is the row of the other end. So
+// edges sorted by key form an adjacency list.
 using EdgeKey = uint64_t;
 constexpr EdgeKey MakeEdgeKey(NodeId major, NodeId minor) { return EdgeKey{major} << 32 | minor; }
 constexpr NodeId MajorOf(EdgeKey key) { return static_cast<NodeId>(key >> 32); }
@@ -50,7 +50,7 @@ struct WeightedEdge {
 struct FullEdge {
   static constexpr bool kHasWeight = true, kHasAll = true;
   EdgeKey key = 0;
-  uint64_t row = 0;  // row in the source; rises, and so orders equal keys
+  uint64_t row = 0;  // row in the source; rises as edges are added, so it orders equal keys
   int64_t timestamp = 0;
   float weight = 0;
 };
@@ -77,7 +77,7 @@ class EdgeSpool {
   // Errors: those of the disk; Cancelled.
   absl::Status Append(std::span<const Record> edges) { return file_.Append(std::as_bytes(edges), stop_); }
 
-  // Calls take(std::span<Record>) with all edges, some at a time, until a call fails.
+  // Passes all edges, some at a time, to take(std::span<Record>), until a call of `take` fails.
   template <class Take>
   absl::Status ForEach(const Take& take) const {
     constexpr uint64_t kAtOnce = uint64_t{1} << 16;
@@ -115,11 +115,11 @@ class SortedRuns {
  private:
   struct Run {
     NamelessFile file;
-    int level = 0;  // how many merges its edges went through
+    int level = 0;  // the number of merges that its edges went through
   };
   class Merge;
 
-  // Returns the most runs to merge at once. Each run takes a file and a buffer.
+  // Returns how many runs may be merged at once; each of them takes a file and a buffer.
   size_t fan_in() const;
   // Merges the last fan_in() runs into one.
   absl::Status MergeLast();
@@ -136,7 +136,7 @@ extern template class SortedRuns<WeightedEdge>;
 extern template class SortedRuns<FullEdge>;
 
 struct EdgeSorterOptions {
-  std::filesystem::path directory;  // for the files of runs
+  std::filesystem::path directory;  // for the run files
   uint64_t memory_bytes = 0;
   // True to add the inverse of each edge in the sort. A self-loop is its own inverse and stays single. Inverses take
   // no memory before the sort.
@@ -161,7 +161,7 @@ class EdgeSorter {
   // next call.
   absl::StatusOr<std::span<const Record>> Next();
 
-  // Returns one more than the largest row, of either end, that was added so far.
+  // Returns 1 plus the largest row at either end of the edges added so far.
   uint64_t rows_seen() const { return rows_seen_; }
   // Returns the number of runs written so far, or 0 if everything was sorted in memory.
   int64_t runs_written() const { return runs_written_; }
@@ -176,7 +176,7 @@ class EdgeSorter {
   const uint64_t capacity_;  // the most edges to buffer before a run is written
   const uint64_t chunk_;     // edges of one chunk
   std::vector<std::unique_ptr<Record[]>> chunks_;
-  uint64_t buffered_ = 0, self_loops_ = 0;  // the number of buffered edges, and of the self-loops among them
+  uint64_t buffered_ = 0, self_loops_ = 0;  // edges in the buffer, and self-loops among them
   std::unique_ptr<Record[]> sorted_;
   uint64_t sorted_size_ = 0, sorted_capacity_ = 0, given_ = 0;
   uint64_t rows_seen_ = 0;

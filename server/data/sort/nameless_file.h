@@ -1,5 +1,5 @@
-// Temporary data of an import: values that must wait until it is their section's turn, or that do not fit in memory.
-// Threads: one at a time. Owns the file. It has no name, so the system deletes it when the process ends.
+// Temporary data of an import: values whose section cannot be written yet, or that do not fit in memory. Threads: one
+// at a time. Owns the file. It has no name, so the system deletes it when the process ends.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@ namespace permafrost::data {
 class NamelessFile {
  public:
   static absl::StatusOr<NamelessFile> Create(const std::filesystem::path& directory);
-  // Errors: ResourceExhausted, transient, if the disk is full; Cancelled, between two pieces, once `stop` is
-  // requested.
+  // Errors: a transient ResourceExhausted if the disk is full; Cancelled if `stop` is requested, which is checked
+  // between two pieces.
   absl::Status Append(std::span<const std::byte> bytes, const std::stop_token& stop) {
     return Write(size_, bytes, stop);
   }
   // Same as Append, but writes at `offset`. Gaps between written bytes read as zeros.
   absl::Status Write(uint64_t offset, std::span<const std::byte> bytes, const std::stop_token& stop);
-  // Fills `out` from `offset`. The whole range must lie within size().
+  // Fills `out` with the bytes from `offset` on. The whole range must lie within size().
   absl::Status Read(uint64_t offset, std::span<std::byte> out) const;
   uint64_t size() const { return size_; }
 
@@ -41,7 +41,7 @@ class NamelessFile {
   uint64_t size_ = 0;
 };
 
-// Keeps the values of a section until the writer is free for them. Memory: a buffer.
+// Keeps the values of a section while the writer is busy with another section. Memory: a buffer.
 class WaitingColumn {
  public:
   WaitingColumn(std::filesystem::path directory, std::stop_token stop)
@@ -64,7 +64,7 @@ class WaitingColumn {
   std::filesystem::path directory_;
   std::stop_token stop_;
   std::vector<std::byte> buffer_;
-  std::unique_ptr<NamelessFile> file_;  // null as long as the buffer holds everything
+  std::unique_ptr<NamelessFile> file_;  // null while the buffer holds all values
 };
 
 }  // namespace permafrost::data
