@@ -21,7 +21,7 @@ constexpr std::array<uint32_t, 3> kReadBytes = {4 << 10, 16 << 10, 64 << 10};
 // The size of sequential reads. At this size the cost of a request is negligible beside the cost of its bytes.
 constexpr uint32_t kLongReadBytes = 512 << 10;
 constexpr int kLongReadDepth = 8;
-// A smaller range may lie in the disk's own cache after the first few reads.
+// After the first few reads, a smaller range may lie in the disk's own cache.
 constexpr uint64_t kLargeRangeBytes = uint64_t{256} << 20;
 
 // A range of whole pages in the file.
@@ -35,7 +35,8 @@ struct PageRange {
 class Places {
  public:
   // With `draw` the offsets are random; with nullptr they are sequential. All measurements share one `draw`.
-  // Otherwise a measurement could read what another has just read, and the disk's own cache would answer.
+  // With generators of their own, two measurements could read the same places, and the disk's own cache would answer
+  // the second.
   Places(PageRange range, uint32_t read_bytes, SplitMix64* draw)
       : range_(range), read_pages_(read_bytes / kDiskPageBytes), draw_(draw) {}
 
@@ -123,7 +124,7 @@ std::string HowMeasured(const DiskReader& reader, const std::filesystem::path& p
 }  // namespace
 
 uint64_t DiskRates::gap_bytes() const {
-  // A longer gap costs memory, and no measurement shows that it gains anything.
+  // A gap above 1 MiB costs memory, and no measurement shows that it gains anything.
   constexpr double kMost = 1 << 20;
   if (seconds_per_byte <= 0) return seconds_per_read > 0 ? static_cast<uint64_t>(kMost) : 0;
   const auto bytes = static_cast<uint64_t>(std::min(seconds_per_read / seconds_per_byte, kMost));

@@ -22,11 +22,12 @@ struct DiskRates {
   double sequential_bytes_per_second = 0;
   DiskReaderKind kind = DiskReaderKind::kPread;
   bool direct = false;
-  // A line for users that says how the disk was measured: "io_uring, 2.05 GB of FILE, 0.4 s". It warns if the range
-  // is so small that the disk's own cache may have answered, and if the reads went through the page cache.
+  // A line for users that says how the disk was measured: "io_uring, 2.05 GB of FILE, 0.4 s". The line warns if the
+  // range is so small that the disk's own cache may have answered. It also warns if the reads went through the page
+  // cache.
   std::string how;
 
-  // Returns the longest gap between two reads for which reading the gap too is cheaper than a second request. The
+  // Returns the longest gap between two ranges at which one read over both and the gap is cheaper than two reads. The
   // result is a multiple of kDiskPageBytes, at most 1 MiB.
   uint64_t gap_bytes() const;
   double SecondsFor(double reads, double bytes) const { return reads * seconds_per_read + bytes * seconds_per_byte; }
@@ -60,7 +61,7 @@ struct ReadLine {
   double seconds_per_byte = 0;
 };
 // Fits seconds = seconds_per_read + bytes * seconds_per_byte by least squares of the relative errors. Neither result
-// is negative. From a single size, seconds_per_read is 0.
+// is negative. If all samples have the same size, seconds_per_read is 0.
 ReadLine FitReads(std::span<const ReadSample> samples);
 
 }  // namespace permafrost

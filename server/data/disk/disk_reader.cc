@@ -67,7 +67,7 @@ class PartialRead {
   PartialRead(const DiskRead& read, uint64_t file_bytes);
 
   const DiskRead& read() const { return read_; }
-  // Returns the number of bytes to hand over once all of them have arrived.
+  // Returns the number of bytes that are handed over at the end.
   uint32_t wanted() const { return wanted_; }
   // The next part to ask for: bytes() bytes at offset(), written to position have() of the buffer.
   uint64_t offset() const { return read_.offset + have_; }
@@ -114,7 +114,8 @@ class SlotReader : public DiskReader {
   std::byte* Target(int slot) const {
     return pages() + static_cast<size_t>(slot) * options_.max_read_bytes + part(slot).have();
   }
-  // Takes the system's answer to part(slot). Returns true if the slot is done; otherwise part() says what is left.
+  // Takes the system's answer to part(slot). Returns true if the slot is done. Otherwise part(slot) is the next part
+  // to read.
   bool Answered(int slot, int64_t result);
   // Hands the slot's read over to the caller. Then the slot is free.
   void HandOver(int slot, Done done);
@@ -335,7 +336,7 @@ class PreadReader final : public SlotReader {
   absl::Status StartSlot(int slot) override {
     const absl::MutexLock lock(&mu_);
     const bool more = idle_ <= static_cast<int>(wanted_.size()) && StartThread();
-    // One thread is enough to read everything, only with fewer reads at once.
+    // The reader works with a single thread too, with fewer reads at once.
     if (!more && threads_.empty()) return SystemError(EAGAIN, file().path, "start a thread to read it");
     wanted_.push_back(slot);
     work_.Signal();
@@ -386,7 +387,7 @@ class PreadReader final : public SlotReader {
   absl::CondVar done_;  // signalled when a slot is ready
   std::deque<int> wanted_ ABSL_GUARDED_BY(mu_);
   std::vector<int> ready_ ABSL_GUARDED_BY(mu_);
-  int idle_ ABSL_GUARDED_BY(mu_) = 0;  // threads that are waiting for work
+  int idle_ ABSL_GUARDED_BY(mu_) = 0;  // threads waiting for work
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 };
 
@@ -442,7 +443,7 @@ class UringReader final : public SlotReader {
 
   absl::StatusOr<int> Await() override {
     while (done_.empty() && in_flight() > 0) {
-      // Finished reads need no wait, but started ones must go to the kernel first.
+      // If a read has finished, there is no need to wait. Started reads must still be passed to the kernel first.
       PF_RETURN_IF_ERROR(Enter(io_uring_cq_ready(&ring_) == 0 ? 1 : 0));
       TakeAnswers();
       for (const Answer& answer : answers_) {
@@ -480,7 +481,8 @@ class UringReader final : public SlotReader {
   absl::Status StartSlot(int slot) override {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
     if (entry == nullptr) {
-      // The ring has as many entries as there are slots, but the kernel has not taken the earlier entries yet.
+      // There are as many entries as slots, but the kernel may not have taken the earlier entries yet. Enter passes
+      // them on.
       PF_RETURN_IF_ERROR(Enter(0));
       entry = io_uring_get_sqe(&ring_);
     }
@@ -506,7 +508,7 @@ class UringReader final : public SlotReader {
     for (int tries = 0;;) {
       const int submitted = io_uring_submit_and_wait(&ring_, answers);
       if (submitted >= 0) in_kernel_ += submitted;
-      // If the kernel is short of memory, it takes only some of the entries, and then does not wait.
+      // A kernel that is short of memory takes only some of the entries, and then returns without waiting.
       if (submitted >= 0 && (answers == 0 || io_uring_cq_ready(&ring_) > 0)) return absl::OkStatus();
       if (submitted >= 0 || submitted == -EINTR) continue;
       const bool later = submitted == -EAGAIN || submitted == -EBUSY;
@@ -548,8 +550,8 @@ class UringReader final : public SlotReader {
   std::vector<int> done_;  // finished slots that are not handed over yet
 };
 
-// Returns FailedPrecondition "io_uring cannot be used (REASON)" if the kernel lacks io_uring, a container forbids it,
-// or this build is without it. In a build with io_uring, a trial read finds this out.
+// Opens a UringReader; a trial read shows whether io_uring works. Errors: FailedPrecondition "io_uring cannot be used
+// (REASON)" if the kernel lacks io_uring, a container forbids it, or this build is without it.
 absl::StatusOr<std::unique_ptr<DiskReader>> OpenUringReader(std::shared_ptr<const DiskFile> file,
                                                             const DiskReader::Options& options, std::string fallback) {
   DiskPages buffer = AllocateDiskPages(static_cast<size_t>(options.depth) * options.max_read_bytes);

@@ -42,13 +42,13 @@ class DiskReader {
     std::optional<DiskReaderKind> kind;
     // The most reads in flight at once, 1..kMaxDepth.
     int depth = 32;
-    // The most bytes of one read: a multiple of kDiskPageBytes, at most kMaxReadBytes.
+    // The most bytes of one read. It is a multiple of kDiskPageBytes, and at most kMaxReadBytes.
     uint32_t max_read_bytes = 64 << 10;
     // If true, reads bypass the page cache. If false, reads go through the page cache, and the reader then drops
     // their pages from it.
     bool direct = true;
-    // For tests: replaces the kernel's answer to one part of a read. The answer is a number of bytes, or -errno. Must
-    // be safe on any thread.
+    // For tests: receives the kernel's answer to one part of a read, `result`, and returns the answer to use instead.
+    // An answer is a number of bytes, or -errno. Must be safe on any thread.
     std::function<int64_t(uint64_t offset, uint32_t bytes, int64_t result)> alter;
   };
   static constexpr int kMaxDepth = 1024;
@@ -66,7 +66,8 @@ class DiskReader {
   // Returns false if options.direct was false, or if the file system refuses O_DIRECT at whole pages. The reader then
   // reads through the page cache, and drops the pages from it after each read.
   virtual bool direct() const = 0;
-  // Returns one line that says why kind() or direct() is not the first choice. The line is empty if both are.
+  // Returns one line that says why kind() or direct() is not the first choice. The line is empty if both are the
+  // first choice.
   virtual const std::string& fallback() const = 0;
   virtual int depth() const = 0;
   // Returns the number of reads that were started and not yet handed over.
@@ -86,13 +87,13 @@ class DiskReader {
   // and length. The error is a transient error of SystemError (base/status.h), or DataLoss if the file is shorter
   // than at Open. Done may call Start; in_flight() counts the finished read until Done returns.
   using Done = absl::FunctionRef<void(const DiskRead& read, const absl::StatusOr<std::span<const std::byte>>& bytes)>;
-  // Waits until a read is finished, if any is in flight, and hands over none. The caller can then start more reads,
-  // so that the disk keeps working. Returns how many finished reads the next Wait will hand over. Errors: same as
-  // Wait.
+  // Waits until a read is finished, if any is in flight, but hands over no read. Before the next Wait, the caller can
+  // start more reads, so that the disk keeps working. Returns how many finished reads the next Wait will hand over.
+  // Errors: same as Wait.
   virtual absl::StatusOr<int> Await() = 0;
   // Waits for at least one read, if any is in flight. Hands over every finished read, in the order of completion. An
-  // error that Wait itself returns is an error of io_uring: no read is handed over any more, and the reader can only
-  // be destroyed.
+  // error that Wait itself returns is an error of io_uring. After it, no read is handed over any more, and the reader
+  // can only be destroyed.
   virtual absl::Status Wait(Done done) = 0;
 
  protected:
