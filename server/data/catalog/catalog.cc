@@ -19,13 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Has the reason DATASET_NOT_FOUND.
+// Returns NotFound with the reason DATASET_NOT_FOUND.
 absl::Status NotFoundError(const DatasetId& id) {
   return WithReason(absl::NotFoundError(absl::StrCat("datasets/", id.value(), ": not found")), "DATASET_NOT_FOUND",
                     {{"dataset", id.value()}});
 }
 
-// Has the reason DATASET_ALREADY_EXISTS.
+// Returns AlreadyExists with the reason DATASET_ALREADY_EXISTS.
 absl::Status AlreadyExistsError(const DatasetId& id, std::string_view why) {
   return WithReason(absl::AlreadyExistsError(absl::StrCat("datasets/", id.value(), ": ", AbslView(why))),
                     "DATASET_ALREADY_EXISTS", {{"dataset", id.value()}});
@@ -48,8 +48,8 @@ absl::Status EtagError(const Dataset& dataset, std::string_view wanted) {
                     "ETAG_MISMATCH", {{"dataset", id}});
 }
 
-// Copies the recorded fields. If the record cannot be read, the uid is made from the default time, which no other
-// dataset has.
+// Copies the fields of the record. If the record cannot be read, the uid is made from the default create_time, which
+// no other dataset has.
 void SetRecorded(const absl::StatusOr<ImportRecord>& record, Dataset& dataset) {
   if (!record.ok()) {
     dataset.uid = DatasetUidOfTime(dataset.create_time);
@@ -142,7 +142,7 @@ absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions o
     PF_RETURN_IF_ERROR(
         files_.WriteImport(id, {.create_time = dataset.create_time, .uid = dataset.uid, .options = dataset.options}));
     Add(dataset);
-    queue_.Remove(id);  // an earlier import of this name, which waited
+    queue_.Remove(id);  // an earlier import of this name may wait in the queue
     queue_.Add(id);
     PublishUsage();
   }
@@ -212,8 +212,8 @@ std::vector<Dataset> CatalogImpl::List() const {
 }
 
 absl::Status CatalogImpl::ClearName(const DatasetId& id) {
-  // A failed import has no directory, but a dataset that could not be opened has one. A store that this version
-  // cannot read may be whole for a newer version, and the rest of a damaged store may be wanted.
+  // A failed import has no directory, but a dataset that could not be opened has one. The directory is not removed,
+  // since a newer version may be able to read the store, or a user may want the rest of a damaged store.
   const fs::path path = files_.DatasetPath(id);
   std::error_code ignored;
   return fs::exists(path, ignored) ? files_.Quarantine(path, "is replaced by an import") : absl::OkStatus();
@@ -234,7 +234,8 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::string& etag,
       stop_running_.request_stop();
       ++counts_.cancelled;
     } else {
-      // An earlier try may have failed to discard its files. Only this record proves that they are the catalog's own.
+      // An earlier try may have failed to discard its files. They go before the record, which alone proves that they
+      // are the catalog's own.
       if (running_ != id) PF_RETURN_IF_ERROR(files_.DiscardDataset(id));
       PF_RETURN_IF_ERROR(files_.RemoveImport(id));
       if (queue_.Remove(id) && it->second.dataset.state == DatasetState::kImporting) ++counts_.cancelled;
@@ -251,8 +252,8 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::string& etag,
   }
   hub_.Notify(id.value());
   if (removed.empty()) return absl::OkStatus();
-  // The dataset is gone either way, and the next start removes the rest or moves it to .quarantine/. An error here
-  // would make the call look undone, and a repeated call would find nothing to delete.
+  // The dataset is gone even if its files remain; the next start removes them or moves them to .quarantine/. If an
+  // error were returned, the deletion would look undone, and a repeated call would find no dataset.
   if (const absl::Status bytes = RemoveAll(removed); !bytes.ok() && options_.warn) {
     options_.warn(absl::StrCat("what dataset ", id.value(), " left in ", removed.string(),
                                " is looked at again at the next start: ", bytes.message()));
@@ -270,7 +271,7 @@ absl::StatusOr<OpenedDataset> CatalogImpl::Open(const DatasetId& id) const {
     return entry.tries > 0 ? AsTransient(status) : status;
   }
   if (auto store = entry.store.Lock()) {
-    // A new mapping may be able to read what this one could not.
+    // A new mapping may be able to read what this mapping could not.
     const absl::Status intact = std::visit([](const auto& s) { return s->CheckIntact(); }, *store);
     if (!IsTransient(intact)) return *std::move(store);
   }
@@ -303,7 +304,7 @@ bool Catalog::ImportsFrom(const fs::path& folder) const {
   const std::vector<Dataset> datasets = List();
   return std::any_of(datasets.begin(), datasets.end(), [&](const Dataset& dataset) {
     if (dataset.state != DatasetState::kImporting) return false;
-    if (error) return true;  // the path cannot be resolved just now, so it may be read
+    if (error) return true;  // the path cannot be resolved just now, so an import may read it
     const fs::path& source = dataset.options.source;
     return std::mismatch(resolved.begin(), resolved.end(), source.begin(), source.end()).first == resolved.end();
   });

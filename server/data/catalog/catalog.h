@@ -2,9 +2,9 @@
 // and durable.
 // Threads: all methods are safe anywhere. Imports run on a single thread of the catalog.
 // Invariant: datasets/NAME/ exists only as a whole dataset. An accepted import is a file in datasets/.imports/ until
-// it ends, so it begins anew after a crash. The import fails once the process has died during it three times. A
-// failed import keeps its file, with the error, until it is deleted or replaced. If an error of the machine (a full
-// disk, too many open files) ends an import, the import has not failed. It is tried again after 1, 2, 4 ... 300 s,
+// it ends, so it begins anew after a crash. An import fails once the process has died three times during that import.
+// The file of a failed import stays, with the error, until the import is deleted or replaced. An import that an error
+// of the machine ends (a full disk, too many open files) has not failed. It is tried again after 1, 2, 4 ... 300 s,
 // while other imports go on.
 #pragma once
 
@@ -45,12 +45,12 @@ struct Dataset {
   ImportOptions options;
   ImportProgress progress;  // while kImporting
   std::string error;        // when kFailed
-  // While kImporting: the error that ended the last try (empty if none did), and when the next try is due, for
-  // display. The time is InfinitePast while a try runs.
+  // While kImporting: the error that ended the last try, or empty if no try was ended by an error.
   std::string last_error;
+  // While kImporting: the time of the next try, for display. InfinitePast while a try runs.
   absl::Time retry_time = absl::InfinitePast();
   std::optional<ImportedSummary> summary;  // when kReady
-  uint64_t content_checksum = 0;           // ContentChecksumOf its store, when kReady; 0: unknown
+  uint64_t content_checksum = 0;           // when kReady: ContentChecksumOf the store; 0 if unknown
 };
 
 // Imports a source. It has the contract of data::Import.
@@ -76,58 +76,60 @@ struct CatalogOptions {
   int threads = AvailableCores();
   // Called with one line for each entry that the catalog moves to datasets/.quarantine/. An entry moves there if an
   // import replaced it, or if the catalog cannot prove that it made the entry. Also called for each import that waits
-  // for the machine, and for files that a deletion could not remove. Called on any thread. It must not call the
+  // for its next try, and for files that a deletion could not remove. Called on any thread. It must not call the
   // catalog.
   std::function<void(std::string_view)> warn;
   // Runs an import. An exception that it throws fails the import, not the process.
   ImportFunction importer = data::Import;
   // Checks a source for Validate. It has the contract of data::CheckSource.
   std::function<absl::Status(const ImportOptions&, const ImportLimits&)> checker = data::CheckSource;
-  // The wait before the first retry of an import that an error of the machine ended. It doubles with each retry.
+  // The wait before the first retry of an import that an error of the machine ended. The wait doubles with each
+  // retry.
   absl::Duration first_retry = absl::Seconds(1);
   // Room that is kept free on the directory's disk. While there is less, no import begins, and a running import is
   // stopped and tried again later.
   DiskReserve reserve;
   // The most bytes that all datasets together may take on disk, including the running import. 0 means no limit. An
-  // import that would take more fails.
+  // import that would exceed the limit fails.
   uint64_t max_bytes = 0;
 };
 
 class Catalog {
  public:
-  // Removes what interrupted imports and deletions left. Moves to .quarantine/ each entry that has the name of such a
+  // Removes what interrupted imports and deletions left. Moves to .quarantine/ each entry that has the name of a
   // leftover but cannot be proven to be the catalog's own. Restarts the accepted imports. A dataset that cannot be
-  // opened does not stop the daemon: it is listed as kFailed with its error. If the machine is at fault, the catalog
-  // tries again to open it.
+  // opened does not stop the daemon: the dataset is listed as kFailed with its error. If the machine is at fault, the
+  // catalog tries again to open the dataset.
   static absl::StatusOr<std::unique_ptr<Catalog>> Create(CatalogOptions options);
   virtual ~Catalog() = default;
 
-  // Accepts an import, which is durable once this call returns. Replaces an import of the same name that has failed
-  // or waits for its next try; the new import does not wait. A dataset that could not be opened goes to .quarantine/.
-  // Errors: those of CheckImport; AlreadyExists (reason DATASET_ALREADY_EXISTS); PermissionDenied (reason
-  // PATH_OUTSIDE_IMPORT_ROOTS); NotFound (source); ResourceExhausted (reason DATASETS_TOO_LARGE); Unavailable after
-  // StopImports.
+  // Accepts an import; the acceptance is durable once this call returns. Replaces an import of the same name that has
+  // failed or waits for its next try. The new import does not wait for this next try. A dataset of the same name that
+  // could not be opened goes to .quarantine/. Errors: those of CheckImport; AlreadyExists (reason
+  // DATASET_ALREADY_EXISTS); PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS); NotFound if there is no source;
+  // ResourceExhausted (reason DATASETS_TOO_LARGE); Unavailable after StopImports.
   virtual absl::StatusOr<Dataset> Import(const DatasetId& id, ImportOptions options) = 0;
-  // Returns what Import would return now, but without a uid, and changes nothing. It finds the source and its layout,
-  // but reads no rows. Errors: those of Import and of the checker.
+  // Returns what Import would return now, but without a uid. Changes nothing. Finds the source and its layout, but
+  // reads no rows. Errors: those of Import and of the checker.
   virtual absl::StatusOr<Dataset> Validate(const DatasetId& id, ImportOptions options) const = 0;
   // Errors: NotFound (reason DATASET_NOT_FOUND).
   virtual absl::StatusOr<Dataset> Get(const DatasetId& id) const = 0;
   // Returns all datasets, ordered by id.
   virtual std::vector<Dataset> List() const = 0;
   // Deletes a dataset or an import. The deletion is durable once this call returns. The call waits for no import. A
-  // running import is stopped: its dataset and name are gone at once, and its files once the importer returns. If
-  // bytes cannot be removed, `warn` is told, and the next start tries again. `in_use` is called under the catalog's
-  // lock just before the removal; it may refuse with FailedPrecondition. Errors: NotFound; Aborted (reason
-  // ETAG_MISMATCH) if `etag` is not empty and is not the dataset's.
+  // running import is stopped: its dataset disappears and its name is free at once, and its files are removed once
+  // the importer returns. If files cannot be removed, `warn` is called, and the next start of the process tries
+  // again. `in_use` is called under the catalog's lock just before the removal, and may refuse it with
+  // FailedPrecondition. Errors: NotFound; Aborted (reason ETAG_MISMATCH) if `etag` is not empty and is not the
+  // dataset's.
   virtual absl::Status Delete(const DatasetId& id, const std::string& etag,
                               const std::function<absl::Status()>& in_use) = 0;
   absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) {
     return Delete(id, "", in_use);
   }
-  // Returns the open store of a READY dataset; all callers share it. Errors: NotFound; FailedPrecondition (reason
-  // DATASET_NOT_READY) if the dataset is not READY. That error is transient if the catalog will try again to open the
-  // dataset.
+  // Returns the open store of a READY dataset. All callers share this store. Errors: NotFound; FailedPrecondition
+  // (reason DATASET_NOT_READY) if the dataset is not READY. That error is transient if the catalog will try again to
+  // open the dataset.
   virtual absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const = 0;
   // Resolves a file or folder that imports may read. Errors: those of ResolveSource (imports.h).
   virtual absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const = 0;
@@ -135,7 +137,7 @@ class Catalog {
   bool ImportsFrom(const std::filesystem::path& folder) const;
   // Calls `listener` on every change of the dataset, including its deletion.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) = 0;
-  // Numbers of imports by outcome since the start, for telemetry.
+  // The numbers of imports that ended in each way since the process started, for telemetry.
   struct ImportCounts {
     int64_t succeeded = 0, failed = 0, cancelled = 0;
     int64_t retried = 0;  // tries that an error of the machine ended

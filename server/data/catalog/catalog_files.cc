@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 constexpr char kImports[] = ".imports";
 constexpr absl::string_view kTemporaryPrefix = ".tmp-";
 constexpr absl::string_view kDeletedPrefix = ".deleted-";
-// Older versions gave deleted datasets names that begin like this. An import's directory could have the same name.
+// Older versions gave deleted datasets names that begin like this. The directory of an import can have such a name
+// too.
 constexpr absl::string_view kOldDeletedPrefix = ".tmp-deleted-";
 constexpr char kRecordFile[] = "dataset.json";
 constexpr absl::string_view kRecordSuffix = ".json";
@@ -130,13 +131,13 @@ absl::Status CatalogFiles::Prepare() const {
     if (!IsLeaving(name)) {
       PF_RETURN_IF_ERROR(Quarantine(directory_ / name, "has a name of the server's own, which did not make it"));
     } else if (const absl::Status gone = RemoveAll(directory_ / name); !gone.ok()) {
-      // Leftovers of a deletion are in nobody's way, since the deletion's call was answered. Leftovers of an import
-      // are in the way of the next import.
+      // Leftovers of a deletion are in the way of nothing: their dataset no longer has its name. Leftovers of an
+      // import are in the way of the next import.
       if (!absl::StartsWith(name, kDeletedPrefix)) return gone;
       if (warn_) warn_(absl::StrCat("what is left of a deleted dataset cannot be removed: ", gone.message()));
     }
   }
-  // The records go last, because the loop above needs them to prove what is the catalog's own.
+  // Records are removed last, because the loop above uses them as proof of what is the catalog's own.
   PF_ASSIGN_OR_RETURN(const auto imports, Names(directory_ / kImports));
   for (const std::string& name : imports) {
     const fs::path path = directory_ / kImports / name;
@@ -200,7 +201,7 @@ absl::Status CatalogFiles::MarkImportDeleted(const DatasetId& id) const {
   fs::rename(ImportPath(id), DeletedImportPath(id), error);
   if (error) return SystemError(error.value(), ImportPath(id), "rename");
   const absl::Status synced = SyncDirectory(directory_ / kImports);
-  // A failed deletion must not take effect at the next start.
+  // A deletion that fails must not take effect at the next start.
   if (!synced.ok()) fs::rename(DeletedImportPath(id), ImportPath(id), error);
   return synced;
 }

@@ -27,7 +27,7 @@ namespace permafrost::data {
 
 class CatalogFiles {
  public:
-  // Called with one line that says what was moved to .quarantine/, and why.
+  // Called with one line for each entry moved to .quarantine/. The line says what was moved, and why.
   using Warn = std::function<void(std::string_view line)>;
 
   CatalogFiles(std::filesystem::path directory, Warn warn) : directory_(std::move(directory)), warn_(std::move(warn)) {}
@@ -37,13 +37,13 @@ class CatalogFiles {
   absl::Status Prepare() const;
 
   std::filesystem::path DatasetPath(const DatasetId& id) const { return directory_ / id.value(); }
-  // Returns all datasets. The record of a dataset may be unreadable.
+  // Returns all datasets. For a record that cannot be read, the map holds the error.
   absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> ReadDatasets() const;
   // Reads the record of one dataset.
   absl::StatusOr<ImportRecord> ReadDataset(const DatasetId& id) const;
   // Returns the imports that are wanted or have failed. If the process died after an import had published its
-  // dataset, the import has ended, and its record is removed. If something else has the dataset's name, the import's
-  // record goes to .quarantine/.
+  // dataset, the import has ended, and its record is removed. If something else has the name of the dataset, the
+  // import's record goes to .quarantine/.
   absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> ReadImports() const;
 
   absl::Status WriteImport(const DatasetId& id, const ImportRecord& record) const;
@@ -58,7 +58,7 @@ class CatalogFiles {
   // Writes the record into the directory made by BeginDataset, and renames the directory to the dataset's name.
   absl::Status PublishDataset(const DatasetId& id, const ImportRecord& record) const;
   absl::Status DiscardDataset(const DatasetId& id) const;
-  // Takes a dataset's name away at once. Returns the path where its bytes still are, for RemoveAll.
+  // Renames a dataset, so that its name is free at once. Returns the new path of its files, for RemoveAll.
   absl::StatusOr<std::filesystem::path> UnpublishDataset(const DatasetId& id) const;
   // Moves `path`, an entry of this catalog's directories, to .quarantine/ and warns with the reason.
   absl::Status Quarantine(const std::filesystem::path& path, std::string_view why) const;
@@ -67,7 +67,7 @@ class CatalogFiles {
   std::filesystem::path ImportPath(const DatasetId& id) const;
   std::filesystem::path DeletedImportPath(const DatasetId& id) const;
   std::filesystem::path TemporaryPath(const DatasetId& id) const;
-  // Returns true if an entry whose name begins with a dot was made by this class and is no longer needed.
+  // Returns true if this class made the entry `name`, which begins with a dot, and no longer needs it.
   bool IsLeaving(const std::string& name) const;
   bool IsImportOf(const DatasetId& id, const std::filesystem::path& record) const;
 

@@ -24,7 +24,7 @@
 
 namespace permafrost::data {
 
-// Refers to a store without keeping it open: it stays open only while somebody uses it.
+// Refers to a store without keeping it open: the store stays open only while somebody uses it.
 // Threads: one at a time.
 class WeakDataset {
  public:
@@ -46,19 +46,19 @@ class WeakDataset {
   std::variant<std::weak_ptr<const GraphSet>, std::weak_ptr<const Graph>> store_;
 };
 
-// The catalog's totals of all datasets, for callers that must not wait for its lock. The catalog holds that lock
-// while it writes to disk.
+// The catalog's totals of all datasets, for callers that must not wait for the catalog's lock. The catalog holds its
+// lock while it writes to disk.
 // Threads: all methods are safe anywhere.
 class PublishedUsage {
  public:
-  // Publishes `usage`. Read adds the mapped bytes of `stores` to it.
+  // Publishes `usage`. Read returns it with the mapped bytes of `stores` added.
   void Publish(const Catalog::Usage& usage, std::vector<WeakDataset> stores) {
     absl::MutexLock lock(&mu_);
     usage_ = usage;
     stores_.swap(stores);
   }
 
-  // Returns the published totals. A store that nobody uses any more does not count.
+  // Returns the published totals. A store that nobody uses any more does not count as mapped.
   Catalog::Usage Read() const {
     Catalog::Usage usage;
     std::vector<WeakDataset> stores;
@@ -114,18 +114,18 @@ class CatalogImpl final : public Catalog {
   void StopImports() override;
 
  private:
-  // Refuses an import for faults that do not depend on an entry of the same name. On success, options.source is
+  // Checks an import for all faults except those of its name, which CheckName checks. On success, options.source is
   // resolved.
   absl::Status Admit(const DatasetId& id, ImportOptions& options) const;
   // Returns the limits on what an importer may take and read.
   ImportLimits Limits() const;
-  // Checks that an import may begin under this name. Returns whether it replaces an existing entry.
+  // Checks that an import may begin under this name. Returns true if the import replaces an existing entry.
   absl::StatusOr<bool> CheckName(const DatasetId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   struct Entry {
     Dataset dataset;
     int starts = 0;  // ImportRecord::starts, while kImporting and not running
-    // The number of consecutive tries, to import the dataset or to open it, that an error of the machine ended. While
-    // a dataset waits to be opened again, its state is kFailed.
+    // How many tries in a row, to import the dataset or to open it, an error of the machine ended. While a dataset
+    // waits to be opened again, its state is kFailed.
     int tries = 0;
     mutable WeakDataset store;
   };
@@ -138,14 +138,14 @@ class CatalogImpl final : public Catalog {
   static void SetWait(const ImportWait& wait, Entry& entry);
   // Returns the time on clock_ at which an import of this record may begin.
   absl::Duration NotBefore(const absl::StatusOr<ImportRecord>& record) const;
-  // Moves whatever has the name of a failed dataset to .quarantine/.
+  // Moves the entry that has the name of a failed dataset on disk, if any, to .quarantine/.
   absl::Status ClearName(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns true if the running import belongs to the dataset that has this name now, and not to a deleted dataset
   // that had the name before.
   bool IsRunning(const DatasetId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return running_ == id && !running_deleted_;
   }
-  // Returns true if the import is wanted and waits for its next try.
+  // Returns true if the import of `entry` waits for its next try.
   bool WaitsToRetry(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return entry.dataset.state == DatasetState::kImporting && entry.tries > 0 && !IsRunning(entry.dataset.id);
   }
@@ -153,14 +153,15 @@ class CatalogImpl final : public Catalog {
   void PublishUsage() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunImports();
   void RunNext(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Facts about a dataset whose import was published.
+  // Facts about a dataset that an import has published.
   struct Published {
     ImportedSummary summary;
     uint64_t content_checksum = 0;
   };
   // Opens the store and reads its facts. Errors: those of OpenDataset.
   absl::StatusOr<Published> ReadPublished(const DatasetId& id) const;
-  // Runs one import. Returns every fault, including exceptions, as a status; after a fault only the record is left.
+  // Runs one import. Returns every fault, including exceptions, as a status; after a fault, only the record of the
+  // import is left on disk.
   absl::StatusOr<Published> RunImport(const DatasetId& id, const ImportRecord& record, const std::stop_token& stop);
   ImportRoom RoomFor(const DatasetId& id) const;
   // Returns the dataset that an earlier try published before the machine failed, or nullopt if there is none.
@@ -177,7 +178,7 @@ class CatalogImpl final : public Catalog {
   std::map<DatasetId, Entry> entries_ ABSL_GUARDED_BY(mu_);
   ImportQueue queue_ ABSL_GUARDED_BY(mu_);             // times on clock_
   DatasetId running_ ABSL_GUARDED_BY(mu_);             // empty if none runs
-  bool running_deleted_ ABSL_GUARDED_BY(mu_) = false;  // its dataset was deleted; another may have its name
+  bool running_deleted_ ABSL_GUARDED_BY(mu_) = false;  // the running import was deleted; another may have its name
   std::stop_source stop_running_ ABSL_GUARDED_BY(mu_);
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   ImportCounts counts_ ABSL_GUARDED_BY(mu_);
@@ -185,7 +186,7 @@ class CatalogImpl final : public Catalog {
   std::atomic<double> import_progress_ = -1;  // negative: no import runs
   const Stopwatch clock_;
   Event changed_;  // set when the worker has something to do, or must end
-  ChangeHub hub_;  // destroyed before what its listeners read
+  ChangeHub hub_;  // declared late: destroyed before what its listeners read
   std::thread worker_;
 };
 

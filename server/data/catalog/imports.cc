@@ -37,7 +37,7 @@ struct RecordSchema {
     a("create_time", r.create_time);
     a("uid", r.uid);
     if constexpr (!std::is_const_v<typename A::template Visited<ImportRecord>>) {
-      // Older versions wrote this field: they either always added inverse edges or never did.
+      // Older versions wrote this field, which said whether inverse edges were always or never added.
       std::optional<bool> add_inverse_edges;
       a("add_inverse_edges", add_inverse_edges);
       if (add_inverse_edges) r.options.inverse_edges = *add_inverse_edges ? InverseEdges::kAdd : InverseEdges::kKeep;
@@ -59,7 +59,7 @@ struct RecordSchema {
   static void Fields(A& a, T& options) { spec::StoredFields(a, options); }
 };
 
-// How often the process may die in one import before the import is given up.
+// The number of times that the process may die during an import before the import fails.
 constexpr int kMaxStarts = 3;
 
 }  // namespace
@@ -113,8 +113,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A path that is too long, or a circle of links, is a lasting error. All other errors depend on the machine's present
-// state.
+// Returns the error of looking at a path. It is lasting for a path that is too long and for a circle of links. All
+// other errors depend on the machine's present state.
 absl::Status PathError(const fs::path& path, const std::error_code& error, std::string_view action) {
   const absl::Status status = SystemError(error.value(), path, action);
   const bool lasts = error.value() == ENAMETOOLONG || error.value() == ELOOP;
@@ -165,7 +165,7 @@ absl::Status CheckBelowARoot(const fs::path& shown, const fs::path& resolved, st
 absl::Status CheckEntry(const fs::path& entry, std::span<const fs::path> roots) {
   PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(entry));
   std::error_code ignored;
-  // A dangling link may lead anywhere, as long as nothing is there.
+  // A dangling link is refused, since its target may lie anywhere and may appear later.
   if (type == fs::file_type::not_found && fs::is_symlink(fs::symlink_status(entry, ignored))) {
     return Outside(entry, "a link to what does not exist");
   }
@@ -233,7 +233,7 @@ absl::Status CheckEntriesInRoots(const fs::path& source, std::span<const fs::pat
 
 namespace {
 
-// The interval is short, so that even a fast disk cannot use up the reserve between two checks.
+// The interval is short, so that even on a fast disk an import cannot use up the reserve between two checks.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
 
 }  // namespace
@@ -302,7 +302,7 @@ void CatalogImpl::StopImports() {
 
 void CatalogImpl::RunImports() {
   for (;;) {
-    // Resets the event before looking at the queue, so that any later change ends the wait.
+    // Resets the event before the look at the queue, so that any change after this look ends the wait.
     changed_.Reset();
     absl::Duration wait;
     {
@@ -404,7 +404,7 @@ absl::StatusOr<CatalogImpl::Published> CatalogImpl::ImportAndPublish(const Datas
   ++begun.starts;
   {
     absl::MutexLock lock(&mu_);
-    // After a deletion, writing the record would bring the import back.
+    // If the import was deleted, writing its record would bring it back.
     if (running_deleted_) return absl::CancelledError("the import was cancelled");
     PF_RETURN_IF_ERROR(files_.WriteImport(id, begun));
   }
@@ -447,13 +447,13 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     entry.tries = 0;
     files_.RemoveImport(id).IgnoreError();  // after an error, the next start does it
   } else if (absl::IsCancelled(result.status())) {
-    // The server is stopping. This record lets the import begin anew without counting this start. If writing it
-    // fails, the start counts.
+    // The server is stopping. This record lets the import begin anew without counting this start. If the record
+    // cannot be written, the start counts.
     files_.WriteImport(id, record).IgnoreError();
   } else if (IsTransient(result.status())) {
     ++counts_.retried;
-    // The wait is at least as long as the try took. If every try fills the disk, other writers must have room for
-    // half of the time.
+    // The wait is at least as long as the try took. If every try fills the disk, other writers then have room at
+    // least half of the time.
     const absl::Duration delay = std::max(RetryDelay(options_.first_retry, ++entry.tries), took);
     queue_.Add(id, clock_.Elapsed() + delay);
     dataset.retry_time = absl::Now() + delay;
@@ -462,7 +462,7 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     }
     dataset.last_error = std::move(error);
     record.wait = {.tries = entry.tries, .error = dataset.last_error, .retry_time = dataset.retry_time, .delay = delay};
-    files_.WriteImport(id, record).IgnoreError();  // same as above
+    files_.WriteImport(id, record).IgnoreError();  // if it fails, the start counts
   } else {
     ++counts_.failed;
     dataset.state = DatasetState::kFailed;
@@ -470,8 +470,8 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     entry.tries = 0;
     record.wait = {};
     record.error = dataset.error = std::move(error);
-    // If this write fails too, the next start of the process tries the import again. That is right if the disk was
-    // full.
+    // If this write fails too, the next start of the process tries the import again. Trying again is right if the
+    // disk was full.
     files_.WriteImport(id, record).IgnoreError();
   }
   PublishUsage();

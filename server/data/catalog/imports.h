@@ -29,7 +29,7 @@ namespace permafrost::data {
 
 // How an import waits for its next try after an error of the machine ended it.
 struct ImportWait {
-  int tries = 0;                                 // in a row; 0 if the import does not wait
+  int tries = 0;                                 // consecutive tries that an error ended; 0 if none
   std::string error;                             // the latest error, one line
   absl::Time retry_time = absl::InfinitePast();  // the earliest time of the next try
   // The wait from the end of the last try to retry_time. If the wall clock is set back, the import still waits no
@@ -42,9 +42,8 @@ struct ImportRecord {
   // Same as Dataset::uid.
   std::string uid;
   ImportOptions options;
-  std::string error;  // why it failed; empty if it has not
-  // How often the import began without a recorded end, because it is running or because the process died while it
-  // ran.
+  std::string error;  // why the import failed; empty if it has not failed
+  // How often the import began without a recorded end: it is running, or the process died while it ran.
   int starts = 0;
   ImportWait wait;
 };
@@ -56,14 +55,14 @@ std::string WhyNotBegun(const ImportRecord& record);
 // Makes the uid of a new dataset from 128 random bits, so that no two datasets share one, whatever their names and
 // whatever the clock says.
 std::string MakeDatasetUid();
-// Makes the uid of a dataset that an older version imported without one. It is made from the time, by which those
-// versions distinguished datasets.
+// Makes the uid of a dataset that an older version imported without a uid. The uid is made from `create_time`, by
+// which older versions distinguished datasets.
 std::string DatasetUidOfTime(absl::Time create_time);
 
 std::string RecordToJson(const ImportRecord& record);
 // Parses a record. A missing uid is replaced by DatasetUidOfTime. Other missing fields keep their defaults, since
-// older records lack newer fields. Errors: DataLoss if the time or the source is missing, or if a field has an
-// unknown name or a wrong type. In the second case the error names the field.
+// older records lack newer fields. Errors: DataLoss if the time or the source is missing; DataLoss naming the field
+// if a field has an unknown name or a wrong type.
 absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text);
 
 // The queue of datasets that the catalog's thread processes, in the order in which they came. A dataset that has to
@@ -71,12 +70,13 @@ absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text);
 // Threads: one at a time; the catalog calls it under its lock.
 class ImportQueue {
  public:
-  // `not_before` is on the clock that is passed to Take as `now`. By default the dataset need not wait.
+  // `not_before` is the earliest time to take the dataset, on the same clock as Take's `now`. By default, the dataset
+  // need not wait.
   void Add(const DatasetId& id, absl::Duration not_before = -absl::InfiniteDuration());
   // Removes a dataset. Returns false if it was not in the queue.
   bool Remove(const DatasetId& id);
   // Removes and returns the first dataset that need not wait any more. If there is none, returns nullopt and sets
-  // `wait` to the time until there will be one, which is infinite if the queue is empty.
+  // `wait` to the time until a dataset need not wait. This time is infinite if the queue is empty.
   std::optional<DatasetId> Take(absl::Duration now, absl::Duration& wait);
 
  private:
@@ -91,21 +91,22 @@ class ImportQueue {
 // pure functions of the present file system. Errors of all functions, besides the errors listed below:
 // InvalidArgument for a path that the system can never follow, and those of SystemError.
 
-// Returns `source` resolved: a root, or a file or directory below one. An error never reveals whether a path outside
-// the roots exists. Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS); NotFound; InvalidArgument for a path
-// that is neither a file nor a directory.
+// Returns `source` resolved. The result is a root, or a file or directory below a root. An error never reveals
+// whether a path outside the roots exists. Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS); NotFound;
+// InvalidArgument for a path that is neither a file nor a directory.
 absl::StatusOr<std::filesystem::path> ResolveSource(const std::filesystem::path& source,
                                                     std::span<const std::filesystem::path> roots);
 
 // Checks that everything that an import of `source` (resolved) may read lies below a root. If `source` is a
 // directory, these are its arrays (*.npy, *.npz), its stores (*.pfg), and raw/ and split/ with their contents. If
-// `source` is a file, it is the only one. Files beside it are checked when they are opened (CheckInRoots), since most
-// of them may not matter. Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS) naming the entry.
+// `source` is a file, only the file itself is checked. All other files are checked when they are opened
+// (CheckInRoots), since most of them may not matter. Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS)
+// naming the entry.
 absl::Status CheckEntriesInRoots(const std::filesystem::path& source, std::span<const std::filesystem::path> roots);
 
-// Checks that `path`, in which all links are resolved, lies below a root. This is ImportLimits::may_read. Errors:
-// PermissionDenied, which does not name the path, since a link led there; a transient error if a root that may
-// contain the path cannot be resolved just now.
+// Checks that `path`, in which all links are resolved, lies below a root. Imports use it as ImportLimits::may_read.
+// Errors: PermissionDenied, which does not name the path, since a link led there; a transient error if a root that
+// may contain the path cannot be resolved just now.
 absl::Status CheckInRoots(const std::filesystem::path& path, std::span<const std::filesystem::path> roots);
 
 // The room for imports. It is checked while an import writes, since the import's size is not known in advance.
@@ -118,8 +119,8 @@ struct ImportRoom {
   uint64_t taken_bytes = 0;
 };
 
-// Checks that `bytes` fit beside what the other datasets take. Errors: ResourceExhausted (reason DATASETS_TOO_LARGE,
-// metadata `limit`). Pure.
+// Checks that `bytes` for a dataset fit beside the bytes of all other datasets. Errors: ResourceExhausted (reason
+// DATASETS_TOO_LARGE, metadata `limit`). Pure.
 absl::Status CheckDatasetBytes(const ImportRoom& room, uint64_t bytes);
 
 // Returns the bytes of all files in and below a folder. Files that vanish meanwhile count as 0.
@@ -129,11 +130,11 @@ uint64_t BytesBelow(const std::filesystem::path& folder);
 // Threads: safe anywhere.
 class RoomWatch {
  public:
-  // Requests `stop` once there is no room for what is written into `directory`.
+  // The watch requests `stop` once there is no room for what is written into `directory`.
   RoomWatch(ImportRoom room, std::filesystem::path directory, std::stop_source stop);
   // Returns the reason why it requested the stop, or OK if it did not.
   absl::Status status() const;
-  // Applies CheckDatasetBytes to the bytes that are there now.
+  // Applies CheckDatasetBytes to the bytes that are in the directory now.
   absl::Status CheckBytes() const { return CheckDatasetBytes(room_, BytesBelow(directory_)); }
 
  private:
@@ -143,7 +144,7 @@ class RoomWatch {
   const std::filesystem::path directory_;
   mutable absl::Mutex mu_;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
-  std::jthread thread_;  // last, because it uses the other members
+  std::jthread thread_;  // the last member, because it uses the others
 };
 
 }  // namespace permafrost::data

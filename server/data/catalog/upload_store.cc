@@ -79,7 +79,7 @@ std::string WhyBadPath(const std::string& path) {
     return absl::StrCat("has ", path.size(), " bytes; accepted: 1 to ", kMostUploadPathBytes);
   }
   for (const absl::string_view name : absl::StrSplit(path, '/')) {
-    // Refuses "", "." and ".." too.
+    // This test also refuses "", "." and "..".
     if (name.empty() || name.front() == '.') {
       return "is not accepted: relative paths whose names are not empty and begin with no '.'";
     }
@@ -239,7 +239,7 @@ absl::StatusOr<std::unique_ptr<UploadWriter>> UploadStore::Open(const UploadId& 
         return absl::AlreadyExistsError(absl::StrCat("uploads/", id.value(), ": is there with other files"));
       }
       if (known->counted < known->declared) {
-        // Other uploads may have taken its room by now.
+        // Other uploads may have taken this upload's room by now.
         PF_RETURN_IF_ERROR(CheckRoom(id, files));
         PF_RETURN_IF_ERROR(options_.reserve.Check(known->declared - known->received));
       }
@@ -255,7 +255,7 @@ absl::StatusOr<std::unique_ptr<UploadWriter>> UploadStore::Open(const UploadId& 
             absl::StrCat(folder.string(), " is there, which is no upload; take another id"));
       }
       if (absl::Status declared = Declare(id, files); !declared.ok()) {
-        unread_.insert(id);  // the declaration may exist without being known to be on disk
+        unread_.insert(id);  // the declaration may be on disk although Declare failed
         return declared;
       }
       account_.Put(id, SumOfBytes(files), 0);
@@ -290,7 +290,7 @@ absl::StatusOr<fs::path> UploadStore::Source(const UploadId& id) {
 
 absl::Status UploadStore::Remove(const UploadId& id) {
   const fs::path folder = FolderOf(id);
-  // Removes the declaration last, so that what a crash leaves over is still known as an upload.
+  // Removes the declaration last, so that whatever a crash leaves is still recognised as an upload.
   PF_RETURN_IF_ERROR(RemoveAll(folder / kUploadFiles));
   PF_RETURN_IF_ERROR(RemoveAll(folder / kUploadComplete));
   PF_RETURN_IF_ERROR(RemoveAll(folder / kDeclaration));
@@ -352,7 +352,8 @@ void UploadStore::RemoveOld() {
     if (account.sending) continue;
     const auto files = Declared(id);
     if (!files.ok()) continue;
-    // A wrong clock may have given a file a time in the future. So the age that this process measured counts too.
+    // A wrong clock may have given a file a time in the future. So an upload is also old if it was idle for long in
+    // this process.
     const bool is_old = account.idle >= options_.max_age || (now && *now - LastUse(id, *files) > options_.max_age);
     if (is_old && !options_.in_use(FolderOf(id))) old.push_back(id);
   }
@@ -484,14 +485,14 @@ absl::Status UploadWriter::Load() {
   bool all = true;
   for (size_t i = 0; i < files_.size(); ++i) {
     PF_ASSIGN_OR_RETURN(const int64_t bytes, BytesAt(PathOf(i)));
-    // A file with more bytes than were declared does not come from a client, so it counts as empty.
+    // A file with more bytes than declared was not sent by a client, so it counts as empty.
     received_[i] = bytes > files_[i].bytes ? 0 : bytes;
     all = all && received_[i] == files_[i].bytes;
   }
   CountReceived();
   const fs::path marker = store_.FolderOf(id_) / kUploadComplete;
   complete_ = all && IsRegular(marker);
-  // If bytes are missing, the marker vouches for bytes that are lost. The bytes that replace them will not have been
+  // If bytes are missing, the marker is removed: it would vouch for the bytes that replace them, which nobody has
   // checked.
   return all ? absl::OkStatus() : RemoveAll(marker);
 }

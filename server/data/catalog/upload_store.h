@@ -1,11 +1,11 @@
 // Files that clients send. Each upload has a folder of its own until a dataset was imported from it.
-//   ID/upload.json  what was declared; a folder without this file, or with another ID's, is not this store's
+//   ID/upload.json what the client declared; without this file for this ID, a folder is not the store's
 //   ID/files/PATH   what has arrived so far
 //   ID/complete     exists once all files have arrived, match their checksums and are on disk
 // Threads: the store's methods are safe anywhere. A writer's methods are called by one thread at a time. All methods
 // wait for the disk.
-// Invariant: what clients send is written only below ID/files. Nothing is removed from a folder that is not proven to
-// be the store's.
+// Invariant: what clients send is written only below ID/files. Nothing is removed from a folder that cannot be proven
+// to be the store's.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@
 namespace permafrost::data {
 
 // Counts the bytes that each upload takes from the limit for all uploads together. While a call sends to an upload,
-// and for a while after its last byte, all of its declared bytes count. After that only the received bytes count, so
-// a client that died reserves no room that it does not use.
+// and for a while after its last byte, all declared bytes of the upload count. After that only the received bytes
+// count, so a client that died reserves no room that it does not use.
 // Threads: all methods are safe anywhere, and none waits for the disk.
 class UploadAccount {
  public:
@@ -43,7 +43,7 @@ class UploadAccount {
   struct Entry {
     uint64_t declared = 0, received = 0;
     uint64_t counted = 0;  // `declared` while room is kept, otherwise `received`
-    bool sending = false;  // whether it has a writer
+    bool sending = false;  // true while the upload has a writer
     // The time since the latest of four events: its last byte arrived, a call began to send to it, an import used it,
     // and this process found it.
     absl::Duration idle;
@@ -105,16 +105,17 @@ struct UploadOptions {
   // An upload that is unused for this long is removed when the next upload begins, when uploads are listed, or when
   // the process starts.
   absl::Duration max_age = absl::Hours(24);
-  // Returns the present time, with which the times of files are compared. If the wall clock is in doubt, returns
-  // nullopt; an upload's age is then only the time that this process measured.
+  // Returns the present time, with which the times of files are compared. Returns nullopt if the wall clock is in
+  // doubt. The age of an upload is then only the time that this process measured.
   std::function<std::optional<absl::Time>()> now = [] { return absl::Now(); };
-  // Called with one line for each upload removed for its age, and for files that cannot be proven to be an upload.
+  // Called with one line for each upload that is removed for its age, and for files that cannot be proven to be an
+  // upload.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
   // Room that is kept free on the directory's disk. A new upload, or a piece of one, is refused if less would remain
   // free.
   DiskReserve reserve;
-  // Returns true if something unfinished still needs this upload's folder, which is then not removed for its age.
-  // Called under the store's lock, from Create on; it must not call the store.
+  // Returns true if something unfinished still needs the folder of an upload. The upload is then not removed for its
+  // age. Called under the store's lock, already during Create. It must not call the store.
   std::function<bool(const std::filesystem::path& folder)> in_use = [](const std::filesystem::path&) { return false; };
 };
 
@@ -132,12 +133,13 @@ class UploadWriter {
   const std::vector<int64_t>& received() const { return received_; }
   bool complete() const { return complete_; }
 
-  // Appends `data` to a file. Errors: InvalidArgument if there is no such file, or the data goes beyond its declared
-  // size; FailedPrecondition if `offset` is not the number of bytes received so far; DataLoss if `xxh3` is not the
-  // checksum of `data`; those of SystemError.
+  // Appends `data` to a file. Errors: InvalidArgument if there is no such file, or the data goes beyond the declared
+  // size of the file; FailedPrecondition if `offset` is not the number of bytes received so far; DataLoss if `xxh3`
+  // is not the checksum of `data`; those of SystemError.
   absl::Status Append(int64_t file, int64_t offset, std::string_view data, uint64_t xxh3);
   // Checks every file, syncs it to disk, and marks the upload as complete. Call it when all bytes have arrived;
-  // before that it is a no-op. A file that does not match its checksum is emptied. Errors: DataLoss naming that file.
+  // before that, it does nothing. A file that does not match its checksum is emptied. Errors: DataLoss naming that
+  // file.
   absl::Status Finish();
 
  private:
@@ -167,10 +169,10 @@ class UploadStore {
   // Finds the uploads in the directory, and removes the old ones.
   static absl::StatusOr<std::unique_ptr<UploadStore>> Create(UploadOptions options);
 
-  // Opens a writer for a new upload, or for an existing one with equal files. Room for the whole upload is kept from
-  // then on. Errors: those of CheckUpload; AlreadyExists if the existing upload has other files; ResourceExhausted
-  // (reason UPLOAD_TOO_LARGE, metadata `limit`); Unavailable while another writer is open; those of SystemError, also
-  // if the machine cannot tell just now whether the upload exists.
+  // Opens a writer for a new upload, or for an existing upload with the same files. From then on, room for the whole
+  // upload is kept. Errors: those of CheckUpload; AlreadyExists if the existing upload has other files;
+  // ResourceExhausted (reason UPLOAD_TOO_LARGE, metadata `limit`); Unavailable while another writer is open; those of
+  // SystemError, also if the machine cannot tell just now whether the upload exists.
   absl::StatusOr<std::unique_ptr<UploadWriter>> Open(const UploadId& id, const std::vector<UploadFile>& files);
   // Returns the folder of a complete upload's files, and restarts its age. Errors: NotFound; FailedPrecondition if
   // the upload is not complete; those of SystemError.
@@ -212,7 +214,7 @@ class UploadStore {
   const UploadOptions options_;
   UploadAccount account_;
   mutable absl::Mutex mu_;
-  // Uploads that may exist: reading them failed because of the machine. RemoveOld tries again.
+  // Uploads that may exist, but could not be read for a fault of the machine. RemoveOld tries again to read them.
   std::set<UploadId> unread_ ABSL_GUARDED_BY(mu_);
 };
 
