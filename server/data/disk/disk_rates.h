@@ -27,7 +27,7 @@ struct DiskRates {
   // cache.
   std::string how;
 
-  // Returns the longest gap between two ranges at which one read over both and the gap is cheaper than two reads. The
+  // Returns the longest gap between two ranges for which a single read, gap included, is cheaper than two reads. The
   // result is a multiple of kDiskPageBytes, at most 1 MiB.
   uint64_t gap_bytes() const;
   double SecondsFor(double reads, double bytes) const { return reads * seconds_per_read + bytes * seconds_per_byte; }

@@ -1,5 +1,5 @@
-// Temporary data of an import: values whose section cannot be written yet, or that do not fit in memory. Threads: one
-// at a time. Owns the file. It has no name, so the system deletes it when the process ends.
+// Temporary data of an import: values whose section cannot be written yet, or that do not fit in memory.
+// Threads: one at a time. Owns the file. It has no name, so the system deletes it when the process ends.
 #pragma once
 
 #include <cstddef>
