@@ -137,7 +137,7 @@ class Catalog {
   bool ImportsFrom(const std::filesystem::path& folder) const;
   // Calls `listener` on every change of the dataset, including its deletion.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) = 0;
-  // The numbers of imports that ended in each way since the process started, for telemetry.
+  // Counts of imports since the process started, for telemetry.
   struct ImportCounts {
     int64_t succeeded = 0, failed = 0, cancelled = 0;
     int64_t retried = 0;  // tries that an error of the machine ended
@@ -159,7 +159,7 @@ class Catalog {
   // Returns how much of the running import's source has been read, 0 to 1, or nullopt if no import runs. Never
   // blocks.
   virtual std::optional<double> import_progress() const { return std::nullopt; }
-  // Stops the running import, which begins anew at the next start. Idempotent.
+  // Stops the running import. It begins anew when the process starts again. Idempotent.
   virtual void StopImports() = 0;
 };
 

@@ -48,8 +48,8 @@ struct ImportRecord {
   ImportWait wait;
 };
 
-// Returns why the import of this record does not begin when the process starts: it failed, or the process died during
-// it three times. Returns an empty string if the import does begin.
+// Returns why the import of this record does not begin when the process starts: it has failed, or the process died
+// during the import three times. Returns an empty string if the import does begin.
 std::string WhyNotBegun(const ImportRecord& record);
 
 // Makes the uid of a new dataset from 128 random bits, so that no two datasets share one, whatever their names and
@@ -105,11 +105,11 @@ absl::StatusOr<std::filesystem::path> ResolveSource(const std::filesystem::path&
 absl::Status CheckEntriesInRoots(const std::filesystem::path& source, std::span<const std::filesystem::path> roots);
 
 // Checks that `path`, in which all links are resolved, lies below a root. Imports use it as ImportLimits::may_read.
-// Errors: PermissionDenied, which does not name the path, since a link led there; a transient error if a root that
-// may contain the path cannot be resolved just now.
+// Errors: PermissionDenied, whose message does not name the path, since a link led to it; a transient error if a root
+// that may contain the path cannot be resolved just now.
 absl::Status CheckInRoots(const std::filesystem::path& path, std::span<const std::filesystem::path> roots);
 
-// The room for imports. It is checked while an import writes, since the import's size is not known in advance.
+// The disk space for imports. It is checked while an import writes, since the import's size is not known in advance.
 
 struct ImportRoom {
   DiskReserve reserve;

@@ -1,5 +1,5 @@
-// Files that clients send. Each upload has a folder of its own until a dataset was imported from it.
-//   ID/upload.json what the client declared; without this file for this ID, a folder is not the store's
+// Files that clients send. Each upload has a folder of its own until a dataset has been imported from it.
+//   ID/upload.json  what the client declared; without this file for this ID, a folder is not the store's
 //   ID/files/PATH   what has arrived so far
 //   ID/complete     exists once all files have arrived, match their checksums and are on disk
 // Threads: the store's methods are safe anywhere. A writer's methods are called by one thread at a time. All methods
@@ -129,7 +129,7 @@ class UploadWriter {
   ~UploadWriter();
 
   const std::vector<UploadFile>& files() const { return files_; }
-  // Returns the number of bytes of each file that have arrived.
+  // Returns, for each file, the number of bytes that have arrived.
   const std::vector<int64_t>& received() const { return received_; }
   bool complete() const { return complete_; }
 
@@ -148,7 +148,7 @@ class UploadWriter {
   absl::Status Load();
   std::filesystem::path PathOf(size_t file) const;
   absl::Status OpenFile(size_t file);
-  // Cuts the open file to `bytes`. If a dataset shares the file, starts a new, empty one instead.
+  // Truncates the open file to `bytes` bytes. If a dataset shares the file, replaces it by a new, empty file instead.
   absl::Status Cut(size_t file, int64_t bytes);
   absl::Status CheckFile(size_t file);
   void CountReceived();
@@ -174,11 +174,11 @@ class UploadStore {
   // ResourceExhausted (reason UPLOAD_TOO_LARGE, metadata `limit`); Unavailable while another writer is open; those of
   // SystemError, also if the machine cannot tell just now whether the upload exists.
   absl::StatusOr<std::unique_ptr<UploadWriter>> Open(const UploadId& id, const std::vector<UploadFile>& files);
-  // Returns the folder of a complete upload's files, and restarts its age. Errors: NotFound; FailedPrecondition if
-  // the upload is not complete; those of SystemError.
+  // Returns the folder with the files of a complete upload, and restarts the upload's age. Errors: NotFound;
+  // FailedPrecondition if the upload is not complete; those of SystemError.
   absl::StatusOr<std::filesystem::path> Source(const UploadId& id);
-  // Removes an upload, if it exists. Errors: Unavailable while a writer is open or something needs the upload
-  // (in_use); those of SystemError.
+  // Removes an upload, if it exists. Errors: Unavailable while a writer is open, or while UploadOptions::in_use says
+  // that the upload is needed; those of SystemError.
   absl::Status Delete(const UploadId& id);
 
   // Lists at most `most` uploads whose ids come after `after`, ordered by id. Removes old uploads first.

@@ -40,8 +40,8 @@ struct MeasureDiskOptions {
   std::optional<DiskReaderKind> kind;
 };
 
-// Measures the disk by reads in [first, first + bytes) of the file, cut at the file's end. Writes nothing. Errors:
-// those of DiskReader; InvalidArgument if the range holds no whole page.
+// Measures the disk by reads of the file's bytes [first, first + bytes). The range is cut at the file's end. Writes
+// nothing. Errors: those of DiskReader; InvalidArgument if the range holds no whole page.
 absl::StatusOr<DiskRates> MeasureDisk(const std::filesystem::path& path, uint64_t first, uint64_t bytes,
                                       const MeasureDiskOptions& options = {});
 

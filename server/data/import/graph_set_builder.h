@@ -116,7 +116,8 @@ class GraphSetBuilder {
   // kMaxPositionColumns.
   absl::Status AddPosition(const CsvRows& rows, std::span<const std::byte> row);
 
-  // Edges: graph by graph. If edges have features, each edge is followed by the row that `features` parsed last.
+  // Edges: graph by graph. If edges have features, AddEdgeFeatures follows each edge and adds the row that `features`
+  // parsed last.
   // If the features turn out to be of another type, BeginEdges starts again.
   absl::Status BeginEdges();
   void BeginGraphEdges(int64_t graph) { edges_.BeginGraph(graph, NodesOf(graph)), edge_features_.clear(); }
@@ -132,7 +133,7 @@ class GraphSetBuilder {
     writer_.categories().edge.tables = std::move(tables);
   }
 
-  // The fields that only the importer knows are set here before Finish: class_values, duplicate_edges, and the fields
+  // Before Finish, the importer sets the fields that only it knows: class_values, duplicate_edges, and the fields
   // whose names end in _origin.
   GraphSetSummary& summary() { return summary_; }
   // Checks that `count` items of `bytes_each` bytes fit in the memory that an import may use. Errors:

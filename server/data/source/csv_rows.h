@@ -1,4 +1,4 @@
-// Reads the rows of a headerless CSV file, and makes errors that name them.
+// Reads the rows of a headerless CSV file, and makes errors that name the row.
 // Threads: one at a time. Memory: the longest line.
 #pragma once
 
@@ -67,7 +67,7 @@ class CsvRows {
   std::string name_;
   std::unique_ptr<SourceReader> reader_;
   std::string buffer_;
-  std::size_t begin_ = 0, end_ = 0;  // range of the text in buffer_ that was not returned yet
+  std::size_t begin_ = 0, end_ = 0;  // buffer_[begin_..end_) has not been returned yet
   bool ended_ = false;
   int64_t row_ = 0;
 };
