@@ -234,8 +234,8 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::string& etag,
       stop_running_.request_stop();
       ++counts_.cancelled;
     } else {
-      // An earlier try may have failed to discard its files. They go before the record, which alone proves that they
-      // are the catalog's own.
+      // An earlier try may have failed to discard its files. They are discarded before the record is removed, since
+      // only the record proves that they are the catalog's own.
       if (running_ != id) PF_RETURN_IF_ERROR(files_.DiscardDataset(id));
       PF_RETURN_IF_ERROR(files_.RemoveImport(id));
       if (queue_.Remove(id) && it->second.dataset.state == DatasetState::kImporting) ++counts_.cancelled;

@@ -43,7 +43,7 @@ struct DiskFile {
   Descriptor descriptor;
   uint64_t bytes = 0;
   bool direct = false;
-  std::string fallback;  // why reads are not direct although direct reads were wanted; empty otherwise
+  std::string fallback;  // why reads are not direct if direct reads were asked for; empty otherwise
 
   // Opens the file. One trial read tells whether direct reads work.
   static absl::StatusOr<std::shared_ptr<const DiskFile>> Open(const std::filesystem::path& path, bool direct);
@@ -109,7 +109,7 @@ class SlotReader : public DiskReader {
   // Leaks the buffers on purpose: they are never returned to the system.
   void LosePages() { [[maybe_unused]] const std::byte* const lost = buffer_.release(); }
 
-  // The next part of the slot's read; Target() is where to write it.
+  // Returns the next part of the slot's read. Its bytes go to Target(slot).
   const PartialRead& part(int slot) const { return slots_[static_cast<size_t>(slot)].read; }
   std::byte* Target(int slot) const {
     return pages() + static_cast<size_t>(slot) * options_.max_read_bytes + part(slot).have();

@@ -146,7 +146,7 @@ NameParts PartsOf(std::string_view path) {
   return {path.substr(0, begin), path.substr(begin, dot - begin), path.substr(dot)};
 }
 
-// Returns the words of a file's stem in lower case. The characters between words do not matter.
+// Returns the words of a file's stem in lower case. Words are divided by '-', '_' or ' '.
 std::vector<std::string> WordsOf(std::string_view stem) {
   std::vector<std::string> words =
       absl::StrSplit(absl::AsciiStrToLower(AbslView(stem)), absl::ByAnyChar("-_ "), absl::SkipEmpty());
@@ -156,8 +156,8 @@ std::vector<std::string> WordsOf(std::string_view stem) {
   return words;
 }
 
-// Returns the number of edits between two words. An edit inserts, drops or replaces a letter, or swaps two
-// neighbours.
+// Returns the number of edits between two words. An edit inserts, drops or replaces a letter, or swaps two adjacent
+// letters.
 size_t EditsBetween(std::string_view a, std::string_view b) {
   std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;

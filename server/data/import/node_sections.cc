@@ -43,7 +43,7 @@ class LabelSummary {
       if (integers_ && row.size() == 1 && std::abs(label) <= kExact) classes_.Add(0, static_cast<int64_t>(label));
     }
   }
-  // Sets the fields of the summary about labels, and the classes of `writer`.
+  // Sets the summary's fields about labels, and the classes of `writer`.
   void Set(GraphSummary& summary, uint64_t targets, GraphWriter& writer) const {
     const bool any = min_ <= max_;
     summary.num_targets = static_cast<int64_t>(targets);

@@ -53,7 +53,7 @@ absl::StatusOr<std::optional<TableFile>> FindTable(const fs::path& source, std::
   return std::nullopt;
 }
 
-// Reads the only number of a file that has one row.
+// Reads a file that must have one row with one number.
 absl::StatusOr<uint64_t> ReadCount(const SourceFile& file, std::string_view field, uint64_t most,
                                    ImportMonitor& monitor) {
   constexpr std::string_view kWhy =

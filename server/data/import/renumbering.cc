@@ -63,7 +63,7 @@ std::vector<NodeId> Rows(size_t nodes) {
 // One level of label propagation, within the communities of the level above.
 class LabelPropagation {
  public:
-  // `above` holds a label for each node; it is empty if all nodes are in one community. `most` limits the nodes of a
+  // `above` holds a label for each node; it is empty if all nodes are in one community. `most` is the most nodes of a
   // community.
   LabelPropagation(const std::vector<NodeId>& above, size_t nodes, uint32_t most)
       : above_(above), most_(most), labels_(Rows(nodes)), sizes_(nodes, 1) {}

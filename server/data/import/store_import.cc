@@ -169,8 +169,8 @@ class FoundStore final : public FoundSource {
   }
 
  private:
-  // Links the file to `to`. Returns false if linking is not allowed or the file system refuses it. The caller then
-  // copies.
+  // Makes a hard link `to` to the file. Returns false if linking is not allowed or the file system refuses it. The
+  // caller then copies the file.
   absl::StatusOr<bool> Link(const fs::path& to, ImportMonitor& monitor) const {
     if (!may_link_) return false;
     PF_ASSIGN_OR_RETURN(const Descriptor opened, OpenSource(file_, monitor));

@@ -130,7 +130,7 @@ class Finder {
   std::string stem_;
 };
 
-// Drops the tables of nodes that the options do not ask for.
+// Drops the node tables that the options do not ask for.
 absl::Status Choose(const TuOptions& options, TuFiles& files) {
   const auto missing = [&](std::string_view table) {
     return absl::InvalidArgumentError(

@@ -111,8 +111,8 @@ absl::Status SortedRuns<Record>::Write(std::span<const Record> sorted) {
   PF_ASSIGN_OR_RETURN(NamelessFile file, NamelessFile::Create(directory_));
   PF_RETURN_IF_ERROR(file.Append(std::as_bytes(sorted), stop_));
   runs_.push_back({std::move(file)});
-  // Runs of one level have about the same size, so each edge is written once per level. Levels fall from the first
-  // run to the last.
+  // Runs of one level have about the same size, so each edge is written once per level. From the first run to the
+  // last, levels never rise.
   while (runs_.size() >= fan_in() && runs_[runs_.size() - fan_in()].level == runs_.back().level) {
     PF_RETURN_IF_ERROR(MergeLast());
   }
