@@ -101,8 +101,8 @@ struct SourceContents {
 //   node_label.npy. Sparse features are an exception: for text beside the .npz there is only the note.
 // - a known name in another letter case, with '_' instead of '-', with "features" instead of "feat", in the wrong
 //   folder, or with an ending that is not read.
-// - a misspelt name of a table that the source lacks. Such a name has at most one wrong letter per word of three or
-//   four letters, two per longer word, and two in all.
+// - a misspelt name of a table that the source lacks. Such a name has at most one edit per word of three or four
+//   letters, two per longer word, and two in all.
 absl::Status TellUnreadFiles(const SourceContents& contents, ImportMonitor& monitor);
 
 // An importer is one row of the registry in import.cc. A new format needs its own files, a row in the registry, a
