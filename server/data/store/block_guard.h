@@ -20,24 +20,25 @@ namespace permafrost::data {
 
 class BlockGuard {
  public:
-  // The usual block has 64 KiB: its checksums take 0.01 % of the bytes, and one access to a disk reads about as much.
-  // If a section's rows are read in random order, its blocks are pages (kPageBytes), whose checksums take 0.2 %.
+  // Most sections have blocks of 64 KiB, which is about what one access to a disk reads. Their checksums take 0.01 %
+  // of the bytes. A section whose rows are read in random order has blocks of one page (kPageBytes). Their checksums
+  // take 0.2 %.
   static constexpr uint64_t kBlockBytes = uint64_t{1} << 16;
 
-  // Checks what a checksum cannot tell about bytes [begin, end) of the section: that ids are in range and that
-  // offsets rise. It runs only after the bytes' checksum matched. An empty function checks nothing.
+  // Checks the values in bytes [begin, end) of the section: ids must be in range, and offsets must rise. The check
+  // runs only after the checksum of these bytes matched. An empty function checks nothing.
   using ContentCheck = std::function<absl::Status(uint64_t begin, uint64_t end)>;
 
-  // `name` is the file and the section, as messages name them. `checksums` holds the XXH3-64 of each `block_bytes` of
-  // `bytes`; the last block may be shorter. `block_bytes` is a power of two. If `block_bytes` is kWhole, one checksum
-  // covers all the bytes, whatever their length.
+  // `name` names the file and the section in messages. `checksums` holds the XXH3-64 of each block of `bytes`. A
+  // block has `block_bytes` bytes, a power of two; the last block may be shorter. If `block_bytes` is kWhole, one
+  // checksum covers all of `bytes`.
   static constexpr uint64_t kWhole = uint64_t{1} << 63;
   BlockGuard(std::string name, std::span<const std::byte> bytes, std::span<const uint64_t> checksums,
              uint64_t block_bytes, ContentCheck check);
 
-  // Verifies each block of bytes [begin, end) that has not been verified yet. Asks the kernel for the whole block
-  // before reading it. Returns false if a block is damaged; status() then says which one. Every later range that
-  // includes this block gets false too.
+  // Verifies each block of bytes [begin, end) that has not been verified yet. Advises the kernel to load the whole
+  // block before reading it. Returns false if a block is damaged; status() then says which one. From then on, Touch
+  // returns false for every range that includes this block.
   bool Touch(uint64_t begin, uint64_t end) const {
     if (begin >= end) return true;
     for (uint64_t b = begin >> shift_, last = (end - 1) >> shift_; b <= last; ++b) {
@@ -45,8 +46,8 @@ class BlockGuard {
     }
     return true;
   }
-  // Returns the range of bytes that is read from the file to touch and use bytes [begin, end). Each end is widened to
-  // a whole block if its block is not verified yet.
+  // Returns the range of bytes that touching and using bytes [begin, end) reads from the file. If the first or the
+  // last block is not verified yet, the range includes all of that block.
   struct Range {
     uint64_t begin = 0, end = 0;
   };
@@ -77,8 +78,8 @@ class BlockHashes {
   void set_block_bytes(uint64_t bytes) { block_bytes_ = bytes; }
   // Hashes the next bytes of the section.
   void Update(std::span<const std::byte> bytes);
-  // Ends the section and returns the XXH3-64 of each of its blocks, where the last block may be shorter. The next
-  // Update begins a new section.
+  // Ends the section and returns the XXH3-64 of each of its blocks. The last block may be shorter. The next Update
+  // begins a new section.
   std::vector<uint64_t> Take();
 
  private:
@@ -88,13 +89,13 @@ class BlockHashes {
   std::vector<uint64_t> hashes_;
 };
 
-// The values of one section in the mapping. They must be touched before they are read.
+// The values of one section of a mapped file. Touch must verify values before they are read.
 // Threads: all methods are safe anywhere. A Column is a view: it is valid while the store that gave it out is open.
 template <class T>
 class Column {
  public:
   Column() = default;  // an absent section
-  // `guard` must guard exactly these values. It is null if nothing needs verification (values in memory, tests).
+  // `guard` must guard exactly these values. It is null if the values need no verification (values in memory, tests).
   explicit Column(std::span<const T> values, const BlockGuard* guard = nullptr) : values_(values), guard_(guard) {}
 
   uint64_t size() const { return values_.size(); }
@@ -103,12 +104,12 @@ class Column {
   const T* data() const { return values_.data(); }
   const T& operator[](uint64_t i) const { return values_[i]; }
 
-  // Verifies values [begin, end) as far as they are not verified yet; end <= size(). Returns false if some of them
-  // are damaged and must not be used.
+  // Verifies those of values [begin, end) that are not verified yet; end <= size(). Returns false if any of values
+  // [begin, end) is damaged. None of them may be used then.
   bool Touch(uint64_t begin, uint64_t end) const {
     return guard_ == nullptr || guard_->Touch(begin * sizeof(T), end * sizeof(T));
   }
-  // Returns the mapped bytes that touching and reading values [begin, end) needs.
+  // Returns the mapped bytes that are read when values [begin, end) are touched and used.
   std::span<const std::byte> Reads(uint64_t begin, uint64_t end) const {
     BlockGuard::Range range{begin * sizeof(T), end * sizeof(T)};
     if (guard_ != nullptr) range = guard_->Reads(range.begin, range.end);
@@ -124,9 +125,10 @@ class Column {
 // Checks of a section's values that go beyond checksums. BlockGuard runs them on one block at a time.
 // Threads: safe anywhere. The checks borrow the values.
 
-// Checks that offsets begin at 0, never fall (also from the block before to this one), and end at `total`.
+// Returns a check that offsets begin at 0, never fall, and end at `total`. It also compares the first offset of a
+// block with the last offset of the block before.
 BlockGuard::ContentCheck OffsetsCheck(std::span<const uint64_t> offsets, uint64_t total);
-// Checks that values are below `bound`. `what` is a noun for one value, for messages.
+// Both functions return a check that values are below `bound`. `what` is a noun for one value, for messages.
 BlockGuard::ContentCheck BelowCheck(std::span<const uint32_t> values, uint64_t bound, std::string what);
 BlockGuard::ContentCheck BelowCheck(std::span<const uint64_t> values, uint64_t bound, std::string what);
 

@@ -130,8 +130,8 @@ int64_t CategoryTable::num_categories() const {
   if (one_hot()) return columns;
   if (values.empty()) return 1;
   if (ranked) return static_cast<int64_t>(values.size());
-  // A column of 64-bit integers may hold any number, although no model trains on such large ones. Clamping keeps the
-  // difference from overflowing.
+  // A column of 64-bit integers may hold any number. Clamping the numbers keeps their difference from overflowing. It
+  // changes only numbers that are too large for a model to train on.
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;
   return std::clamp<int64_t>(std::clamp(values.back(), -kMost, kMost) - std::clamp(base, -kMost, kMost) + 1, 1, kMost);
 }
@@ -200,13 +200,13 @@ absl::StatusOr<Categories> CategoriesFromJson(std::string_view text) {
 
 namespace {
 
-// A dense map takes 8 bytes for each category of `own`, whether it occurs or not.
+// The most categories of `own` for a dense map. A dense map takes 8 bytes for each, even if it does not occur.
 constexpr int64_t kMostDense = int64_t{1} << 21;
 
 // Returns the category in `known` for a value of `own`, or nullopt if there is none.
 std::optional<int64_t> Translate(const CategoryTable& own, const CategoryTable& known, int64_t value) {
   const bool is_open = own.open_ended && value == own.values.back();
-  // If `known` has an open end, all values from its last one on count as the last one.
+  // If `known` is open-ended, its last value stands for every larger value.
   if (known.open_ended && value >= known.values.back()) return known.CategoryOf(known.values.back());
   // The open end of `own`, such as "50 or more", could be any of several values of `known`.
   return is_open ? std::nullopt : known.CategoryOf(value);
@@ -230,9 +230,11 @@ CategoryMap::CategoryMap(const CategoryTable& own, const CategoryTable& known) :
 
 namespace {
 
-// Returns the tables whose categories the import numbered, or all other tables if `numbered` is false.
+// If `numbered` is true, returns the tables whose categories the import numbered. Otherwise returns the remaining
+// tables.
 Categories OnlyNumbered(const Categories& all, bool numbered) {
-  // The import also made the degrees, by counting, although their column looks like one that was taken over.
+  // Degrees count as numbered, because the import made them by counting. Their table alone looks like that of a
+  // column that was taken over unchanged.
   const auto belongs = [numbered](const CategoryTable& table) {
     return numbered == (table.renumbered() || table.origin == CategoryOrigin::kDegree);
   };

@@ -1,5 +1,5 @@
-// Tables that say what the categories of a dataset's columns stand for in its source. They translate the categories
-// of one dataset into the categories of another. The tables are kept in the store's file.
+// Tables that map the categories in a dataset's columns to the values in the dataset's source. With them, categories
+// of one dataset are translated into categories of another. The store's file keeps the tables.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,11 @@ namespace permafrost::data {
 
 class StoreFile;
 
-// A label of -1 in one dataset and a label of 7 in another may both be category 0. A job's weights are stored with
-// the tables of its training dataset. The categories of another dataset can then be matched by the values in its
-// source.
+// Label -1 of one dataset and label 7 of another may both be category 0. Therefore a job's weights are stored with
+// the tables of its training dataset. The categories of another dataset can then be matched by source values.
 // Threads: value types and pure functions.
 
-// A column with more different values than this is not treated as categories, and its values are not kept.
+// If a column has more distinct values than this, its table keeps none of them (CategoryTable::too_many).
 inline constexpr int64_t kMaxCategoryValues = 1'000'000;
 
 enum class CategoryOrigin : uint32_t {
@@ -44,16 +43,17 @@ struct CategoryTable {
   // Category i stands for values[i] if `ranked` is true, else for base + i.
   bool ranked = false;
   int64_t base = 0;
-  // True if the largest value also stands for all larger ones.
+  // True if the last of `values` also stands for every larger value.
   bool open_ended = false;
-  // True if there are more than kMaxCategoryValues values. Then none of them is kept.
+  // True if the column has more than kMaxCategoryValues values. `values` is then empty.
   bool too_many = false;
   std::vector<int64_t> values;  // the values that occur, rising
 
   bool one_hot() const { return columns > 0; }
   // True if the categories are one-hot columns, or are numbered differently from the source.
   bool renumbered() const { return ranked || base != 0 || one_hot(); }
-  // Returns the largest category that occurs plus one, and at least 1.
+  // Returns the number of one-hot columns if there are any. Otherwise returns one more than the largest category that
+  // occurs, and at least 1.
   int64_t num_categories() const;
   // Returns the category of a value that occurs, or nullopt for any other value.
   std::optional<int64_t> CategoryOf(int64_t value) const;
@@ -76,17 +76,17 @@ struct Categories {
   bool operator==(const Categories&) const = default;
 };
 
-// Returns the name of the table at `place` among the tables of the nodes or of the edges, for messages: "label 1",
-// "column 0", "degree".
+// Returns a name for messages: "label 1", "column 0", "degree". `place` is the table's index in
+// FeatureCategories::tables.
 std::string NameOfTable(const CategoryTable& table, size_t place);
 // Returns the name of a value for messages: "7", or "50 or more" if it stands for all larger values too.
 std::string NameOfValue(const CategoryTable& table, int64_t value);
 
-// Returns the first few values of the first tables, for people to read. The summary of a dataset keeps them.
+// Returns the first few values of the first tables, for people to read. A dataset's summary keeps this extract.
 std::vector<CategorySummary> Summarize(const FeatureCategories& features);
 
 std::string CategoriesToJson(const Categories& categories);
-// Errors: DataLoss, naming the field that is missing, of another type or out of order.
+// Errors: DataLoss if a field is missing, of another type or out of order. The message names the field.
 absl::StatusOr<Categories> CategoriesFromJson(std::string_view text);
 
 // Translates the categories of a column in one dataset into the categories of a column in another, by the values in
@@ -120,8 +120,8 @@ class CategoryMap {
   bool as_they_stand_ = true;
   int64_t unknown_ = 0;
   std::vector<int64_t> unknown_values_;
-  std::vector<int64_t> dense_;                   // indexed by a category of `own`, if there are few
-  std::unordered_map<int64_t, int64_t> sparse_;  // used if there are many: the categories of `own` that occur
+  std::vector<int64_t> dense_;                   // indexed by category of `own`; empty if there are too many
+  std::unordered_map<int64_t, int64_t> sparse_;  // used instead of dense_ then; its keys are the categories that occur
 };
 
 // The sections of a store's file that hold the tables.
@@ -134,7 +134,7 @@ struct CategorySections {
 CategorySections SectionsOf(const Categories& categories);
 
 // Copies the types and widths of the features from `summary` (of a set or of a graph) into `categories`. Puts an
-// extract of the tables into `summary` and marks its categories as known.
+// extract of the tables into `summary` and sets summary.categories_known.
 template <class Summary>
 void TakeCategories(Categories& categories, Summary& summary) {
   for (const auto& [features, of_summary] :

@@ -1,4 +1,4 @@
-// Functions that treat both kinds of dataset alike. Threads: safe anywhere.
+// Functions that work on both kinds of dataset: a set of small graphs, and one large graph. Threads: safe anywhere.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ inline ImportedSummary SummaryOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return ImportedSummary(store->summary()); }, dataset);
 }
 
-// Returns what the categories of the dataset's columns stand for. Returns nullopt if an older version imported the
-// dataset, or if the pointer is null. Errors: DataLoss.
+// Returns the tables of the dataset's categories. Returns nullopt if the pointer is null, or if an older version
+// imported the dataset. Errors: DataLoss.
 inline absl::StatusOr<std::optional<Categories>> CategoriesOf(const OpenedDataset& dataset) {
   return std::visit(
       [](const auto& store) {
@@ -62,8 +62,8 @@ inline uint64_t ChecksumOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return store->checksum(); }, dataset);
 }
 
-// Returns a checksum of the data without the summary. If a later version writes more into the summary of equal data,
-// ChecksumOf changes, and this checksum does not.
+// Returns a checksum of the data without the summary. It stays the same if a later version writes another summary for
+// equal data, whereas ChecksumOf changes.
 inline uint64_t ContentChecksumOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return store->content_checksum(); }, dataset);
 }

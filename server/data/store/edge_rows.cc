@@ -129,7 +129,7 @@ absl::Status ReadEdgeRows(const EdgeRows& rows, uint64_t begin, uint64_t end, in
 
 uint64_t EdgeTableBytes(const GraphSummary& graph, EdgeInputs inputs) {
   if (inputs != EdgeInputs::kFeatures) return 0;
-  // An edge and its added inverse share a row, so there are half as many rows.
+  // An edge and its added inverse share a row, so the table has edges / 2 rows.
   const auto rows = static_cast<uint64_t>(graph.inverse_edges_added ? graph.edges / 2 : graph.edges);
   return rows * static_cast<uint64_t>(graph.edge_features.width) * ElementBytes(graph.edge_features.type);
 }

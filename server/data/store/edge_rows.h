@@ -1,5 +1,5 @@
-// Gives models the row of numbers that they read for each edge of one large graph: its features, or its weight as a
-// single column. Threads: safe anywhere. Borrows the graph.
+// Reads the row of numbers that a model takes for each edge of one large graph. The row is the edge's features, or
+// its weight as a single column. Threads: safe anywhere. Borrows the graph.
 #pragma once
 
 #include <cstddef>
@@ -29,17 +29,19 @@ class EdgeRows {
   // True if rows are read as int64. Otherwise they are read as float32.
   bool categorical() const { return categorical_; }
 
-  // Writes to out[width] the row of the edge at `place` in the columns of `in` (GraphView). Returns false and writes
-  // zeros if there is no such edge, if its row is damaged, or if a category is outside the range in the summary.
+  // Writes the row of in-edge number `place` to out[width]. In-edges are numbered as in the columns of GraphView::in.
+  // Returns false and writes zeros if there is no such edge, if its row is damaged, or if a category is outside the
+  // range in the summary.
   bool Read(uint64_t place, float* out) const;
   bool Read(uint64_t place, int64_t* out) const;
-  // Returns the DataLoss because of which a Read returned false.
+  // Returns the DataLoss that made a Read return false.
   absl::Status Damage() const;
 
-  // Returns the mapped bytes that Read needs to find the row of the edge, or an empty span if it needs none. For
-  // kWeights these are the bytes of the weight.
+  // Returns the mapped bytes of the edge's id, from which Read finds the edge's row. The span is empty if the graph
+  // has no ids. For kWeights, returns the bytes of the weight.
   std::span<const std::byte> ReadsOfId(uint64_t place) const;
-  // Returns the mapped bytes of the edge's row, after reading its id. The span is empty if the row cannot be read.
+  // Returns the mapped bytes of the edge's row, which it finds by reading the edge's id. The span is empty if the row
+  // cannot be read.
   std::span<const std::byte> ReadsOfRow(uint64_t place) const;
 
  private:
@@ -52,12 +54,12 @@ class EdgeRows {
   const EdgeInputs inputs_;
   int64_t width_ = 0;
   bool categorical_ = false;
-  // a map for each categorical column; null if categories are read as stored
+  // One map for each categorical column. Null if categories are read as stored.
   const std::vector<CategoryMap>* maps_ = nullptr;
   std::vector<int64_t> largest_;  // the largest category of each categorical column
 };
 
-// These read the rows of the edges at places [begin, end) of `in` into out[end - begin, width]. Errors: DataLoss.
+// Both functions read the rows of in-edges [begin, end) into `out`, [end - begin, width]. Errors: DataLoss.
 absl::Status ReadEdgeRows(const EdgeRows& rows, uint64_t begin, uint64_t end, float* out);
 absl::Status ReadEdgeRows(const EdgeRows& rows, uint64_t begin, uint64_t end, int64_t* out);
 

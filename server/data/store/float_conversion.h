@@ -14,8 +14,8 @@ namespace permafrost::data {
 // Conversion of rows of any stored type to float32.
 // Threads: pure functions.
 
-// Returns the value of an IEEE half. Both branches are computed, so that the loop vectorises. Source: Maratyszcza's
-// FP16 library, fp16_ieee_to_fp32_value.
+// Returns the value of an IEEE half. Computes the normal and the subnormal result and selects one, so that a loop
+// over values vectorises. Source: Maratyszcza's FP16 library, fp16_ieee_to_fp32_value.
 inline float HalfToFloat(uint16_t half) {
   const uint32_t word = uint32_t{half} << 16;
   const uint32_t sign = word & 0x80000000u, twice = word + word;
@@ -29,8 +29,7 @@ inline float HalfToFloat(uint16_t half) {
 inline float Bfloat16ToFloat(uint16_t value) { return std::bit_cast<float>(uint32_t{value} << 16); }
 
 // Converts `count` values of `type` from `bytes` and writes them to `out`. `bytes` needs no alignment. Integers
-// beyond 2^24 are rounded. For kInt8, each value is multiplied by its entry of scales[count]; other types do not read
-// `scales`.
+// beyond 2^24 are rounded. For kInt8, value i is multiplied by scales[i]. For other types, `scales` is not read.
 void ToFloat(DataType type, const std::byte* bytes, int64_t count, float* out, const float* scales = nullptr);
 // Converts like ToFloat, and adds the values to sums[0..count-1].
 void AddAsFloat(DataType type, const std::byte* bytes, int64_t count, float* sums, const float* scales = nullptr);
@@ -44,8 +43,8 @@ inline uint16_t FloatToHalf(float value) {
   const auto word = std::bit_cast<uint32_t>(value);
   const uint32_t sign = word & 0x80000000u, twice = word + word;
   constexpr uint32_t kInfinityTwice = 0xff000000u, kLeastBias = 0x71000000u;
-  // The addition below rounds, since it aligns the bits that stay. Values that are too large become infinite here
-  // already.
+  // Values that are too large for a half become infinite in `base`. The addition below rounds: `bias` shifts out the
+  // bits that a half does not keep.
   const float base = (std::fabs(value) * 0x1p112f) * 0x1p-110f;
   const uint32_t bias = (twice & kInfinityTwice) < kLeastBias ? kLeastBias : twice & kInfinityTwice;
   const auto bits = std::bit_cast<uint32_t>(std::bit_cast<float>((bias >> 1) + 0x07800000u) + base);

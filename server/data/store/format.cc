@@ -6,7 +6,7 @@
 namespace permafrost::data {
 namespace {
 
-// At most one in this many bytes of a group may belong to a gap.
+// At most 1/kMostGaps of a group's bytes may be gaps.
 constexpr uint64_t kMostGaps = 5;
 
 uint64_t PagesFrom(uint64_t begin, uint64_t bytes) {

@@ -1,17 +1,17 @@
 // The store's file format, version 3. One container format serves sets of small graphs (graphs.pfg) and single large
 // graphs (graph.pfg):
 //   FileHeader | SectionEntry[section_count] | zeros up to kFirstSection | sections, each at the next multiple of 64
-// Numbers are little-endian, as on the machine that wrote them. By `endianness`, a reader with the other byte order
-// recognises the file and refuses it.
+// Numbers are little-endian, as on the machine that wrote them. A reader with the other byte order recognises the
+// file by the field `endianness` and refuses it.
 // Sections are in the order of the table, and the gaps between them are zero. The last section, block_checksums, ends
-// the file. It holds the XXH3-64 of every `block_bytes` of every other section, in the order of the table; the last
-// block of a section may be shorter. A section with blocks of a page begins at a page, so that each of its pages can
-// be read and verified alone.
-// Version 2 can still be read. Its entries end before `block_bytes` (kEntryBytesV2), and all its blocks have
-// BlockGuard::kBlockBytes.
-// Version 1 can still be read. It is a graph set without `layout` and `block_bytes` (kHeaderBytesV1). Its sections
-// follow the table directly, it has no block_checksums, and each SectionEntry::checksum is the XXH3-64 of the
-// section's bytes.
+// the file. It holds the XXH3-64 of each block of all other sections, in the order of the table. A block has the
+// `block_bytes` of its section's entry; the last block of a section may be shorter. A section whose blocks are pages
+// begins at a page, so that each of its pages can be read and verified alone.
+// Version 2 can still be read. Its section entries end before the field `block_bytes` (kEntryBytesV2), and all its
+// blocks have BlockGuard::kBlockBytes.
+// Version 1 can still be read. It holds a graph set, and its header lacks `layout` and `block_bytes`
+// (kHeaderBytesV1). Its sections follow the table directly, it has no block_checksums, and each
+// SectionEntry::checksum is the XXH3-64 of the section's bytes.
 #pragma once
 
 #include <array>
@@ -53,21 +53,22 @@ struct RowGroups {
   }
 };
 
-// Returns groups in which each row lies on as few pages as its length allows. Within a group rows follow each other
-// directly. Returns no groups if more than a fifth of the table would be gaps, or if rows without gaps lie on as few
-// pages anyway.
+// Returns groups in which each row lies on as few pages as its length allows. Within a group, rows follow each other
+// directly. Returns RowGroups() if more than a fifth of the table would be gaps, or if rows lie on as few pages
+// without gaps.
 RowGroups GroupsFor(uint64_t row_bytes);
 
-// Returns how many pages reading one row touches, as a mean over the rows.
+// Returns the mean number of pages that reading one row touches.
 double PagesOfRow(const RowGroups& groups, uint64_t row_bytes);
 
 inline constexpr std::array<char, 8> kStoreMagic = {'P', 'F', 'G', 'R', 'A', 'P', 'H', 'S'};
 inline constexpr uint32_t kStoreVersion = 3;
 inline constexpr uint32_t kStoreEndianness = 0x01020304;
-// kStoreEndianness as read by a machine of the other byte order
+// kStoreEndianness as a machine with the other byte order reads it
 inline constexpr uint32_t kOtherEndianness = 0x04030201;
 inline constexpr uint64_t kSectionAlignment = 64;
-// The first page is kept for the header and the table, so that sections can be written before either is known.
+// The first page is kept for the header and the table, so that sections can be written before the header and the
+// table are known.
 inline constexpr uint64_t kFirstSection = 4096;
 
 enum class StoreLayout : uint32_t { kGraphSet = 1, kGraph = 2 };
@@ -90,8 +91,7 @@ struct FileHeader {
   uint64_t checksum;
 };
 static_assert(sizeof(FileHeader) == 72 && offsetof(FileHeader, checksum) == 64);
-// A header of version 1 has the same fields up to `layout`. It has the checksum in place of `layout`, and ends after
-// it.
+// A header of version 1 has the fields before `layout`, then the checksum, and nothing after it.
 inline constexpr uint64_t kHeaderBytesV1 = 64;
 static_assert(offsetof(FileHeader, layout) + sizeof(uint64_t) == kHeaderBytesV1);
 
@@ -139,7 +139,7 @@ constexpr uint64_t ElementBytes(ElementType type) {
   return 0;
 }
 
-// The shape is [rows, width]. The width is 1 where only one number stands in brackets.
+// Shapes are [rows, width]. A shape with a single number, [rows], has width 1.
 enum class SectionKind : uint32_t {
   kSummary = 1,       // JSON of GraphSetSummary or GraphSummary, [bytes]
   kNodeOffsets = 2,   // graph set: uint64 [graphs + 1]
@@ -180,14 +180,14 @@ enum class SectionKind : uint32_t {
   kTrainLinks = 33,  // uint32 [links, 2] < nodes: source, target
   kValidLinks = 34,  // uint32
   kTestLinks = 35,   // uint32
-  // The negatives of the links: either uint32 [links, targets of each] < nodes, or [pairs, 2] of source and target.
-  // The summary says which. May be absent.
+  // The negatives of the links, uint32 < nodes; may be absent. The summary says which of two forms they have. One is
+  // [links, n]: n negative targets for the source of each link. The other is [pairs, 2]: source, target.
   kValidNegatives = 36,
   kTestNegatives = 37,
   kNodeTimes = 38,  // int64 [nodes]: the seed time of each node; may be absent
-  // JSON of Categories, [bytes]. The first section has the tables of columns whose categories the import numbered.
-  // The second has the tables of columns that the import took over unchanged. These tables only repeat what the
-  // columns hold. A section without tables is absent.
+  // JSON of Categories, [bytes]. A section without tables is absent. kNumberedCategories has the tables of columns
+  // whose categories the import numbered. kSeenCategories has the tables of columns that the import took over
+  // unchanged, so it only repeats what the columns hold.
   kNumberedCategories = 39,
   kSeenCategories = 40,
   kPositions = 41,  // float32 [nodes, width], width 1..kMaxPositionColumns; may be absent
@@ -257,7 +257,8 @@ inline constexpr uint64_t kEntryBytesV2 = 48;
 static_assert(offsetof(SectionEntry, block_bytes) == kEntryBytesV2);
 static_assert(sizeof(FileHeader) + kSectionKinds * sizeof(SectionEntry) <= kFirstSection);
 
-// Returns where the next section begins if the last one ends at `offset`.
+// Returns the offset at which a section with blocks of `block_bytes` begins if the section before it ends at
+// `offset`.
 constexpr uint64_t AlignSection(uint64_t offset, uint32_t block_bytes) {
   const uint64_t alignment = block_bytes == kPageBytes ? kPageBytes : kSectionAlignment;
   return (offset + alignment - 1) / alignment * alignment;

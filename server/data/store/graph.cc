@@ -211,8 +211,8 @@ absl::StatusOr<std::shared_ptr<const Graph>> Graph::Open(const std::filesystem::
 absl::Status ReadRows(const DenseFeatures& features, uint64_t begin, uint64_t end, float* out) {
   if (begin >= end) return absl::OkStatus();
   if (!features.scales.Touch(0, features.scales.size())) return features.scales.status();
-  // Asks for the whole range at once. Its blocks may be single pages, and touching the mapping would read one page at
-  // a time.
+  // Advises the kernel to load the whole range at once. Blocks may be single pages, so Touch alone would read one
+  // page at a time.
   AdviseWillNeed(features.bytes.Reads(features.OffsetOf(begin), features.OffsetOf(end - 1) + features.row_bytes()));
   if (!features.bytes.Touch(features.OffsetOf(begin), features.OffsetOf(end - 1) + features.row_bytes())) {
     return features.bytes.status();
@@ -251,7 +251,7 @@ absl::StatusOr<SparseRows> ReadRows(const SparseFeatures& features, uint64_t beg
 
 namespace {
 
-// Returns the text that names a row, or nullopt if it cannot be read.
+// Returns the name of a row as text, or nullopt if the text cannot be read.
 std::optional<std::string_view> TextOf(const NodeNames& names, NodeId row) {
   if (!names.offsets.Touch(row, uint64_t{row} + 2)) return std::nullopt;
   const uint64_t begin = std::min(names.offsets[row], names.text.size());
@@ -301,7 +301,8 @@ absl::Status ForEachNamed(const Graph& graph, const std::unordered_map<std::stri
 
 bool HasText(const NodeNames& names) { return names.numbers.empty() && !names.offsets.empty(); }
 
-// A row and the key of its name: the number, or a hash of the text. Equal names have equal keys.
+// A row and the key of its name. The key is the name itself if names are numbers, else a hash of the name. Equal
+// names have equal keys.
 struct KeyedRow {
   uint64_t key = 0;
   NodeId row = 0;

@@ -30,9 +30,9 @@ namespace permafrost::data {
 inline constexpr uint64_t kMaxFeatureColumns = uint64_t{1} << 22;
 inline constexpr uint64_t kMaxNodes = uint64_t{UINT32_MAX};  // so that a row and a number of rows both fit into 32 bits
 
-// The neighbours of every node in one direction, as plain ids. On the graph of bench/power_law.py, coding the
-// differences between neighbours as varints took 2.4 bytes an edge instead of 4. However, drawing a fan-out in the
-// order of rows then took more than twice the time.
+// The neighbours of every node in one direction. Ids are not compressed, because reading compressed ids slows
+// sampling. On the graph of bench/power_law.py, differences between neighbours coded as varints took 2.4 bytes an
+// edge instead of 4. Drawing a fan-out for the nodes in the order of rows then took more than twice the time.
 struct Adjacency {
   Column<uint64_t> offsets;    // [nodes + 1]
   Column<NodeId> neighbors;    // [edges], rising for each node; parallel edges are adjacent
@@ -82,11 +82,11 @@ using Features = std::variant<std::monostate, DenseFeatures, SparseFeatures>;
 // evaluated.
 struct GivenLinks {
   std::array<Column<NodeId>, 3> links;  // by Split: [links, 2] source, target
-  // for validation and test, in the form that GivenLinksSummary says; may be absent
+  // By Split, for validation and test only. GivenLinksSummary says in which form they are; may be absent.
   std::array<Column<NodeId>, 3> negatives;
 };
 
-// A whole graph, as columns. Samplers and batchers need nothing else, so that tests can build one over vectors.
+// A whole graph, as columns. Samplers and batchers need nothing else, so tests can build a GraphView over vectors.
 struct GraphView {
   uint64_t nodes = 0, edges = 0;
   // The sources of the edges that end in each node (CSC). Message passing gathers over these.
@@ -96,7 +96,7 @@ struct GraphView {
   Adjacency out;
   Features node_features;
   Features positions;           // of the nodes: dense float32, or monostate
-  DenseFeatures edge_features;  // rows as in.edge_ids says; without edge_ids, in the order of `in`
+  DenseFeatures edge_features;  // in-edge i has row in.edge_ids[i], or row i without edge_ids
   // One map for each column of edge_features, which translates its categories when they are read. Null if categories
   // are read as stored.
   const std::vector<CategoryMap>* edge_categories = nullptr;
@@ -138,11 +138,11 @@ struct GraphSummary {
   EdgeDirections directions = EdgeDirections::kUnknown;
   bool weighted = false, timestamped = false;
   bool node_times = false;
-  bool named = false;                  // the store keeps the nodes' names, since they are not their rows
+  bool named = false;                  // the store keeps the nodes' names, since they differ from the rows
   NodeOrder order = NodeOrder::kNone;  // if not kNone, `named` is true
   int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;  // max_degree is an in-degree
   int64_t duplicate_edges = 0;  // number of edges that the import dropped, if asked to coalesce
-  int64_t equal_edges = 0;      // number of stored edges that repeat the ends of an earlier one
+  int64_t equal_edges = 0;      // number of stored edges with the same two ends as an earlier edge
   FeatureSummary node_features, edge_features;
   int64_t node_feature_nonzeros = 0;  // only if node features are sparse
   int64_t position_columns = 0;       // 0 if the nodes have no positions
@@ -194,8 +194,8 @@ class Graph {
   virtual const NodeNames& names() const = 0;
   // Returns DataLoss, naming the file, once the file was cut short or written to since Open, or a touched block was
   // damaged. Returns a transient error once the disk failed to deliver a part of the file; opening the file again may
-  // help. After either error, values read before may be anything. Trust them only if a CheckIntact after the reading
-  // returns Ok.
+  // help. After either error, values that were read before may be wrong. Trust values only if a CheckIntact after
+  // reading them returns Ok.
   virtual absl::Status CheckIntact() const = 0;
   // Verifies every block. Calls `progress` now and then with the bytes done and the bytes in total. If `progress`
   // returns false, VerifyAll returns Cancelled.
@@ -204,7 +204,7 @@ class Graph {
   // Returns the file that the graph is mapped from. The path is empty if the graph is in no file, or was derived from
   // another graph.
   virtual std::filesystem::path path() const { return {}; }
-  // Returns what the categories of the edge features and of the labels stand for. Node features of a large graph are
+  // Returns the tables of categories of the edge features and of the labels. Node features of a large graph are
   // numbers, not categories. Returns nullopt if the graph was imported by an older version, which did not keep these
   // tables. Errors: DataLoss.
   virtual absl::StatusOr<std::optional<Categories>> categories() const { return std::optional<Categories>(); }
@@ -216,7 +216,7 @@ class Graph {
 // Reads ranges of feature rows in order, rather than rows that a sample chose.
 // Threads: safe anywhere.
 
-// Reads rows [begin, end) as float32 into out[(end - begin) * width]. Errors: DataLoss.
+// Reads rows [begin, end) as float32 into `out`, [end - begin, width]. Errors: DataLoss.
 absl::Status ReadRows(const DenseFeatures& features, uint64_t begin, uint64_t end, float* out);
 
 struct SparseRows {
@@ -226,8 +226,9 @@ struct SparseRows {
 };
 absl::StatusOr<SparseRows> ReadRows(const SparseFeatures& features, uint64_t begin, uint64_t end);
 
-// A graph that is derived from another graph and keeps it alive. Methods that a subclass does not override return
-// what the other graph has. Threads: same as Graph.
+// A graph that is derived from another graph and keeps it alive. Methods that a subclass does not override return the
+// original graph's values. However, checksum(), content_checksum() and path() return 0 or an empty path. Threads:
+// same as Graph.
 class DerivedGraph : public Graph {
  public:
   const GraphSummary& summary() const override { return summary_; }
@@ -243,8 +244,8 @@ class DerivedGraph : public Graph {
   std::optional<StoredRows> stored_features() const override { return graph_->stored_features(); }
 
  protected:
-  // The view begins as a copy of the other graph's view. The summary begins as a copy of its summary, unless
-  // `summary` is given.
+  // The view begins as a copy of the original graph's view. The summary begins as `summary` or, if none is given, as
+  // a copy of the original graph's summary.
   explicit DerivedGraph(const std::shared_ptr<const Graph>& graph) : DerivedGraph(graph, graph->summary()) {}
   DerivedGraph(std::shared_ptr<const Graph> graph, GraphSummary summary)
       : graph_(std::move(graph)), summary_(std::move(summary)), view_(graph_->view()) {}

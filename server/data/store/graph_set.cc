@@ -84,7 +84,7 @@ class MappedGraphSet final : public GraphSet {
   std::filesystem::path path() const override { return file_->path(); }
 
  private:
-  // A section's place in the file, and the outcome of its verification by the first reader.
+  // A section's place in the file, and the status of its verification, which the section's first reader runs.
   struct Section {
     const StoreFile::Section* place = nullptr;  // null if the section is absent
     std::unique_ptr<BlockGuard> guard;
@@ -231,7 +231,7 @@ class MappedGraphSet final : public GraphSet {
       } else if (const absl::Status status = check(section.place->template As<T>()); !status.ok()) {
         section.status = Annotate(status, absl::StrCat(file_->path().string(), ": ", SectionField(kind, "content")));
       }
-      // If the file changed meanwhile, reports the change instead of the result of reading it.
+      // If the file changed during the reading, reports the change instead of the reading's own status.
       if (const absl::Status intact = CheckIntact(); !intact.ok()) section.status = intact;
     });
     PF_RETURN_IF_ERROR(section.status);
@@ -270,7 +270,7 @@ class MappedGraphSet final : public GraphSet {
                                     std::span<const uint32_t> ends, bool rising) {
     for (size_t g = 0; g + 1 < nodes.size(); ++g) {
       const uint64_t count = nodes[g + 1] - nodes[g];
-      if (edges[g + 1] > ends.size()) {  // the offset was verified, so the file is being changed
+      if (edges[g + 1] > ends.size()) {  // the verified offset was in range, so the file has changed since
         return Mismatch(absl::StrCat("edge offset ", g + 1), edges[g + 1], absl::StrCat("at most ", ends.size()));
       }
       for (uint64_t e = edges[g]; e < edges[g + 1]; ++e) {
@@ -293,7 +293,7 @@ class MappedGraphSet final : public GraphSet {
     return absl::OkStatus();
   }
 
-  // A set's file has the kinds up to this one, and also categories and positions.
+  // The only other kinds in a set's file are categories and positions.
   static constexpr size_t kFirstKinds = static_cast<size_t>(SectionKind::kTestGraphs);
 
   const std::unique_ptr<StoreFile> file_;
@@ -320,8 +320,8 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> GraphSet::Open(const std::filesy
 
 namespace {
 
-// `graph_at(i)` returns the id of the i-th of `count` graphs. There are two passes, since E[x^2] - E[x]^2 loses the
-// digits of a small spread.
+// `graph_at(i)` returns the id of the i-th of `count` graphs. Makes two passes, because E[x^2] - E[x]^2, which needs
+// only one, loses the digits of a small variance.
 template <class GraphAt>
 SizeStatistics Compute(std::span<const uint64_t> node_offsets, std::span<const uint64_t> edge_offsets, size_t count,
                        GraphAt graph_at) {

@@ -35,12 +35,11 @@ struct GraphSetSummary {
   int64_t position_columns = 0;  // 0 if the nodes have no positions
   int64_t num_targets = 0;
   int64_t num_missing_labels = 0;
-  // Facts about all labels that are present. If labels_known is false, these facts are unknown, since older versions
-  // did not look.
+  // integer_labels, min_label and max_label describe all labels that are present. They mean nothing if labels_known
+  // is false: the older version that imported the set did not look at the labels.
   bool labels_known = false, integer_labels = false;
   double min_label = 0, max_label = 0;
-  // The values that classes 0, 1, ... have in the source, rising, if the import renumbered the classes. Otherwise
-  // empty.
+  // If the import renumbered the classes: class_values[c] is the source's value for class c, rising. Otherwise empty.
   std::vector<int64_t> class_values;
   // The origin of features that the import made, such as "labels" or "degree". Empty if the import took over a table
   // of the source.
@@ -49,8 +48,8 @@ struct GraphSetSummary {
   // edges, this is the number of repeated edges that it dropped. Older versions counted repeated edges for TUDatasets
   // only.
   int64_t duplicate_edges = 0;
-  // Lines that the import told its user: how it read what can be read in several ways, and which files it did not
-  // read. Each is one line of UTF-8.
+  // Lines that the import told its user: how it read ambiguous input, and which files it did not read. Each is one
+  // line of UTF-8.
   std::vector<std::string> notes;
   // True if the import kept the tables of categories (GraphSet::categories). Older versions did not.
   bool categories_known = false;
@@ -63,8 +62,8 @@ struct GraphSetSummary {
 // An open store. Opening it reads no data: only the header, the section table, the block checksums, the gaps and the
 // summary. A section's blocks are verified the first time that someone asks for the section.
 // Threads: all methods are safe anywhere.
-// Invariant: the offsets and ids in a section that was handed out are in range (offsets rise; edge ends are below the
-// number of nodes of their graph). Owns the mapping; spans live as long as the GraphSet.
+// Invariant: once a method has returned a section, the section's offsets rise and its ids are in range. For edge
+// ends, the range is the number of nodes of their graph. Owns the mapping; spans live as long as the GraphSet.
 class GraphSet {
  public:
   // The name of the file in a dataset's directory.
@@ -83,23 +82,23 @@ class GraphSet {
   // Returns a checksum that does not cover the summary, or 0 if the set is in no file.
   virtual uint64_t content_checksum() const { return 0; }
 
-  // Errors of all methods from here on: DataLoss, naming file and section, if the section's checksum or content is
-  // wrong.
-  // These two return [graphs + 1] values: the first node and the first edge of each graph.
+  // Errors of all methods from here to split(): DataLoss if the section's checksum or content is wrong. The message
+  // names the file and the section.
+  // The next two methods return [graphs + 1] offsets: the first node of each graph, and the first edge of each graph.
   virtual absl::StatusOr<std::span<const uint64_t>> node_offsets() const = 0;
   virtual absl::StatusOr<std::span<const uint64_t>> edge_offsets() const = 0;
-  // These two return [edges] node ids within the edge's graph, counted from 0. The edges of a graph are sorted by
-  // target, then in the order of the source file.
+  // The next two methods return [edges] node ids, counted from 0 within the edge's graph. The edges of a graph are
+  // sorted by target, then in the order of the source file.
   virtual absl::StatusOr<std::span<const uint32_t>> edge_source() const = 0;
   virtual absl::StatusOr<std::span<const uint32_t>> edge_target() const = 0;
   virtual absl::StatusOr<FeatureTable> node_features() const = 0;
   virtual absl::StatusOr<FeatureTable> edge_features() const = 0;
   // Returns one float32 row for each node, or a table of kNone if the set has no positions.
   virtual absl::StatusOr<FeatureTable> positions() const { return FeatureTable(); }
-  // Returns [graphs * num_targets] labels, NaN where one is missing. The span is empty if all are missing.
+  // Returns the labels, [graphs, num_targets], NaN where a label is missing. The span is empty if all are missing.
   virtual absl::StatusOr<std::span<const float>> labels() const = 0;
-  // Returns what the categories of the set's columns stand for, or nullopt if the set was imported by an older
-  // version, which did not keep these tables.
+  // Returns the tables of the set's categories, or nullopt if the set was imported by an older version, which did not
+  // keep these tables.
   virtual absl::StatusOr<std::optional<Categories>> categories() const { return std::optional<Categories>(); }
   // Returns the graph ids of a split, in the order of the file.
   virtual absl::StatusOr<std::span<const uint32_t>> split(Split split) const = 0;
@@ -126,7 +125,8 @@ SizeStatistics ComputeStatistics(std::span<const uint64_t> node_offsets, std::sp
                                  std::span<const uint32_t> graphs);
 
 // A set of graphs that is derived from another set and keeps it alive. Methods that a subclass does not override
-// return what the other set has. Threads: same as GraphSet.
+// return the original set's values. However, content_checksum() returns 0, and path() is empty. Threads: same as
+// GraphSet.
 class DerivedSet : public GraphSet {
  public:
   const GraphSetSummary& summary() const override { return summary_; }

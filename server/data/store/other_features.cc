@@ -103,7 +103,7 @@ class FeaturedSet final : public DerivedSet {
     PF_ASSIGN_OR_RETURN(const auto first_edges, edge_offsets());
     PF_ASSIGN_OR_RETURN(const auto targets, edge_target());
     degrees_.resize(nodes);
-    // Before CheckIntact(), the columns may hold any values.
+    // Until CheckIntact() returns Ok, the columns may hold any values.
     for (size_t graph = 0; graph + 1 < first_nodes.size(); ++graph) {
       const size_t first = first_nodes[graph];
       const size_t end = std::min<size_t>(first_edges[graph + 1], targets.size());
@@ -174,7 +174,8 @@ class UnknownCounts {
   std::unordered_map<int64_t, size_t> places_;
 };
 
-// Returns which of the table's one-hot columns is set in a row, or -1 if none is.
+// Returns the index, among the table's one-hot columns, of the column that is set in a row. Returns -1 if none is
+// set.
 int64_t HotColumn(std::span<const float> row, const CategoryTable& table) {
   for (int64_t c = 0; c < table.columns; ++c) {
     if (row[static_cast<size_t>(table.column + c)] != 0) return c;

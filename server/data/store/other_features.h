@@ -1,6 +1,6 @@
-// Datasets derived from a dataset by replacing its features. The new features are computed from the graph's
-// structure, or are the old ones translated to the categories of another dataset. Labels are translated too.
-// Threads: pure functions. The datasets that they return are safe anywhere, and keep the original alive.
+// Datasets derived from a dataset by replacing its features. The new features are computed from a graph's structure,
+// or are the old features translated into the categories of another dataset. Labels are translated too. Threads: pure
+// functions. The datasets that they return are safe anywhere, and keep the original alive.
 #pragma once
 
 #include <cstdint>
@@ -55,9 +55,9 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> WithFeatures(std::shared_ptr<con
 // Translates a table of features. Plain columns, which are in no table of `own`, keep their values and their order.
 // `known` has as many plain columns as `own`.
 struct FeatureTranslation {
-  FeatureCategories own, known;   // before and after the translation; table i of one belongs to table i of the other
+  FeatureCategories own, known;   // before and after the translation; table i of `own` becomes table i of `known`
   std::vector<CategoryMap> maps;  // one for each pair of tables
-  // True if the values stay as they are and only the ranges in the summary become those of `known`.
+  // True if no value changes. The summary then still gets the ranges of `known`.
   bool as_it_stands() const;
 };
 
@@ -71,23 +71,23 @@ struct Translation {
   std::optional<OfClasses> classes;
 };
 
-// Pairs of a value of the source and the number of rows that hold it, in rising order of the values.
+// Pairs (value in the source, number of rows with this value), in rising order of the values.
 using CountedValues = std::vector<std::pair<int64_t, int64_t>>;
 
-// Counts the rows that hold each unknown value of the table `translation.own.tables[table]`. If `of_edges` is true,
-// this is a table of edge features, else of node features. A large graph has tables of edge features only. Errors:
-// DataLoss.
+// Counts the rows that hold each unknown value of the table `translation.own.tables[table]`. The table belongs to the
+// edge features if `of_edges` is true, else to the node features. In a large graph, it belongs to the edge features.
+// Errors: DataLoss.
 absl::StatusOr<CountedValues> CountUnknown(const GraphSet& set, bool of_edges, const FeatureTranslation& translation,
                                            size_t table);
 absl::StatusOr<CountedValues> CountUnknown(const Graph& graph, const FeatureTranslation& translation, size_t table);
-// Counts the labels for each unknown class. `own` is the dataset's table of classes. Errors: DataLoss.
+// Counts the labels of each unknown class. `own` is the dataset's table of classes. Errors: DataLoss.
 absl::StatusOr<CountedValues> CountUnknownClasses(const GraphSet& set, const CategoryTable& own,
                                                   const CategoryMap& map);
 absl::StatusOr<CountedValues> CountUnknownClasses(const Graph& graph, const CategoryTable& own, const CategoryMap& map);
 
 // Returns the translated set. Features and labels that change are made in memory, at 4 bytes a value. The ranges in
-// the set's summary become the ranges of `known`, with one more category where there are unknown values. Errors:
-// DataLoss.
+// the set's summary become the ranges of `known`, with one more category in each column that has unknown values.
+// Errors: DataLoss.
 absl::StatusOr<std::shared_ptr<const GraphSet>> Translate(std::shared_ptr<const GraphSet> set, Translation translation);
 // Returns the translated graph. Edge features stay where they are, and readers translate their categories
 // (GraphView::edge_categories). Labels that change are made in memory. `translation.node` is ignored. Errors:

@@ -157,13 +157,13 @@ namespace {
 constexpr uint64_t kRowsAsked = 1 << 16;
 constexpr uint64_t kMaxLinks = std::numeric_limits<uint32_t>::max();
 
-// Returns the random draws for a pair of nodes, which do not depend on the direction.
+// Returns the generator of a pair's random draws. It is the same for (a, b) and (b, a).
 SplitMix64 DrawsOf(uint64_t seed, NodeId a, NodeId b) {
   return {seed, uint64_t{std::min(a, b)} << 32 | std::max(a, b)};
 }
 
-// In a symmetric graph, an edge and its inverse are one link, and one of the two edges stands for it. Returns whether
-// this is the edge from `source` to `target`.
+// In a symmetric graph, an edge and its inverse are one link, and a draw chooses one of the two edges to stand for
+// it. Returns whether the draw chooses the edge from `source` to `target`.
 bool IsLinkOfPair(const spec::LinkSplitOptions& options, NodeId source, NodeId target) {
   SplitMix64 draws = DrawsOf(options.seed, source, target);
   draws.Next();
@@ -232,8 +232,8 @@ class MessageGraph final : public DerivedGraph {
 };
 
 // Divides the in-edges of `target` into kept edges, which are added to `left`, and edges that are held out.
-// split_of(source) returns the split of the edges from `source`. Calls take(source, split) once for each distinct
-// source except `target`. Self-loops are never held out.
+// split_of(source) returns the split of the edges from `source` to `target`. Calls take(source, split) once for each
+// distinct source except `target`. Self-loops are never held out.
 template <class SplitOfEdges, class Take>
 absl::Status SplitRow(const GraphView& view, bool edge_features, NodeId target, EdgesLeft& left,
                       const SplitOfEdges& split_of, const Take& take) {
@@ -273,7 +273,7 @@ EdgesLeft RoomFor(const GraphView& view, bool edge_features) {
   return left;
 }
 
-// Returns the bytes of an EdgesLeft that holds all edges.
+// Returns the bytes that an EdgesLeft takes if it holds all edges.
 uint64_t EdgesLeftBytes(const GraphSummary& graph, bool edge_features) {
   const uint64_t of_edge = sizeof(NodeId) + (edge_features ? sizeof(uint64_t) : 0) +
                            (graph.weighted ? sizeof(float) : 0) + (graph.timestamped ? sizeof(int64_t) : 0);
@@ -289,8 +289,8 @@ absl::Status CheckCounts(const LinkSplit& split) {
   return absl::OkStatus();
 }
 
-// Calls take(link, time) for each link of a graph with timestamps, in the order of targets and, within a target, of
-// the columns.
+// Calls take(link, time) for each link of a graph with timestamps, ordered by target. Links with the same target come
+// in the order of the columns.
 template <class Take>
 absl::Status ForEachTimedLink(const Graph& graph, const spec::LinkSplitOptions& options,
                               const std::function<bool()>& keep_going, const Take& take) {
@@ -401,7 +401,7 @@ absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& g
       ForEachTimedLink(*graph, options, keep_going, [&](const Link&, int64_t time) { all.push_back(time); }));
   const int64_t last_valid = TimeBefore(all, options.test_part);
   const int64_t last_train = TimeBefore(all, options.test_part + options.valid_part);
-  std::vector<int64_t>().swap(all);  // unlike `= {}`, this frees the memory before the links take theirs
+  std::vector<int64_t>().swap(all);  // unlike `= {}`, this frees the memory before split.links grows
   LinkSplit split;
   PF_RETURN_IF_ERROR(ForEachTimedLink(*graph, options, keep_going, [&](const Link& link, int64_t time) {
     const Split of = time <= last_train ? Split::kTrain : time <= last_valid ? Split::kValid : Split::kTest;

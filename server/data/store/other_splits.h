@@ -26,20 +26,20 @@ struct OtherSplits {
   std::string name;                           // becomes split_name in the summary
 };
 
-// Returns the set with these splits and this summary. The sizes of the splits are measured here, and replace those in
-// `summary`. `checksum` becomes the set's checksum, and must differ for different splits. Errors: DataLoss from the
-// offsets.
+// Returns the set with these splits and this summary. WithSplits measures the new splits and overwrites their sizes
+// in `summary`. `checksum` becomes the set's checksum, and must differ for different splits. Errors: DataLoss, since
+// the offsets are read.
 absl::StatusOr<std::shared_ptr<const GraphSet>> WithSplits(std::shared_ptr<const GraphSet> set, OtherSplits splits,
                                                            GraphSetSummary summary, uint64_t checksum);
 
-// Returns the graph with these splits and this summary. The sizes of the splits replace those in `summary`.
+// Returns the graph with these splits and this summary. The numbers of nodes in the new splits overwrite the numbers
+// in `summary`.
 std::shared_ptr<const Graph> WithSplits(std::shared_ptr<const Graph> graph, OtherSplits splits, GraphSummary summary);
 
-// Returns the graph with another summary. In `summary`, the sizes and the presence of sections must be as in the
-// graph.
+// Returns the graph with another summary. `summary` must state the graph's own sizes and sections.
 std::shared_ptr<const Graph> WithSummary(std::shared_ptr<const Graph> graph, GraphSummary summary);
 
-// A set of small graphs that is divided into folds, in place of the splits that it was imported with.
+// Division of a set of small graphs into folds, which replace the splits of the import.
 // Threads: pure functions. The sets that they return are safe anywhere.
 
 // Returns the ids of all graphs, ordered by class and shuffled by the seed within each class. `classes` holds a
@@ -68,20 +68,21 @@ struct Link {
 };
 
 struct LinkSplit {
-  // The graph that messages pass along, which lacks the edges of validation and test. It has the nodes and features
-  // of the store, and its own edges in memory. It takes 8 bytes a node and 4 bytes an edge. Weights add 4 bytes an
-  // edge, timestamps 8 and edge features 8. It has neither labels nor splits, and has edge features only if they were
-  // asked for.
+  // The graph that messages pass along. It lacks the edges of validation and test links, except after
+  // SplitLinksByTime. It has the nodes and features of the store, and its own edges in memory: 8 bytes a node and 4
+  // bytes an edge. Weights add 4 bytes an edge, timestamps 8 and edge features 8. It has neither labels nor splits,
+  // and has edge features only if they were asked for.
   std::shared_ptr<const Graph> messages;
-  // By Split, ordered by target and then by source. In a symmetric graph an edge and its inverse are one link, whose
-  // direction the seed decides. Parallel edges are one link too, and a self-loop is no link.
+  // By Split. Unless the function that made the split says otherwise, links are ordered by target and then by source.
+  // In a symmetric graph, an edge and its inverse are one link, whose direction the seed decides. Parallel edges are
+  // one link too, and a self-loop is no link.
   std::array<std::vector<Link>, 3> links;
   // By Split: the timestamp of each link, if the links are divided by time. Otherwise empty.
   std::array<std::vector<int64_t>, 3> times;
 };
 
-// Returns the split of the edges between two nodes, in either direction. It depends on the two nodes and the options
-// alone.
+// Returns the split of all edges between two nodes, whatever their direction. It depends on the two nodes and the
+// options alone.
 Split SplitOf(const spec::LinkSplitOptions& options, NodeId a, NodeId b);
 
 // Divides the links by drawing a split for each pair of nodes with an edge (SplitOf). Reads all edges once, and calls
@@ -91,28 +92,28 @@ absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, 
                                      const std::function<bool()>& keep_going, bool edge_features = false);
 
 // Divides the links by their timestamps: the earliest links train, later links validate, and the latest links test.
-// Links with equal timestamps are in the same split, so that validation and test may be smaller than asked for.
-// `messages` has every edge, since the sampler decides for each seed which edges it may see
-// (NeighborSamplingOptions::temporal). Parallel edges are separate links. Errors: those of SplitLinks;
-// InvalidArgument if the graph has no timestamps.
+// Links with equal timestamps are in the same split, so validation and test may be smaller than asked for. `messages`
+// has every edge, since the sampler decides for each seed which edges it may see (NeighborSamplingOptions::temporal).
+// Parallel edges are separate links. Errors: those of SplitLinks; InvalidArgument if the graph has no timestamps.
 absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph,
                                            const spec::LinkSplitOptions& options,
                                            const std::function<bool()>& keep_going, bool edge_features = false);
 
-// Returns the links as the source divided them and in its order, whether they are edges of the graph or not. The
-// edges between the two nodes of a validation or test link are held out, in both directions, even if they are
-// training links too. The graph must have given links (summary().links.given). Errors: Cancelled if `keep_going`
+// Returns the links that the source gave, with the source's splits and order. A link need not be an edge of the
+// graph. If an edge joins the two nodes of a validation or test link, in either direction, it is held out, even if it
+// is also a training link. The graph must have given links (summary().links.given). Errors: Cancelled if `keep_going`
 // returns false; DataLoss.
 absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& graph,
                                          const std::function<bool()>& keep_going, bool edge_features = false);
 
-// These return the bytes of memory that SplitLinks, TakeGivenLinks and SplitLinksByTime take, in this order.
+// The next three functions return the bytes of memory that a split takes: by SplitLinks, TakeGivenLinks and
+// SplitLinksByTime, in this order.
 uint64_t LinkSplitBytes(const GraphSummary& graph, bool edge_features = false);
 uint64_t GivenLinksBytes(const GraphSummary& graph, bool edge_features = false);
 uint64_t TimedLinkSplitBytes(const GraphSummary& graph);
 
-// Returns whether the graph has an edge from `source` to `target`. Both must be below its number of nodes. Sets `ok`
-// to false if a block that it touches is damaged.
+// Returns whether the graph has an edge from `source` to `target`. Both nodes must be rows of the graph. Sets `ok` to
+// false if it touches a damaged block.
 bool HasEdge(const GraphView& view, NodeId source, NodeId target, bool& ok);
 
 }  // namespace permafrost::data

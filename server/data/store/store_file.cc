@@ -19,7 +19,7 @@ uint64_t BlocksOf(const StoreFile::Section& section) {
   return (section.bytes.size() + section.block_bytes - 1) / section.block_bytes;
 }
 
-// Turns `mismatch` into the error for a file that may be whole, but that this program cannot read.
+// Turns `mismatch` into the error for a file that this program cannot read although the file may be undamaged.
 absl::Status NotReadHere(const absl::Status& mismatch) { return absl::FailedPreconditionError(mismatch.message()); }
 
 }  // namespace
@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<StoreFile>> StoreFile::Open(const std::filesystem
   absl::Status status = file->ReadHeader(layout);
   if (status.ok()) status = file->ReadTable();
   if (status.ok()) status = file->FindChecksums();
-  // If the file changed meanwhile, reports the change instead of the result of reading it.
+  // If the file changed during the reading, reports the change instead of the reading's own status.
   PF_RETURN_IF_ERROR(file->CheckIntact());
   if (!status.ok()) return Annotate(status, path.string());
   return file;
@@ -274,7 +274,7 @@ absl::Status StoreFile::CheckIntact() const {
 }
 
 absl::Status StoreFile::VerifyAll(const CheckOf& check_of, const Progress& progress) const {
-  // Asks the kernel to read this many bytes ahead of the hashing.
+  // The kernel is asked to load this many bytes ahead of the bytes that are hashed.
   constexpr uint64_t kPieceBytes = 4 << 20;
   uint64_t total = 0, done = 0;
   for (const Section& section : sections_) total += section.bytes.size();

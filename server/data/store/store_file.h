@@ -37,8 +37,8 @@ class StoreFile {
   using CheckOf = std::function<BlockGuard::ContentCheck(const Section&)>;
   using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
-  // Opens a file of version 1 (graph sets only) to 3, and reads its header, table and block checksums. Its layout
-  // must be `layout`.
+  // Opens a file of version 1, 2 or 3, and reads its header, table and block checksums. Its layout must be `layout`;
+  // version 1 has graph sets only.
   // Errors: those of MappedFile; DataLoss for an inconsistent file; FailedPrecondition for a later version or the
   // other byte order. DataLoss and FailedPrecondition name the file and the field.
   static absl::StatusOr<std::unique_ptr<StoreFile>> Open(const std::filesystem::path& path, StoreLayout layout,
@@ -53,10 +53,10 @@ class StoreFile {
   const Section* Find(SectionKind kind) const;
   uint64_t size() const { return file_->size(); }
   const std::filesystem::path& path() const { return file_->path(); }
-  // Returns a hash over the kinds, sizes and checksums of the sections. It leaves out the summary and the section
-  // seen_categories. Both only repeat what other sections hold, and a later version may word them differently.
+  // Returns a hash over the kinds, sizes and checksums of the sections. The hash leaves out the sections `summary`
+  // and `seen_categories`: they only repeat what other sections hold, and a later version may write them differently.
   uint64_t ContentChecksum() const;
-  // Returns a hash made like ContentChecksum, but over the sections with the names of a large graph's nodes.
+  // Returns a hash like ContentChecksum over the sections that name a large graph's nodes.
   uint64_t NamesChecksum() const;
 
   // Returns the text of the section `summary` after verifying it. Errors name the file.
@@ -66,8 +66,8 @@ class StoreFile {
   absl::Status CheckGaps() const;
   // Same as MappedFile::CheckIntact. A DataLoss also says what the user can do about it.
   absl::Status CheckIntact() const;
-  // Verifies all sections, including those verified before, and the gaps. Calls `progress` now and then with the
-  // bytes done and the bytes in total. If `progress` returns false, VerifyAll returns Cancelled.
+  // Verifies the gaps and all sections, even sections that were verified before. Calls `progress` now and then with
+  // the bytes done and the bytes in total. If `progress` returns false, VerifyAll returns Cancelled.
   absl::Status VerifyAll(const CheckOf& check_of, const Progress& progress) const;
 
  private:

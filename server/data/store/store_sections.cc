@@ -73,8 +73,8 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // The values that the entry of a section must have. If `type` is nullopt, any type of dense features will do. If
-  // `width` or `rows` is nullopt, any number will do.
+  // The values that the entry of a section must have. If `type` is nullopt, the entry may have any type of dense
+  // features. If `width` or `rows` is nullopt, the entry may have any number.
   struct Shape {
     std::optional<ElementType> type;
     std::optional<uint32_t> width = 1;
@@ -453,7 +453,8 @@ std::string SummaryToJson(const GraphSetSummary& summary) {
     j["min_label"] = summary.min_label;
     j["max_label"] = summary.max_label;
   }
-  // A split's name is the name of a directory, so it may hold any bytes, while JSON must be UTF-8.
+  // A split's name is the name of a directory, so it may hold any bytes. JSON must be UTF-8, so other bytes are
+  // replaced.
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

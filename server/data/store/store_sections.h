@@ -14,24 +14,24 @@
 
 namespace permafrost::data {
 
-// Checks of a large graph's sections against its summary. The writer and the reader of a graph both make them.
-// Threads: pure.
+// Checks of a large graph's sections against its summary. Both the writer and the reader of a graph make these
+// checks. Threads: pure.
 
 // Returns null if there is no such entry.
 const SectionEntry* FindEntry(std::span<const SectionEntry> entries, SectionKind kind);
 
-// Returns Ok, or a DataLoss that names the inconsistent section and field. `entries` must not include
-// block_checksums.
+// Checks all sections. Returns DataLoss, naming the section and the field, if one is inconsistent. `entries` must not
+// include block_checksums.
 absl::Status CheckGraphSections(const GraphSummary& summary, std::span<const SectionEntry> entries);
 
 // Returns the bytes of all sections that hold edges and offsets.
 uint64_t AdjacencyBytes(std::span<const SectionEntry> entries);
 
-// Checks that the summary of the features has either no ranges, or one range for each column.
+// Checks that `features` has either no ranges, or one range for each column. `kind` names the section in the error.
 absl::Status CheckRanges(SectionKind kind, const FeatureSummary& features);
 
 // Conversion of a store's section `summary` to and from JSON. The JSON leaves out store_bytes and adjacency_bytes,
-// which follow from the file's length and its table.
+// since the file's length and section table give them.
 // Threads: pure.
 
 std::string SummaryToJson(const GraphSetSummary& summary);

@@ -54,7 +54,7 @@ class StoreFileWriter {
   FileWriter file_;
   std::stop_token stop_;
   std::vector<SectionEntry> entries_;
-  SectionEntry open_{};    // the current section, without `bytes` and `rows`; its offset is 0 if there is none
+  SectionEntry open_{};    // the current section, before its `bytes` and `rows` are known; offset 0 if none is open
   uint64_t appended_ = 0;  // bytes of rows in the current section
   BlockHashes hashes_;
   std::vector<uint64_t> checksums_;
@@ -67,7 +67,7 @@ class StoreFileWriter {
 class GraphWriter {
  public:
   // `directory` must exist, and the caller removes it after an error. With `packed_rows`, rows of node features lie
-  // without gaps, which puts some rows on one page more.
+  // without gaps, so some rows lie on one more page.
   static absl::StatusOr<std::unique_ptr<GraphWriter>> Create(const std::filesystem::path& directory,
                                                              std::stop_token stop, bool packed_rows = false);
   virtual ~GraphWriter() = default;
@@ -86,8 +86,8 @@ class GraphWriter {
   // calls this, the graph is like one that an older version imported: its categories are unknown.
   virtual Categories& categories() = 0;
   // Checks that the sections form a graph with summary.nodes and summary.edges. Writes the summary, the block
-  // checksums and the header, syncs, and renames the file into place. Sets adjacency_bytes and store_bytes of the
-  // summary. Returns Cancelled soon after `stop` is requested.
+  // checksums and the header, syncs, and renames the file into place. Sets summary.adjacency_bytes and
+  // summary.store_bytes. Returns Cancelled soon after `stop` is requested.
   virtual absl::Status Finish(GraphSummary& summary) = 0;
 };
 
@@ -100,7 +100,7 @@ class GraphSetWriter {
   GraphSetWriter(std::filesystem::path directory, std::stop_token stop)
       : directory_(std::move(directory)), stop_(std::move(stop)) {}
 
-  // Begins a section. If the section was begun before, drops its rows and begins it again.
+  // Begins a section. If it was begun before, drops its rows and begins anew.
   absl::Status Begin(SectionKind kind, ElementType type, uint32_t width = 1);
   // Appends whole rows or parts of rows to a section that was begun.
   absl::Status Append(SectionKind kind, std::span<const std::byte> rows);
@@ -119,8 +119,8 @@ class GraphSetWriter {
   // calls this, the set is like one that an older version imported: its categories are unknown.
   Categories& categories() { return categories_ ? *categories_ : categories_.emplace(); }
 
-  // Joins all sections and `summary` into the store's file, copying every byte. The header takes its counts from
-  // `summary`, whose store_bytes is set. Returns Cancelled soon after `stop` is requested.
+  // Joins all sections and `summary` into the store's file, copying every byte. Takes the header's counts from
+  // `summary`, and sets summary.store_bytes. Returns Cancelled soon after `stop` is requested.
   absl::Status Finish(GraphSetSummary& summary);
 
  private:

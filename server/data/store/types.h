@@ -10,8 +10,8 @@
 
 namespace permafrost::data {
 
-// kSparse means rows of (column, value) pairs, which only large graphs have. kInt8 means integer multiples of a
-// scale, one scale for each column.
+// kSparse means rows of (column, value) pairs, which only large graphs have. kInt8 means that a value is an integer
+// times the scale of its column.
 enum class DataType : uint32_t {
   kNone = 0,
   kInt32 = 1,
@@ -33,7 +33,7 @@ inline constexpr EnumNames<DataType, 9> kDataTypeNames{{{{DataType::kNone, "none
                                                          {DataType::kSparse, "sparse"},
                                                          {DataType::kInt8, "int8"}}}};
 
-// True if features of this type are categories. The node features of one large graph are an exception: there,
+// True if features of this type are categories. This does not hold for the node features of one large graph, whose
 // integers are numbers.
 constexpr bool IsCategorical(DataType type) {
   return type == DataType::kInt32 || type == DataType::kInt64 || type == DataType::kUint8;
@@ -58,10 +58,10 @@ struct FeatureSummary {
   std::vector<double> min, max;  // one for each column; empty for a table without rows
   // The type of the source's values if the import converted them. kNone if they were not converted.
   DataType converted_from = DataType::kNone;
-  // The error of the conversion over all values: the largest, and the root mean square. The error of a value is its
+  // The largest and the root-mean-square error of the conversion, over all values. The error of a value is its
   // absolute difference from the source's value, divided by the largest absolute value of its column.
   double largest_error = 0, rms_error = 0;
-  // Extracts of the tables of the first categorical columns. Empty if an older version imported the features.
+  // Extracts of the first tables of categories. Empty if an older version imported the features.
   std::vector<CategorySummary> categories;
 };
 
@@ -75,7 +75,7 @@ using NodeId = uint32_t;
 using spec::kNodeOrderNames;
 using spec::NodeOrder;
 
-// The directions of its edges that a store holds, and the reason.
+// The directions in which a store holds its edges, and the reason.
 enum class EdgeDirections : uint32_t {
   kUnknown,   // imported by an older version, which did not look
   kAdded,     // the import stored an inverse with each edge
@@ -94,7 +94,7 @@ struct SizeStatistics {
   int64_t graphs = 0, nodes = 0, edges = 0;
   double mean_nodes = 0, std_nodes = 0, mean_edges = 0, std_edges = 0;
   int64_t max_nodes = 0, max_edges = 0;
-  double node_edge_correlation = 0;  // Pearson; 0 if nodes or edges do not vary
+  double node_edge_correlation = 0;  // Pearson correlation of nodes and edges of a graph; 0 if either is constant
 };
 
 }  // namespace permafrost::data
