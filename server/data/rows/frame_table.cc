@@ -100,7 +100,7 @@ void UseSchedule::Use(uint64_t number, const Visit& changed) {
   batch.used = true;
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const NodeId row = batch.rows[i];
-    if (next_[row] != SlotOf(number)) continue;  // a batch announced earlier uses it first
+    if (next_[row] != SlotOf(number)) continue;  // a batch that was announced earlier will use the row first
     next_[row] = Find(batch.after[i]) != nullptr ? batch.after[i] : kNoUse;
     changed(row);
   }
@@ -134,8 +134,8 @@ absl::StatusOr<std::unique_ptr<FrameTable>> FrameTable::Create(uint64_t rows, ui
         absl::StrCat("the feature cache: cannot reserve ", bytes, " bytes of addresses: ", std::strerror(errno)));
   }
 #ifdef MADV_NOHUGEPAGE
-  // If a part of a huge page is given back while the rest is in use, the part still counts as used. A cache that
-  // gives memory back would then see no effect and give back more and more.
+  // If only a part of a huge page is given back, the system still counts that part as used. A cache that gives memory
+  // back would see no effect, and would give back more and more.
   madvise(memory, bytes, MADV_NOHUGEPAGE);
 #endif
   return std::unique_ptr<FrameTable>(new FrameTable(rows, frame_bytes, static_cast<std::byte*>(memory)));
@@ -174,7 +174,7 @@ uint32_t FrameTable::Least() const {
     if (occupied_[word] == 0) continue;
     return lists_[word * 64 + static_cast<size_t>(std::countr_zero(occupied_[word]))].first;
   }
-  // Goes from the batch that was announced last back to the one that comes next.
+  // Goes backwards from the batch that was announced last.
   for (size_t back = 0; back < kUseSlots; ++back) {
     const List& list = lists_[kLevels + (newest_ + 2 * kUseSlots - kFirstUse - back) % kUseSlots];
     if (list.first != kNone) return list.first;
@@ -208,7 +208,7 @@ void FrameTable::SetFrames(uint64_t frames) {
   const uint64_t before = std::exchange(limit_, std::clamp<uint64_t>(frames, 1, std::max<uint64_t>(rows_, 1)));
   if (limit_ == before) return;
   if (limit_ >= before) {
-    // Unused frames that were beyond the old limit are free again.
+    // Frames without a row that were beyond the old limit become free.
     for (uint64_t frame = before; frame < std::min<uint64_t>(limit_, frames_.size()); ++frame) {
       if (frames_[frame].row == kNone) free_.push_back(static_cast<uint32_t>(frame));
     }
@@ -222,7 +222,7 @@ void FrameTable::SetFrames(uint64_t frames) {
     ++evictions_;
   }
   while (frames_.size() > limit_ && frames_.back().row == kNone) frames_.pop_back();
-  // Pinned frames beyond the limit stay until their last pin goes.
+  // Pinned frames beyond the limit stay until their last pin is removed.
   uint64_t first = limit_;
   for (uint64_t frame = limit_; frame < frames_.size(); ++frame) {
     if (frames_[frame].row == kNone) continue;

@@ -1,5 +1,5 @@
-// Chooses which rows of a table stay in memory: the rows that batches will use, as far as their use is known or can
-// be expected.
+// Chooses which rows of a table stay in memory. Rows that sampled batches will use come first, then rows that later
+// batches are expected to use.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ absl::Status AddExpectedDraws(const GraphView& view, std::span<const NodeId> see
 // of their announcements. If a batch breaks this order, the next use of some rows may count as unknown, and nothing
 // worse happens. Threads: one at a time.
 
-// Identifies an announced batch. A slot is used again after kUseSlots further announcements.
+// Identifies an announced batch. After kUseSlots further announcements, another batch gets the same slot.
 using UseSlot = uint16_t;
 inline constexpr UseSlot kNoUse = 0, kFirstUse = 1;
 inline constexpr size_t kUseSlots = 256;
@@ -47,16 +47,17 @@ class UseSchedule {
   explicit UseSchedule(uint64_t rows) : next_(rows), last_(rows) {}
   static constexpr uint64_t kBytesPerRow = sizeof(UseSlot) + sizeof(uint32_t);
 
-  // Announces a batch that uses `rows` and `more`. Each row is below the number of rows, and may occur several times.
-  // Calls `known` for each row that had no known next use before. Returns the number of the batch, counted from 1.
-  // Returns 0 if the batch was not recorded, because too many batches wait or it has too many rows.
+  // Announces a batch that will use the rows in `rows` and in `more`. Each of them is below the constructor's `rows`,
+  // and may occur several times. Calls `known` for each row that had no known next use before this call. Returns the
+  // number of the batch, counted from 1. Returns 0 if the batch was not recorded, because too many batches wait or it
+  // has too many rows.
   uint64_t Announce(std::span<const NodeId> rows, std::span<const NodeId> more, const Visit& known);
-  // Ends the announcement of a batch, which uses its rows now or never will. The next use of its rows is then in a
-  // later batch or unknown. Calls `changed` for each row whose next use changes. Does nothing for 0, or for a batch
-  // that was ended before.
+  // Ends the announcement of batch `number`, because the batch uses its rows now or will never use them. The next use
+  // of these rows is then in a later batch or unknown. Calls `changed` for each row whose next use changes. Does
+  // nothing if `number` is 0, or if that announcement has ended already.
   void Use(uint64_t number, const Visit& changed);
 
-  // Returns whether any announced batch still waits for its use.
+  // Returns whether the announcement of any batch has not ended yet.
   bool any() const { return !batches_.empty(); }
   UseSlot NextUse(NodeId row) const { return next_[row]; }
   // Returns the number of announced batches that come before the batch of a slot.
@@ -67,14 +68,14 @@ class UseSchedule {
  private:
   struct Batch {
     std::vector<NodeId> rows;    // distinct rows
-    std::vector<UseSlot> after;  // for each row: the next batch that uses it after this one
+    std::vector<UseSlot> after;  // for each row: the slot of the next batch that uses it
     bool used = false;
   };
-  // The last batch that uses a row is kept in one number. The upper bits hold the batch's slot, and the lower bits
-  // the row's place in Batch::rows.
+  // An entry of last_ tells the last announced batch that uses a row. Its upper bits hold the batch's slot, and its
+  // lower bits hold the row's index in Batch::rows.
   static constexpr int kPlaceBits = 23;
 
-  // Returns the batch in `slot`, or null if no announced batch waits there for its use.
+  // Returns the batch in `slot`, or null if its announcement has ended.
   Batch* Find(UseSlot slot);
 
   std::deque<Batch> batches_;  // the batches with the numbers first_, first_ + 1, ...
@@ -83,8 +84,8 @@ class UseSchedule {
   std::vector<uint32_t> last_;  // meaningful for rows with a next use
 };
 
-// Keeps rows of a table in memory. A frame is the memory for one row. Rows that are asked for get frames, which are
-// taken from the rows that are wanted least.
+// Keeps rows of a table in memory. A frame is the memory for one row. A row that is asked for gets a frame, if
+// necessary the frame of the row that is dropped first.
 // A pin keeps a row in its frame. Rows without pins are dropped in this order. First come the rows that no announced
 // batch uses (UseSchedule), by rising level. Within a level, the row that entered it first is dropped first. Then
 // come the rows that announced batches use, the row with the latest next use first. This order is Belady's choice, as
@@ -98,13 +99,13 @@ class FrameTable {
   FrameTable(const FrameTable&) = delete;
   FrameTable& operator=(const FrameTable&) = delete;
 
-  // FrameBytes returns the bytes of memory that one more frame takes. kBytesPerRow is the number of bytes that the
-  // table takes for each row of the file, in memory or not.
+  // Returns the bytes of memory that one more frame takes.
   static uint64_t FrameBytes(uint64_t row_bytes);
+  // The bytes that the FrameTable takes for each row of the file, whether the row is in memory or not.
   static constexpr uint64_t kBytesPerRow = sizeof(uint32_t) + sizeof(uint8_t);
 
-  // Sets the limit on the number of frames, >= 1. Frames beyond the limit lose their rows: at once if a row has no
-  // pins, else with its last pin. The memory of these frames goes back to the system.
+  // Sets the limit on the number of frames, >= 1. A frame beyond the limit loses its row: at once if the row has no
+  // pins, else when the last pin is removed. The memory of these frames goes back to the system.
   void SetFrames(uint64_t frames);
   uint64_t frames() const { return limit_; }
   uint64_t used() const { return used_; }
@@ -120,13 +121,13 @@ class FrameTable {
   static constexpr int kLevels = 256;
   void SetLevels(std::vector<uint8_t> levels);
 
-  // SetNextUse sets which batch uses a row next. It does nothing if the row has no frame. SetNewest sets the slot of
-  // the batch that was announced last.
+  // Sets which batch uses a row next. Does nothing if the row has no frame.
   void SetNextUse(uint32_t row, UseSlot next);
+  // Sets the slot of the batch that was announced last.
   void SetNewest(UseSlot newest) { newest_ = newest; }
 
   // Pins a row that has a frame, at most once for each mark. Marks rise from 1. Returns kMissing if the row has no
-  // frame. Returns kAgain if this mark had pinned the row already, and adds no pin then.
+  // frame. If this mark has pinned the row already, adds no pin and returns kAgain.
   enum class Pinned { kMissing, kPinned, kAgain };
   Pinned Pin(uint32_t row, uint64_t mark);
   bool has(uint32_t row) const { return frame_of_row_[row].load(std::memory_order_relaxed) != 0; }
@@ -137,7 +138,7 @@ class FrameTable {
   // pinned.
   std::byte* Take(uint32_t row, uint64_t mark);
   void Unpin(uint32_t row);
-  // Marks a pinned row whose reading failed. The frame becomes free with the row's last pin.
+  // Marks a pinned row whose reading failed. The frame becomes free when the row's last pin is removed.
   void Spoil(uint32_t row);
   bool spoilt(uint32_t row) const { return frame_of(row).spoilt; }
 

@@ -27,7 +27,7 @@ absl::Status Refused(const char* why, const char* reason) {
   return WithReason(absl::FailedPreconditionError(why), reason);
 }
 
-// Counts the reads that batches cause, given how rows are stored and how much memory holds rows.
+// Counts the reads that batches cause for one way to store rows and one amount of memory for rows.
 class Reading {
  public:
   Reading(ReadPlanCase what, StoredRows table, uint64_t memory_bytes) : table_(std::move(table)) {
@@ -54,7 +54,7 @@ class Reading {
     }
   }
 
-  // Returns the reading of a whole epoch, of which 1/`scale` was added.
+  // Returns the reading of a whole epoch. The batches that were added are 1/`scale` of the epoch.
   PlannedReading Finish(double scale, const DiskRates& disk) {
     planned_.hit_rate = asked_ > 0 ? 1 - missed_ / asked_ : 0;
     planned_.reads *= scale;
@@ -140,8 +140,8 @@ absl::StatusOr<ReadPlan> PlanDataset(const Graph& graph, const ReadPlanQuery& qu
   PF_RETURN_IF_ERROR(CheckReadPlanQuery(query));
   PF_RETURN_IF_ERROR(NeighborSampler::Create(graph.view(), query.sampling, kThreads).status());
   PF_ASSIGN_OR_RETURN(const StoredRows stored, PlannableRows(graph));
-  // A table of few rows is too small to measure. The whole file is then measured; it is small too, and has at least
-  // one page.
+  // A table of few rows is too small for a measurement. The whole file is then measured, since it has at least one
+  // page.
   const bool few = stored.bytes < 2 * kPageBytes;
   PF_ASSIGN_OR_RETURN(const DiskRates disk, few ? MeasureDisk(stored.path, 0, UINT64_MAX)
                                                 : MeasureDisk(stored.path, stored.offset, stored.bytes));

@@ -1,7 +1,7 @@
 // Predicts what an epoch over a large graph will read from its disk, before anyone trains: `permafrost dataset plan`.
-// Batches are sampled as training samples them. The plan counts each row that a feature cache would not hold, and the
-// read that brings it. A running cache does better than the plan says, because batches sampled ahead share rows, and
-// because earlier epochs have counted draws. The plan leaves out evaluation and the reading of edges.
+// Batches are sampled as training samples them. The plan counts the rows that a feature cache would not hold, and the
+// reads that bring these rows. A running cache does better than the plan says, because batches sampled ahead share
+// rows, and because earlier epochs have counted draws. The plan leaves out evaluation and the reading of edges.
 // Threads: safe anywhere.
 #pragma once
 
@@ -24,7 +24,7 @@ struct ReadPlanQuery {
   NeighborSamplingOptions sampling;
 };
 
-// A case of the plan: as asked for, with twice the memory, stored as bfloat16, or both.
+// A case of the plan: as asked for, with twice the memory, with features stored as bfloat16, or with both changes.
 enum class ReadPlanCase { kAsAsked, kTwiceTheMemory, kBfloat16, kBfloat16TwiceTheMemory };
 inline constexpr EnumNames<ReadPlanCase, 4> kReadPlanCaseNames{
     {{{ReadPlanCase::kAsAsked, "as-asked"},
@@ -38,7 +38,7 @@ struct PlannedReading {
   uint64_t memory_bytes = 0;
   uint64_t row_bytes = 0;       // as stored
   double pages_per_row = 0;     // the mean number of pages that reading one row touches
-  uint64_t held_rows = 0;       // rows that the memory holds: the most wanted ones
+  uint64_t held_rows = 0;       // the number of rows, the most wanted ones, that fit into the memory
   uint64_t most_memory = 0;     // the memory that would hold all rows
   double hit_rate = 0;          // the share of requested rows that are found in memory, 0..1
   double reads = 0, bytes = 0;  // reads from the disk, and their bytes (whole pages, with gaps)
@@ -51,10 +51,10 @@ struct PlannedReading {
 struct ReadPlan {
   uint64_t nodes = 0, training_nodes = 0;
   int64_t batches = 0;          // batches in an epoch
-  int64_t sampled_batches = 0;  // fewer if an epoch draws more than kMaxPlannedEdges edges; results are then scaled up
+  int64_t sampled_batches = 0;  // batches that the plan sampled; results are scaled up to `batches` if there are fewer
   double mean_rows = 0;         // the mean number of distinct rows in a batch
   int64_t largest_rows = 0;     // the largest number of distinct rows in a sampled batch
-  double rows_an_epoch = 0;     // rows that the batches of an epoch ask for, each counted once a batch
+  double rows_an_epoch = 0;     // rows that batches of an epoch ask for; a row counts once for each batch
   int64_t distinct_rows = 0;    // distinct rows in all sampled batches
   uint64_t edge_bytes = 0;      // bytes of edges and offsets, which need memory beside the cache
   uint64_t edge_feature_bytes = 0;  // bytes of edge features, which need memory too if a model reads them
@@ -63,11 +63,11 @@ struct ReadPlan {
   std::vector<PlannedReading> readings;  // kAsAsked first; bfloat16 only if it is smaller than the stored type
 };
 
-// Sampling stops after the first batch at which the number of drawn edges has reached this limit.
+// Sampling stops after the batch with which the total number of drawn edges reaches this limit.
 inline constexpr int64_t kMaxPlannedEdges = 50'000'000;
 
-// Checks the fields that can be checked without the graph. Errors: InvalidArgument with violations "memory_bytes",
-// "batch_size" and, if there are no fan-outs, "fan_outs".
+// Checks what can be checked without the graph. Errors: InvalidArgument with the violations "memory_bytes",
+// "batch_size", and "fan_outs" if there are none.
 absl::Status CheckReadPlanQuery(const ReadPlanQuery& query);
 
 // Measures the disk briefly, and makes a plan with the measured rates. Errors: those of CheckReadPlanQuery and
@@ -76,7 +76,7 @@ absl::Status CheckReadPlanQuery(const ReadPlanQuery& query);
 absl::StatusOr<ReadPlan> PlanDataset(const Graph& graph, const ReadPlanQuery& query,
                                      const std::function<bool()>& keep_going);
 
-// Makes the plan of PlanDataset for a disk with the rates `disk`, and for rows that lie as `stored` says.
+// Same as PlanDataset, but takes the rates of the disk from `disk`, and the place of the rows from `stored`.
 absl::StatusOr<ReadPlan> PlanDatasetOn(const Graph& graph, const StoredRows& stored, const ReadPlanQuery& query,
                                        const DiskRates& disk, const std::function<bool()>& keep_going,
                                        int64_t max_edges = kMaxPlannedEdges);
@@ -85,8 +85,8 @@ absl::StatusOr<ReadPlan> PlanDatasetOn(const Graph& graph, const StoredRows& sto
 // DATASET_STORE_TOO_OLD or DATASET_WITHOUT_TRAINING_NODES.
 absl::StatusOr<StoredRows> PlannableRows(const Graph& graph);
 
-// Returns the rank of each row when rows are sorted by `wanted`, largest first. Rows with equal values keep their
-// order.
+// Returns the rank, 0 for the first, of each row when rows are sorted by `wanted`, largest first. Rows with equal
+// values keep their order.
 std::vector<uint32_t> RanksOf(std::span<const float> wanted);
 
 }  // namespace permafrost::data

@@ -107,14 +107,14 @@ absl::Status RowCache::Lease::Await() {
 
 void RowCache::Lease::Release() {
   if (cache_ == nullptr) return;
-  // Until its reads are done, they write to the frames.
+  // Waits for the lease's reads, since they still write to its frames.
   (void)Await();
   RowCache& cache = *std::exchange(cache_, nullptr);
   absl::MutexLock lock(&cache.mu_);
   for (const NodeId row : rows_) cache.frames_->Unpin(row);
   cache.reading_rows_ -= reading_;
   cache.reading_leases_ -= reading_ > 0 ? 1 : 0;
-  // A batch may have taken frames beyond the budget.
+  // With `must`, a batch may have taken frames beyond the budget. The last lease to end restores the limit.
   if (--cache.leases_ == 0) cache.frames_->SetFrames(cache.FramesFor(cache.counters_.budget_bytes));
 }
 
@@ -162,7 +162,7 @@ absl::Status RowCache::Start(std::shared_ptr<const Graph> graph, DiskReader::Opt
   const uint64_t longest = WholePages(std::clamp(2 * gap_bytes, kLeastLongestRead, kMostLongestRead));
   reader.max_read_bytes = static_cast<uint32_t>(std::max(longest, row_pages));
   const int buffers = static_cast<int>(std::max<uint64_t>(2, kMostBufferBytes / reader.max_read_bytes));
-  // The disk works on `depth` reads at once. Equally many reads may be done and not yet copied.
+  // The disk works on `depth` reads at once. As many more reads may be done but not copied yet.
   const int done = std::min(reader.depth, buffers / 2);
   const int at_once = std::min({kQueueShare * reader.depth, kMostAtOnce, buffers - done});
   reader.depth = at_once + done;
@@ -212,7 +212,7 @@ absl::Status RowCache::PinPresent(std::span<const NodeId> rows, uint64_t mark, L
         break;
       case FrameTable::Pinned::kPinned:
         lease.rows_.push_back(row);
-        // The row's reading failed, and an earlier lease has not released it yet.
+        // The reading of this row failed, and the lease that asked for it has not released it yet.
         if (frames_->spoilt(row)) {
           return failure_.ok() ? absl::ResourceExhaustedError("the feature cache: memory failed before a row was read")
                                : failure_;
@@ -268,7 +268,7 @@ absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std:
   if (broken_) {
     status = failure_;
   } else if (!missing.empty()) {
-    // Rows that another lease has asked for meanwhile need no read.
+    // Rows that another lease has asked for in the meantime need no read.
     std::vector<NodeId> still;
     status = PinPresent(missing, mark, lease, still);
     const auto present = std::ssize(lease.rows_);
@@ -370,18 +370,18 @@ namespace {
 // The rows that leases are reading take at most 1/kReadingShare of the frames. The other frames are for rows that
 // will be used again.
 constexpr uint64_t kReadingShare = 8;
-// Up to kNeededLeases leases may read without that limit: the disk works for one while the rows of the other are
-// gathered.
+// With at most kNeededLeases leases, there is no such limit: the disk reads for one lease while the rows of the other
+// are gathered.
 constexpr int64_t kNeededLeases = 2;
-// Up to kLeastReadingLeases leases may together take a larger share, 1/kLargeReadingShare. The third lease keeps the
-// disk busy until the fourth is made.
+// With at most kLeastReadingLeases leases, the limit is larger: 1/kLargeReadingShare of the frames. The third lease
+// keeps the disk busy until the fourth is made.
 constexpr int64_t kLeastReadingLeases = 3;
 constexpr uint64_t kLargeReadingShare = 3;
-// A row comes along if a read for other rows is made longer to bring it too. At most this many rows are considered
-// for one plan.
+// A row "comes along" if a read for other rows is made longer to bring this row too. For one plan, at most this many
+// rows are considered.
 constexpr uint64_t kMostAlongLooks = 1 << 16;
-// Making a read longer for a row that comes along may cost at most this part of what another read costs. The row
-// saves a later read only if it is still in memory then.
+// Making a read longer may cost at most this part of the cost of another read. The part is below 1, because the row
+// may be dropped before its use and then saves no read.
 constexpr double kAlongShare = 2.0 / 3;
 
 }  // namespace
@@ -395,13 +395,14 @@ bool RowCache::MayRead(uint64_t rows) const {
 }
 
 absl::Status RowCache::TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease) {
-  if (missing.empty()) return absl::OkStatus();  // a plan without reads would never end
+  if (missing.empty()) return absl::OkStatus();  // because a plan without reads would never end
   const bool has_room = missing.size() <= frames_->available();
   if (!must && (!has_room || !MayRead(missing.size()))) {
     return absl::ResourceExhaustedError("the feature cache: other batches hold what there is room for");
   }
   Plan plan;
-  // If memory runs out on the way, rows that nobody will read must not appear to be present.
+  // If memory runs out in this function, nobody will read the rows that have frames already. They must not appear to
+  // be present.
   auto undo = absl::MakeCleanup([this, &plan]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     for (const Fill& fill : plan.fills) frames_->Spoil(fill.row);
     for (const NodeId row : plan.along) frames_->Spoil(row);
@@ -440,14 +441,14 @@ void RowCache::TakeAlong(uint64_t mark, Plan& plan) {
   if (!uses_.any() || along_rows_ >= room) return;
   const size_t most = std::min(room - along_rows_, kMostAlongLooks);  // each row takes one look
   const auto more_pages = static_cast<uint64_t>(kAlongShare * static_cast<double>(gap_bytes_)) / kPageBytes;
-  // Estimates for how many batches the frames hold rows. Batches share rows, so this is more than the frames divided
-  // by the largest batch. Rows that are used later than that are usually dropped before their use.
+  // Estimates how many of the next batches find their rows in frames. Batches share rows, so this is more than the
+  // frames divided by the largest batch. A row that is first used by a later batch is usually dropped before its use.
   const uint64_t batches_held = 2 * frames_->frames() / std::max<uint64_t>(largest_lease_, 1);
   uint64_t looks = kMostAlongLooks;
   std::vector<Fill> fills;
   fills.reserve(plan.fills.size() + most);
   plan.along.reserve(most);
-  // Gives the row a frame if it should come along, and returns whether it does.
+  // If the row should come along, gives it a frame and returns true. Otherwise returns false.
   const auto take = [&](NodeId row) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (looks == 0 || plan.along.size() == most) return false;
     --looks;
@@ -545,7 +546,7 @@ void RowCache::Take(const DiskRead& read, const absl::StatusOr<std::span<const s
   }
   const PlannedRead& planned = plan->reads[index];
   absl::Status status = bytes.ok() ? Copy(*plan, planned, *bytes) : bytes.status();
-  // If the file changed meanwhile, reports the change instead of the result of reading it.
+  // If the file changed during the reading, reports the change instead of the reading's own status.
   if (const absl::Status intact = status.ok() ? status : graph_->CheckIntact(); !intact.ok()) status = intact;
   const double seconds = absl::ToDoubleSeconds(plan->begun[index].Elapsed());
   absl::MutexLock lock(&mu_);

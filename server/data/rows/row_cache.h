@@ -1,10 +1,10 @@
 // Keeps rows of one table in memory, within a budget. Rows are read from the disk ahead of their use, so that nobody
 // waits for a page fault. Each time that a row comes from the disk, it is verified against the checksums of its
 // pages.
-// The cache keeps the rows that leases hold. Next it keeps the rows that announced batches use, the soonest first.
-// Then it keeps the most wanted rows: at first by their expected draws, and after a whole epoch also by the draws
-// counted. Threads: all methods are safe anywhere, except Start and Stop, which one thread must call. Owns its thread
-// and the memory.
+// Rows that leases hold stay in memory. Of all other rows, the cache first keeps the rows that announced batches will
+// use, the soonest first. It then keeps the rows that are drawn most, by expected draws and, after a whole epoch,
+// also by counted draws. Threads: all methods are safe anywhere, except Start and Stop, which one thread must call.
+// Owns its thread and the memory.
 #pragma once
 
 #include <array>
@@ -52,7 +52,7 @@ struct RowCounters {
   int64_t reads = 0, read_bytes = 0;  // reads that were done, and their bytes
   int64_t read_errors = 0;
   // read_seconds[i] counts the reads that took at most kReadSeconds[i] and longer than kReadSeconds[i - 1]. The last
-  // entry counts longer reads. The time is taken from the start of each read.
+  // entry counts the reads that took longer than every kReadSeconds. The time runs from the start of a read.
   static constexpr std::array<double, 11> kReadSeconds{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
                                                        0.01,   0.025,   0.05,   0.1,   1};
   std::array<int64_t, kReadSeconds.size() + 1> read_seconds{};
@@ -116,7 +116,7 @@ void VisitFields(spec::Options<RowReading>, F&& f) {
 
 class RowCache {
  public:
-  // Keeps its rows in their frames while it lives. Movable.
+  // While a lease lives, its rows stay in their frames. Movable.
   class Lease {
    public:
     Lease() = default;
@@ -126,9 +126,8 @@ class RowCache {
     ~Lease() { Release(); }
 
     bool valid() const { return cache_ != nullptr; }
-    // Waits until all its rows are in memory. Errors: DataLoss if bytes are not what was written or if the file was
-    // cut short; an environment's error (base/status.h) if a read failed. After an error none of the rows may be
-    // used.
+    // Waits until all its rows are in memory. Errors: DataLoss if the bytes are damaged or the file was cut short; an
+    // environment's error (base/status.h) if a read failed. After an error, none of the rows may be used.
     absl::Status Await();
     // Returns whether Await would return without waiting.
     bool ready() const;
@@ -163,41 +162,40 @@ class RowCache {
   static absl::StatusOr<std::unique_ptr<RowCache>> Create(const StoredRows& table, uint64_t budget_bytes);
   ~RowCache();
 
-  // Start begins to read the features of `graph` and keeps the graph open. The table given to Create must belong to
-  // the graph's store. For `gap_bytes`, see PlanReads. Errors: those of DiskReader::Open. Stop ends the reading,
-  // after the last lease was released. The rows stay in memory.
+  // Begins to read the features of `graph` and keeps the graph open. The table given to Create must belong to the
+  // graph's store. For `gap_bytes`, see PlanReads. Errors: those of DiskReader::Open.
   absl::Status Start(std::shared_ptr<const Graph> graph, DiskReader::Options reader, uint64_t gap_bytes);
+  // Ends the reading. The rows stay in memory. Call Stop only after the last lease was released.
   void Stop();
   // Returns the state of the current reader, or of the last one.
   RowReaderState reader() const;
 
-  // Announces a batch. Batches announce their rows in the order in which they will pin them. If a row does not exist,
-  // nothing is announced, and Pin will refuse the batch.
+  // Announces a batch that will pin the rows in `rows` and in `more`. Announce batches in the order in which they
+  // will pin their rows. If a row does not exist, announces nothing; Pin will refuse the batch.
   Announcement Announce(std::span<const NodeId> rows, std::span<const NodeId> more);
   // Pins `rows` and `more`, and begins to read the missing ones. A row may occur several times. Leases are read in
   // the order in which they were made. `announced` is the announcement of the same rows, which this call ends; it is
   // null if there is none. If the reads of all leases would leave too little memory for the most wanted rows, Pin
-  // returns ResourceExhausted and pins nothing. With `must`, it reads them nevertheless; memory that this takes
-  // beyond the budget is counted in RowCounters::over_budget. Other errors: InvalidArgument if a row does not exist;
-  // the error of a read that failed meanwhile.
+  // pins nothing and returns ResourceExhausted. With `must`, Pin reads the rows nevertheless.
+  // RowCounters::over_budget counts the batches that then take memory beyond the budget. Other errors:
+  // InvalidArgument if a row does not exist; the error of a read that failed meanwhile.
   absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must = false,
                             Announcement* announced = nullptr);
   // Returns the bytes of a row that is in a lease whose Await returned Ok.
   const std::byte* Find(NodeId row) const { return frames_->Find(row); }
 
-  // Sets how often an epoch is expected to draw each row, and forgets the draws counted so far. `draws` has a number
-  // for each row.
+  // Sets draws[row], the number of times that an epoch is expected to draw a row. Forgets the draws counted so far.
   void SetExpectedDraws(std::vector<float> draws);
   // Sets the bytes of memory that the cache may take in total, and drops the rows that no longer fit.
   void SetBudget(uint64_t bytes);
-  // Returns the bytes that the rows of two batches take, both as large as the largest batch so far. With a smaller
-  // budget, each batch would wait for the batch before it.
+  // Returns the bytes that the rows of two batches take, if both are as large as the largest batch so far. With a
+  // smaller budget, each batch would wait until the batch before it is released.
   uint64_t LeastBytes() const;
   // Bytes that each row of the file takes, whether it is in memory or not. A row in memory also takes
   // FrameTable::FrameBytes.
   static constexpr uint64_t kBytesPerRow =
       FrameTable::kBytesPerRow + UseSchedule::kBytesPerRow + sizeof(float) + sizeof(uint16_t);
-  // Returns the bytes that the cache takes with all rows in memory. A larger budget gains nothing.
+  // Returns the bytes that the cache takes if all rows are in memory. A larger budget gains nothing.
   uint64_t MostBytes() const;
   RowCounters counters() const;
 
@@ -208,7 +206,7 @@ class RowCache {
   };
   struct Plan {
     std::vector<Fill> fills;
-    std::vector<NodeId> along;  // rows of `fills` that no lease waits for; pinned until the plan is done
+    std::vector<NodeId> along;  // those rows of `fills` that no lease waits for; they are pinned until the plan is done
     std::vector<PlannedRead> reads;
     std::vector<Stopwatch> begun;  // when each read began
     size_t started = 0, done = 0;
@@ -223,9 +221,8 @@ class RowCache {
   absl::Status TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Fill TakeFrame(NodeId row, uint64_t mark) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Adds to the plan's fills some rows that lie near the rows already there. A batch will use each added row soon,
-  // and sooner than the row whose frame it takes. A read that is a page or two longer costs less than another read
-  // later.
+  // Adds to plan.fills some rows that lie near the rows already in it. An added row is used by a batch soon, and
+  // sooner than the row that it displaces. Making a read a page or two longer costs less than another read later.
   void TakeAlong(uint64_t mark, Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndPlan(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns whether another lease may read this many rows in addition to the rows that current leases read.

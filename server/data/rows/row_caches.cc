@@ -16,17 +16,17 @@
 namespace permafrost::data {
 namespace {
 
-// These are shares of the memory. kReserve stays free for whatever else grows. If less than kShort is left, the cache
-// gives memory back. If more than kWorthTaking is spare, the cache takes kTaken of it.
+// Shares of the memory limit. kReserve is kept free for everything else that grows. If less than kShort is left, the
+// cache gives memory back. If more than kWorthTaking is spare, the cache grows.
 constexpr double kReserve = 0.05, kShort = 0.025, kWorthTaking = 0.01;
 // The part of the spare memory that the cache takes at once.
 constexpr double kTaken = 0.75;
-// A smaller cache is of no use. If less memory is left, the job's log says so.
+// The smallest useful budget. If less memory is left, the job's log says so.
 constexpr uint64_t kLeastBudget = uint64_t{16} << 20;
-// The first budget of a cache is 1/kFirstShare of the memory that is left. It grows if the job takes less than the
-// rest of that memory.
+// The first budget of a cache is 1/kFirstShare of the memory that is left. The budget grows later if the job takes
+// less than the rest.
 constexpr uint64_t kFirstShare = 2;
-// Between jobs, 1/kIdleShare of the memory is left free, since an import takes a quarter of it.
+// Between jobs, 1/kIdleShare of the memory is kept free, since an import takes a quarter of the memory.
 constexpr uint64_t kIdleShare = 3;
 constexpr absl::Duration kLookEvery = absl::Milliseconds(100), kReturnEvery = absl::Seconds(1),
                          kGrowEvery = absl::Seconds(2);
@@ -44,8 +44,7 @@ std::optional<DiskReaderKind> KindOf(FeatureReader reader) {
   return std::nullopt;
 }
 
-// Returns the reason why features can only be read through the mapping, or an empty string if they can be read past
-// it.
+// If the features can be read only through the mapping, returns the reason. Otherwise returns an empty string.
 std::string_view MappedAlone(const Graph& graph) {
   if (std::holds_alternative<SparseFeatures>(graph.view().node_features)) return "they are sparse";
   const std::optional<StoredRows> table = graph.stored_features();
@@ -120,8 +119,8 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
       session.line = absl::StrCat("features: ", Mb(table.bytes), " read through the mapping: memory has ", Mb(left),
                                   " left for them");
     }
-    // Reads the whole file ahead if it fits, else the features alone. The file may hold large sections besides
-    // features and edges, which are not always read.
+    // Reads the whole file ahead if it fits into memory, else the features alone. The file may hold other large
+    // sections besides features and edges, and a job may not need them.
     if (key.bytes <= left + edges_to_map) {
       session.ahead.push_back(std::make_unique<ReadAhead>(table.path, ReadAhead::Range{0, key.bytes}));
     } else if (table.bytes <= left) {
@@ -194,11 +193,11 @@ void RowCaches::Adapt(RowCache& cache) {
   std::optional<MemoryLeft> memory = options_.memory_left();
   if (!memory) return;
   const double limit = static_cast<double>(memory->limit);
-  // Gives the system the free heap memory that captures and the reading of files left over: once in a session, and
-  // again when memory is short.
+  // Returns to the system the free heap memory that graph captures and file reads left behind. Does so once in a
+  // session, and again when memory is short.
   const bool is_short = LeftBesideEdges(*memory) < kShort * limit;
   if (!returned_ || (is_short && since_return_.Elapsed() > kReturnEvery)) {
-    // Waits before growing, so that the memory of the first steps is taken into account.
+    // Delays the first growth, so that the memory that the first steps take is known by then.
     if (!std::exchange(returned_, true)) since_change_.Restart();
     since_return_.Restart();
     options_.return_free_heap();
@@ -257,7 +256,7 @@ ReadAhead::~ReadAhead() {
 void ReadAhead::Run(const std::filesystem::path& path, Range range) {
   const Descriptor file = OpenRetrying(path, O_RDONLY);
   if (!file.valid() || range.begin >= range.end) return;
-    // Each range is asked for explicitly. The small reads below must not start the kernel's own read-ahead.
+    // AskFor asks for each piece explicitly. The small reads below must not start the kernel's own read-ahead.
 #ifdef POSIX_FADV_RANDOM
   posix_fadvise(file.get(), 0, 0, POSIX_FADV_RANDOM);
 #endif

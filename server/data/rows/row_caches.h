@@ -1,6 +1,6 @@
-// Gives the jobs of this process access to the features of large graphs. If memory holds the features, jobs read them
-// through the mapping. Otherwise they read from the disk through a feature cache, which is kept from job to job.
-// Threads: all methods are safe anywhere.
+// Gives the jobs of this process access to the features of large graphs. If the features fit into memory, jobs read
+// them through the mapping. Otherwise jobs read them from the disk through a feature cache, which is kept from job to
+// job. Threads: all methods are safe anywhere.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@
 
 namespace permafrost::data {
 
-// Reads a range of a file into the page cache from begin to end. It runs at the disk's bandwidth, ahead of jobs that
-// read the file at random through a mapping. Destruction stops it.
+// Reads a range of a file into the page cache, in order and at the disk's bandwidth. Jobs that read the file at
+// random through a mapping then find its pages in memory. Destruction stops the reading.
 // Threads: one at a time. Owns its thread.
 class ReadAhead {
  public:
@@ -51,8 +51,8 @@ class ReadAhead {
   std::thread thread_;
 };
 
-// How features are read. kAuto chooses kMapped if memory holds the features, else kUring if it works here, else
-// kPread.
+// How features are read. kAuto chooses kMapped if the features fit into memory. Otherwise it chooses kUring, or
+// kPread if kUring does not work here.
 enum class FeatureReader { kAuto, kMapped, kUring, kPread };
 inline constexpr EnumNames<FeatureReader, 4> kFeatureReaderNames{{{{FeatureReader::kAuto, "auto"},
                                                                    {FeatureReader::kMapped, "mapped"},
@@ -81,8 +81,8 @@ class RowCaches {
   struct Session {
     std::shared_ptr<RowCache> cache;  // null if features are read through the mapping
     std::string line;                 // for the job's log: how features are read, and why
-    // Reads ahead the ranges that are read through the mapping, if memory holds them. This is faster than reading
-    // each page when it is touched.
+    // Reads ahead the ranges of the file that are read through the mapping, if they fit into memory. This is faster
+    // than reading each page when it is touched.
     std::vector<std::unique_ptr<ReadAhead>> ahead;
   };
   // Opens a session. Only one session at a time has a feature cache; while that session is open, other sessions read
@@ -90,8 +90,8 @@ class RowCaches {
   // FailedPrecondition if the reader that was asked for does not work here; an environment's error if a file cannot
   // be opened.
   absl::StatusOr<Session> Open(const std::shared_ptr<const Graph>& graph, uint64_t job_bytes);
-  // Returns the bytes that are free once `job_bytes` and a reserve are taken. Kept rows count as free, since Drop
-  // gives them back.
+  // Returns the bytes that are free once `job_bytes` and a reserve are taken. Rows that the kept cache holds count as
+  // free, since Drop frees them.
   uint64_t LeftBeside(uint64_t job_bytes);
   // Adapts the budget to the memory that is left. The budget shrinks when memory is short. It grows in steps when
   // there is room, since the memory that a job takes cannot be known in advance. Call Adapt often while a session is
@@ -115,24 +115,24 @@ class RowCaches {
   uint64_t Held() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the bytes that `memory` and the kept rows leave beside `job_bytes` and a reserve.
   uint64_t Left(const std::optional<MemoryLeft>& memory, uint64_t job_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Ends the reading of a session. Its rows stay in memory, but rows are dropped if the work between jobs needs their
-  // memory.
+  // Ends the reading of a session. Its rows stay in memory, except for rows whose memory the work between jobs needs.
   void EndSession(RowCache& cache);
-  // Returns the bytes of memory that will be left once all edges of the session's graph are in it. Edges come into
-  // memory as they are used. The result may be negative.
+  // Returns the bytes of memory that will be left once all edges of the session's graph are in memory. Edges come
+  // into memory when they are first used. The result may be negative.
   double LeftBesideEdges(const MemoryLeft& memory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<DiskRates> RatesOf(const StoredRows& table, std::optional<DiskReaderKind> kind)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   absl::Mutex mu_;
-  // The one kept cache, which is for the dataset used last, and its key.
+  // The key of the kept cache, and the cache itself. It is for the dataset that was used last.
   std::optional<Key> key_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<RowCache> kept_ ABSL_GUARDED_BY(mu_);
   bool open_ ABSL_GUARDED_BY(mu_) = false;                                 // a session with a cache is open
   std::map<std::filesystem::path, DiskRates> rates_ ABSL_GUARDED_BY(mu_);  // keyed by the folder of a store
   Stopwatch since_look_ ABSL_GUARDED_BY(mu_), since_return_ ABSL_GUARDED_BY(mu_), since_change_ ABSL_GUARDED_BY(mu_);
-  // At the session's begin: the bytes of its edges that were not mapped yet, and all bytes that were mapped.
+  // Both are as of the session's begin. edges_to_map_ is the bytes of the graph's edges that were not mapped into
+  // memory yet, and mapped_before_ is MemoryLeft::mapped.
   uint64_t edges_to_map_ ABSL_GUARDED_BY(mu_) = 0, mapped_before_ ABSL_GUARDED_BY(mu_) = 0;
   bool returned_ ABSL_GUARDED_BY(mu_) = false;  // whether this session has returned free heap memory
 };
