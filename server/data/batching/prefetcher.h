@@ -19,7 +19,7 @@
 
 namespace permafrost::data {
 
-// A ring of batches, which one thread (the producer) fills and another (the taker) takes in order.
+// A ring of batches. One thread, the producer, fills the batches, and another thread, the taker, takes them in order.
 // Threads: the producer's methods from one thread, Next from another; all other methods are safe anywhere. Owns the
 // batches.
 template <class Batch>

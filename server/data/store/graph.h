@@ -92,13 +92,13 @@ struct GraphView {
   // The sources of the edges that end in each node (CSC). Message passing gathers over these.
   Adjacency in;
   // The targets of the edges that begin in each node (CSR). Random walks follow these. If the graph is symmetric,
-  // they are the same columns as `in`.
+  // `out` has the same columns as `in`.
   Adjacency out;
   Features node_features;
   Features positions;           // of the nodes: dense float32, or monostate
   DenseFeatures edge_features;  // in-edge i has row in.edge_ids[i], or row i without edge_ids
-  // One map for each column of edge_features, which translates its categories when they are read. Null if categories
-  // are read as stored.
+  // One map for each column of edge_features. It translates the column's categories when they are read. Null if
+  // categories are read as stored.
   const std::vector<CategoryMap>* edge_categories = nullptr;
   int64_t num_targets = 0;
   Column<float> labels;                  // [nodes, num_targets], NaN where missing; absent if all are missing

@@ -148,7 +148,7 @@ class DerivedSet : public GraphSet {
   uint64_t mapped_bytes() const override { return set_->mapped_bytes(); }
 
  protected:
-  // `checksum` is the checksum of the derived set, and must differ from that of `set`.
+  // `checksum` is the checksum of the derived set, and must differ from the checksum of `set`.
   DerivedSet(std::shared_ptr<const GraphSet> set, GraphSetSummary summary, uint64_t checksum)
       : set_(std::move(set)), summary_(std::move(summary)), checksum_(checksum) {}
 

@@ -52,8 +52,8 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> WithFeatures(std::shared_ptr<con
 // A dataset whose categories are translated into the categories of another dataset, by the values in their sources.
 // Weights that were trained on the other dataset can then be used on the translated one.
 
-// Translates a table of features. Plain columns, which are in no table of `own`, keep their values and their order.
-// `known` has as many plain columns as `own`.
+// Translates a table of features. Columns that are in no table of `own` are plain: they keep their values and their
+// order. `known` has as many plain columns as `own`.
 struct FeatureTranslation {
   FeatureCategories own, known;   // before and after the translation; table i of `own` becomes table i of `known`
   std::vector<CategoryMap> maps;  // one for each pair of tables
