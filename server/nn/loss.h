@@ -17,11 +17,11 @@ struct LossTerms {
 };
 
 // Computes the loss of [G, T] predictions and [G, T] labels, which are NaN where missing. kCrossEntropy takes
-// [G, classes] logits and [G, 1] labels, which are whole numbers in 0..classes-1. kBce takes [G, T] logits and labels
-// 0 or 1.
-// class_weights: undefined, or [classes] float32; for kBce [2], the weights of labels 0 and 1. With them each term is
-// multiplied by the weight of its class. `count` is then the sum of these weights, by which `mean` is divided, as in
-// torch.nn.CrossEntropyLoss(weight). On the CPU each loss is one operator.
+// [G, classes] logits and [G, 1] labels, which are whole numbers in 0..classes-1. kBce takes [G, T] logits, and
+// labels that are 0 or 1.
+// class_weights: undefined, or [classes] float32; for kBce [2], the weights of labels 0 and 1. With class weights,
+// each term is multiplied by the weight of its class, `count` is the sum of these weights, and `mean` is sum / count,
+// as in torch.nn.CrossEntropyLoss(weight). On the CPU each loss is one operator.
 LossTerms ComputeLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                       const at::Tensor& class_weights = {});
 
@@ -30,7 +30,7 @@ LossTerms ComputeLoss(spec::Loss loss, const at::Tensor& prediction, const at::T
 LossTerms ComputeLossPlain(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                            const at::Tensor& class_weights = {});
 
-// Computes the same as ComputeLoss by one fused operator with its gradient: permafrost::regression_loss,
+// Computes the result of ComputeLoss by one fused operator with its gradient: permafrost::regression_loss,
 // permafrost::cross_entropy_loss or permafrost::binary_cross_entropy_loss. The CPU runs all three, and a GPU with
 // compiled kernels (nn/gpu) the first two. prediction: float32 or float64; labels and class_weights are converted to
 // that type. On the CPU the sum is computed in float64. There the bits of the results depend neither on missing
@@ -38,9 +38,9 @@ LossTerms ComputeLossPlain(spec::Loss loss, const at::Tensor& prediction, const 
 LossTerms MaskedLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                      const at::Tensor& class_weights);
 
-// The skip-gram step over random walks. permafrost::skip_gram computes loss and gradient at once,
-// permafrost::walk_scores the scores alone. On the CPU a walk's rows are read, scored and differentiated while they
-// are in cache. Bits are equal for any number of threads, and a pair takes no memory except for its score.
+// The skip-gram step over random walks. permafrost::skip_gram computes loss and gradient at once.
+// permafrost::walk_scores computes the scores alone. On the CPU a walk's rows are read, scored and differentiated
+// while they are in cache. Bits are equal for any number of threads, and a pair takes no memory except for its score.
 
 // The order of the walks in a batch: first `per_seed` walks for each seed, then `negatives` times as many walks of
 // random nodes.

@@ -11,8 +11,8 @@
 
 namespace permafrost::nn {
 
-// Returns the area under the ROC curve: the probability that a positive row scores above a negative one, where ties
-// count half. As in OGB's evaluator, it is the mean over the targets that have both positive and negative rows.
+// Returns the area under the ROC curve: the probability that a positive row scores above a negative one; a tie counts
+// as 1/2. As in OGB's evaluator, it is the mean over the targets that have both positive and negative rows.
 // scores, labels: [rows * targets], row-major. A label above 0.5 is positive, and NaN is missing. Returns NaN if no
 // target has both, or if the score of a labelled row is NaN.
 double RocAuc(std::span<const float> scores, std::span<const float> labels, int64_t targets);
@@ -26,10 +26,11 @@ double RocAuc(std::span<const float> scores, std::span<const float> labels, int6
 //     output has the right sign.
 //   kF1Macro: the mean F1 over the classes that occur as a label or as a prediction. For kBce, the mean F1 over the
 //     targets, where label 1 is positive.
-//   kF1Micro: F1 of the counts of all classes or targets together. F1 is 0 if nothing was counted.
+//   kF1Micro: the F1 of the counts summed over all classes or targets. F1 is 0 if all counts are 0.
 //   kRocAuc, kAveragePrecision: for kCrossEntropy with two classes, the metric of the second class. With more
 //     classes, each class is ranked against the rest by its probability, and the results are averaged.
-// Same as scikit-learn's r2_score, accuracy_score, f1_score(zero_division=0), roc_auc_score(multi_class="ovr").
+// The results equal those of scikit-learn's r2_score, accuracy_score, f1_score(zero_division=0),
+// roc_auc_score(multi_class="ovr").
 double ComputeMetric(spec::Metric metric, spec::Loss loss, std::span<const float> outputs,
                      std::span<const float> labels, int64_t width);
 
@@ -55,7 +56,7 @@ std::vector<float> RanksOf(const LinkScores& scores);
 //   kMrr: the mean of 1 / rank.
 //   kHitsAt...: the fraction of links that score above the K-th highest score of all negatives together; 1 if there
 //     are fewer than K negatives (OGB's Evaluator of ogbl-collab).
-//   Every other metric: ComputeMetric for kBce, where links have label 1 and all negatives label 0.
+//   All metrics not named above: ComputeMetric for kBce, where links have label 1 and all negatives label 0.
 // Returns NaN if there are no links, or if a score is NaN.
 double ComputeLinkMetric(spec::Metric metric, const LinkScores& scores);
 

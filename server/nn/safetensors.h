@@ -12,7 +12,8 @@
 
 namespace permafrost::nn {
 
-// Returns the bytes of a whole file. Tensors are float32, float64 or int64, on any device; names are unique.
+// Returns the bytes of a whole safetensors file. Tensors are float32, float64 or int64, on any device; names are
+// unique.
 std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
                               const std::map<std::string, std::string>& metadata);
 

@@ -29,9 +29,10 @@ class TensorSet {
   // Adds a tensor that a step reads and that never changes. It is neither saved nor loaded, and All() leaves it out.
   void AddConstant(std::string name, at::Tensor value) { constants_.push_back({std::move(name), std::move(value)}); }
 
-  // Turns parameters into buffers if their names begin with one of `prefixes`, up to a dot or the end of the name.
-  // They get no gradient, and are saved and loaded by name as before. Errors: InvalidArgument if a prefix matches no
-  // parameter (the message names existing prefixes), or if no parameter is left to train; then nothing changes.
+  // Turns a parameter into a buffer if its name begins with one of `prefixes`, up to a dot or the end of the name.
+  // Such a buffer gets no gradient, and is saved and loaded by name as before. Errors: InvalidArgument if a prefix
+  // matches no parameter (the message names existing prefixes), or if no parameter is left to train; then nothing
+  // changes.
   absl::Status Fix(const std::vector<std::string>& prefixes);
 
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
@@ -41,7 +42,7 @@ class TensorSet {
   std::vector<NamedTensor> All() const;
   // The number of parameters that are fixed.
   int64_t fixed_parameters() const { return fixed_; }
-  // Includes the fixed parameters.
+  // Returns the number of values in all parameters, fixed ones included.
   int64_t num_parameter_values() const;
 
   // Copies `values` by name into the tensors of this set. Errors: InvalidArgument that names the first tensor that is
@@ -72,7 +73,7 @@ class WeightMaker {
   // `tensors` must outlive the maker. On device kMeta nothing is drawn.
   WeightMaker(uint64_t seed, at::Device device, TensorSet& tensors);
 
-  // Each of the following makes a parameter. Uniform draws from -bound..bound.
+  // Uniform, Filled, Glorot and Normal each make a parameter. Uniform draws from -bound..bound.
   at::Tensor Uniform(std::string name, at::IntArrayRef sizes, double bound);
   at::Tensor Filled(std::string name, at::IntArrayRef sizes, double value);
   // Draws uniformly with bound sqrt(6 / (in + out)). Source: Glorot and Bengio 2010, as PyG's `glorot`.

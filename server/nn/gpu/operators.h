@@ -1,5 +1,5 @@
-// Runs operators of nn/ops on a GPU whose kernels were compiled. They launch the kernels of kernels.cu and PyTorch's
-// matrix products. Each function takes and returns what the CPU's function does, in float32, int64 or int32.
+// The operators of nn/ops for a GPU whose kernels were compiled. Each function launches kernels of kernels.cu and
+// PyTorch's matrix products. It takes and returns what the CPU's function does, in float32, int64 or int32.
 // Threads: the device thread. The functions take tensors of any device that the launcher's kernels can read.
 #pragma once
 
@@ -28,8 +28,8 @@ inline constexpr int64_t kMostRows = 1 << 15;
 
 // The most blocks of a launch in its second dimension.
 inline constexpr int64_t kMostBlocks = 65'535;
-// The most edges for the kernel edge_index, which compares each edge with all others. PyTorch sorts the edges if
-// there are more.
+// The most edges for the kernel edge_index, which compares each edge with all others. If there are more, PyTorch
+// sorts the edges.
 inline constexpr int64_t kMostCountedEdges = 1 << 14;
 
 // kernels.cu defines the same constants as macros (COLUMNS, SHARES, ...).

@@ -1,6 +1,7 @@
 // Writes the forward pass of an edge region (nn/kernels/edge_region.h) as one kernel of CUDA C++, which a device
-// compiles at run time. The text needs no headers. It uses no atomic additions, so equal inputs give equal bits. Its
-// outputs equal those of RunEdgeRegion (nn/ops/edge_region.h) up to rounding, also where they are NaN or infinite.
+// compiles at run time. The text needs no headers. The kernel uses no atomic additions, so equal inputs give equal
+// bits. The kernel's outputs equal those of RunEdgeRegion (nn/ops/edge_region.h) up to rounding, also where they are
+// NaN or infinite.
 // Threads: a pure function, safe anywhere.
 #pragma once
 
@@ -14,8 +15,8 @@
 namespace permafrost::nn::gpu {
 
 // A kernel, and the numbers that its launch needs. The kernel's parameters, where T is the type of all values:
-//   const T* input0, ...            one for each input, row by row; a row holds as many values as the step is wide
-//   const long long* index0, ...    one for each index: [E], rows that kGather reads. The kernel does not check them.
+//   const T* input0, ...            one for each input, row by row; a row has the width of the step that reads it
+//   const long long* index0, ...    one for each index: [E], the rows that kGather reads; not checked
 //   const int* offsets, *places     EdgeSegments of the target index: [targets + 1] and [E]
 //   long long targets
 //   T* target_values, *edge_values  scratch memory of any contents: [targets, target_columns], [E, edge_columns]

@@ -73,7 +73,7 @@ struct RegionOpTraits {
   RegionOp op = RegionOp::kShared;
   std::string_view name;
   int operands = 0;  // 1: a; 2: a and b; 3: a, b and c
-  // Elementwise: operands may be shared, and narrower than the step.
+  // true: the step is elementwise; its operands may be shared steps, and narrower than the step.
   bool by_value = false;
 };
 inline constexpr int kNumRegionOps = 43;
@@ -87,9 +87,9 @@ extern const EnumNames<RegionLevel, 3> kRegionLevelNames;
 
 struct RegionStep {
   RegionOp op = RegionOp::kConstant;
-  // Earlier steps; -1: none. An elementwise step takes operands of its own level and shared ones. The width of an
-  // operand is that of the step, or a divisor of it. If it is a divisor, each value of the operand serves width /
-  // divisor adjacent columns of the step.
+  // Positions of earlier steps; -1: none. An operand of an elementwise step is a shared step, or has the step's own
+  // level. The operand's width is the step's width or a divisor d of it. Then each of its values serves width / d
+  // adjacent columns of the step.
   int32_t a = -1, b = -1, c = -1;
   int32_t input = -1, index = -1;  // positions among inputs and indices
   int32_t width = 1, group = 1;

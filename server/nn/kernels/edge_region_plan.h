@@ -33,10 +33,10 @@ struct RegionRegisters {
   int64_t target_columns = 0, edge_columns = 0;
 };
 
-// The value that a kSum step computes for each edge as it adds up: that of a kAdd or kMul step, or its ReLU. Or it is
-// the row of another step, where this ReLU passes a gradient.
+// The value that a kSum step adds up for each edge without storing it. It is the value of a kAdd or kMul step, or the
+// ReLU of that value. Or it is a row of the step `passed` where that ReLU passes a gradient, and 0 elsewhere.
 struct SummedValue {
-  int32_t step = -1;  // of kAdd or kMul; -1: the sum reads rows
+  int32_t step = -1;  // the kAdd or kMul step; -1: the sum reads stored rows
   bool relu = false;
   int32_t passed = -1;  // the step whose rows are summed; -1: the value itself
 };
@@ -45,13 +45,14 @@ struct SummedValue {
 struct RegionPass {
   std::vector<int32_t> steps;
   std::vector<int32_t> register_of;
-  // For each kSum step, the value that it computes for each edge as it adds up. A step that a sum computes in this
-  // way has no register and is not in `steps`.
+  // For each kSum step, the value that the sum computes for each edge. A step whose value is computed in a sum has no
+  // register and is not in `steps`.
   std::vector<SummedValue> summed;
-  int64_t summed_columns = 0;  // of all summed values
+  int64_t summed_columns = 0;  // the total width of all summed values
 };
 
-// Rows of targets and tables narrower than this are copied for each edge, so that steps run over contiguous values.
+// A row of a target or table that is narrower than this is copied for each edge, so that steps run over contiguous
+// values.
 inline constexpr int32_t kLeastViewWidth = 16;
 
 // A region, and everything that can be planned from the region alone.
@@ -71,8 +72,9 @@ struct RegionPlan {
   // For each input, true if it has a row for each target, and there may be gaps between these rows, as in a slice of
   // wider rows.
   std::vector<char> may_lie_apart;
-  // Shared steps to compute, in their order, and where the values of each shared step begin (-1: elsewhere).
+  // The shared steps to compute, in their order.
   std::vector<int32_t> shared_steps;
+  // For each step, where its values begin among those of the shared steps; -1: they do not lie there.
   std::vector<int64_t> shared_place;
   int64_t shared_columns = 0;
   int32_t widest = 1;
@@ -85,11 +87,11 @@ struct RegionPlan {
 struct RegionGradientPlan {
   RegionGradientPlan(const RegionPlan& plan, std::span<const char> wanted_inputs, std::span<const char> given_outputs);
 
-  // For each step that is its own home: true if it receives an adjoint on which a wanted input's gradient depends.
+  // For each step s with home[s] == s, true if it receives an adjoint on which a wanted input's gradient depends.
   std::vector<char> active;
   // Steps whose values the adjoints need. If an adjoint reads a value, the value's register is not reused.
   RegionPass values;
-  // The register of each active step's adjoint (-1: none).
+  // For each step, the register of its adjoint (-1: none).
   std::vector<int32_t> adjoint_of;
   RegionRegisters registers;  // for values and adjoints
 };
@@ -103,8 +105,8 @@ struct ReadByGradient {
 ReadByGradient ReadsOf(RegionOp op, int k);
 // Returns whether a step passes a gradient to operand k.
 bool PassesGradient(RegionOp op, int k);
-// Returns true if a step can take an operand of that width without copying it. The width must be the step's own, or
-// so small that each value fills whole vectors of the step's columns.
+// Returns true if `step` can read an operand of `width` columns without a copy. `width` must be the step's own, or so
+// small that each value of the operand fills whole vectors of the step's columns.
 bool TakesWidth(const RegionStep& step, int32_t width);
 // Returns whether operand k receives the step's adjoint unchanged, provided that the operand has the step's level and
 // width.

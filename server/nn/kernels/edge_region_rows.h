@@ -1,5 +1,5 @@
 // Works on the rows of a region. Rows are gathered, expanded and reduced to change level or width. Elementwise steps
-// run over contiguous values. Both come with their gradients.
+// run over contiguous values. Functions of both kinds come with their gradients.
 // If `base` is not null, the result is added to it, and `base` may be the output itself. If `base` is null, the
 // output is the result alone.
 // Threads: any, each with rows of its own. Rows are added in their order. SumGroups adds a row's values by lanes.
@@ -11,13 +11,13 @@
 
 namespace permafrost::nn {
 
-// The targets of a tile. Target t has the tile's edges offsets[t] - offsets[0] up to offsets[t + 1] - offsets[0].
+// The targets of a tile. Target t has edges [offsets[t] - offsets[0], offsets[t + 1] - offsets[0]) of the tile.
 struct RegionSegments {
   const int32_t* offsets;
   int64_t targets;
 };
 
-// to[j] = from[index[places[j]]] for j < rows; if index is null, from[places[j]].
+// to[j] = from[index[places[j]]] for j < rows. If `index` is null, to[j] = from[places[j]].
 template <class T>
 void GatherRows(const T* from, int64_t width, const int64_t* index, const int32_t* places, int64_t rows, T* to);
 // to[places[j]] = from[j] for j < rows.
@@ -41,8 +41,8 @@ void SumEdges(const RegionSegments& segments, int64_t width, const T* edges, con
 // targets[t] = the largest (or smallest) of the target's edges; 0 if there are none, NaN if one is NaN.
 template <class T>
 void ExtremeOfEdges(const RegionSegments& segments, int64_t width, bool largest, const T* edges, T* targets);
-// The gradient of ExtremeOfEdges, given its result `extreme`. If edges[e] equals extreme[t], to[e] = base[e] + g[t] /
-// n, where n is the number of edges that equal extreme[t]. The initial 0 of the target counts too, as in
+// The gradient of ExtremeOfEdges, given its result `extreme`. to[e] = base[e] + (edges[e] equals extreme[t] ? g[t] /
+// n : 0), where n is the number of the target's edges that equal extreme[t]. If extreme[t] is 0, n is one more, as in
 // scatter_reduce on zeros.
 template <class T>
 void ExtremeGradient(const RegionSegments& segments, int64_t width, const T* edges, const T* extreme, const T* g,
@@ -91,7 +91,7 @@ void ComputeValues(const RegionStep& step, const RegionValues<T>& in, int64_t ro
 
 // The gradient for operand k: to = g * d(step) / d(operand k), elementwise. y: the step's values. The rows of y and
 // `to` are contiguous. Only values that the formula contains are read (ReadsOf in edge_region_plan.h). The formulas
-// are PyTorch's, also for 0, inf and NaN. `to` must not overlap the others.
+// are PyTorch's, also for 0, inf and NaN. `to` must not overlap any other array.
 template <class T>
 void ValueGradient(const RegionStep& step, int k, const RegionValues<T>& in, const T* y, const RegionRows<T>& g,
                    int64_t rows, T* to);

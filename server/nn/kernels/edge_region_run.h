@@ -31,9 +31,12 @@ void RunRegion(const RegionPlan& plan, const RegionInputs<T>& in, int64_t begin,
 template <class T>
 struct RegionGradients {
   std::span<const T* const> outputs;  // gradients of the outputs; null: not given
-  // The memory for the gradient of each input; null: the gradient is not wanted. kTarget and kEdge: rows as in the
-  // input. kShared: [width], this call's share of the sum. kGather: a row for each edge, at the edge's place; or, if
-  // the input's number in `tables` is not 0, [rows, width], this call's share of the sum.
+  // For each input, the memory for its gradient; null: the gradient is not wanted. The shape depends on the steps
+  // that read the input.
+  //   kTarget, kEdge: rows as in the input.
+  //   kShared: [width], this call's share of the sum.
+  //   kGather: if the input's entry in `tables` is 0, a row for each edge, at the edge's place. Otherwise [rows,
+  //     width], this call's share of the sum.
   std::span<T* const> inputs;
   std::span<const int64_t> tables;  // for each input, rows of the table to sum into; 0: a row for each edge
 };

@@ -1,5 +1,5 @@
-// The gradient for rows that a region gathers, as a region of its own whose targets are those rows. That region sums
-// over the edges that read a row, so no gradient is stored for each edge.
+// Computes the gradient for rows that a region gathers by a second region, whose targets are the gathered rows. The
+// second region sums over the edges that read a row, so no gradient is stored for each edge.
 // Threads: plain values, and functions that are safe anywhere.
 #pragma once
 
@@ -26,10 +26,10 @@ struct RegionSource {
 };
 
 struct SourceGradient {
-  // Runs first, over the targets of the differentiated region. No outputs: it need not run.
+  // Runs first, over the targets of the differentiated region. Without outputs, it need not run.
   EdgeRegion targets;
   std::vector<RegionSource> target_inputs;
-  // Runs over the rows that the input has, with the edges that read each row. Its output is the gradient.
+  // Runs over the rows of the input, with the edges that read each row. Its output is the gradient.
   EdgeRegion rows;
   std::vector<RegionSource> row_inputs;
   // For each index of `rows`: the equal index of the differentiated region, or -1 for the targets of the edges.

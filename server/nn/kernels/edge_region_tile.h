@@ -85,7 +85,7 @@ class RegionTile {
   void Compute();
 
   int64_t Rows(RegionLevel level) const;
-  // Returns the values of a step that is a root and not a view; null: not computed.
+  // Returns the values of a step, which must be a root and not a view; null if they were not computed.
   const T* value(size_t step) const { return values_[step].base; }
   std::span<const RegionRows<T>> values() const { return values_; }
   // Returns, for each edge, the position of its target within the tile. Valid until the next Take.
@@ -119,8 +119,8 @@ class RegionTile {
   std::span<T* const> outputs_;
   std::vector<int32_t> output_of_;  // the output into which a step may compute directly; -1: none
   std::vector<RegionRows<T>> values_;
-  // Lists of rows: one for each index, then one for targets. The list for targets always counts for a tile's size.
-  // Another list counts if a view reads it.
+  // Lists of rows: one for each index, then one for targets. When a tile's size is chosen, the list for targets
+  // always counts, and the list for an index counts if a view reads it.
   std::vector<char> has_rows_;    // true if RowsOf has made the list for this tile
   std::vector<int32_t> list_of_;  // position of the list in memory
   int32_t lists_ = 0;

@@ -8,16 +8,14 @@
 
 namespace permafrost::nn {
 
-// For row r and head h, k runs over the row's slots. Slot 0 is the row itself, and slot k > 0 is its edge offsets[r]
-// + k -
-// 1. An edge from the row to itself takes no part.
+// For row r and head h, k runs over the row's slots. Slot 0 is the row itself. Slot k > 0 is edge offsets[r] + k - 1.
+// An edge from the row to itself takes no part.
 //   z_k     = left[source of k] + right[r] (+ edges[k])              [width] of head h
 //   score_k = <attention[h], leaky_relu(z_k)>
 //   alpha   = softmax of the scores over the slots
 //   y[r]    = sum over k of dropout(alpha_k) * left[source of k]
-// left: [N, heads * width], right: [T, heads * width]. In arrays of all slots, slot k of row r is number offsets[r] +
-// r + k of
-// [E + T, heads].
+// left: [N, heads * width], right: [T, heads * width]. In an array of all slots, [E + T, heads], slot k of row r is
+// at index offsets[r] + r + k.
 template <class T>
 struct GatRows {
   const T *left, *right, *attention;
@@ -31,7 +29,7 @@ struct GatRows {
   const int64_t* row_keys;  // [T]; null: the row's own position
 };
 
-// Writes, for rows [begin, end), alpha of their slots and y [T, heads * width].
+// For rows [begin, end), writes alpha of their slots, and their rows of y [T, heads * width].
 template <class T>
 void GatForward(const GatRows<T>& rows, int64_t begin, int64_t end, T* alpha, T* y);
 

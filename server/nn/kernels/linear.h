@@ -56,8 +56,8 @@ void AddBiasActivate(const T* a, const T* bias, const T* addend, bool relu, int6
 template <class T>
 void ActivationGradient(const T* grad, const T* y, T kept, int64_t rows, int64_t width, T* g, T* sums);
 
-// Computes gradients from g, [rows, out]. gw [out, in], unless null, gets the sum over these rows. ga [rows, in] is
-// written unless `packed` is null. a: [rows, in]; packed: from PackBackward; scratch: ProductScratch values.
+// Computes gradients from g, [rows, out]. Writes ga [rows, in] unless `packed` is null. Writes gw [out, in], the sum
+// over these rows, unless `gw` is null. a: [rows, in]; packed: from PackBackward; scratch: ProductScratch values.
 template <class T>
 void LinearBackward(const LinearWidths& widths, int64_t rows, const T* a, const T* g, const T* packed, T* scratch,
                     T* ga, T* gw);

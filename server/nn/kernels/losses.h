@@ -38,13 +38,13 @@ struct WalkShape {
 template <class T>
 void ScoreWalk(const WalkShape& shape, const T* table, const int64_t* walk, T* scores);
 
-// Returns the sum of the pairs' losses: -log(sigmoid(score) + 1e-15), or for negatives -log(1 - sigmoid(score) +
-// 1e-15). Overwrites the scores with the derivatives of the losses by the scores.
+// Returns the sum of the pairs' losses. A pair's loss is -log(p + 1e-15), where p is sigmoid(score), or 1 -
+// sigmoid(score) if `negative`. Overwrites the scores with the derivatives of the losses by the scores.
 template <class T>
 double LossOfPairs(bool negative, int64_t count, T* scores);
 
-// Writes gradients, [length, dimension]: for each node of the walk, the sum over the pairs that it is in, times
-// `scale`. derivatives: [pairs], the derivatives that LossOfPairs has written.
+// Writes gradients, [length, dimension]: for each node of the walk, its gradients summed over the pairs that contain
+// it, times `scale`. derivatives: [pairs], the derivatives that LossOfPairs has written.
 template <class T>
 void GradientOfWalk(const WalkShape& shape, const T* table, const int64_t* walk, const T* derivatives, T scale,
                     T* gradients);

@@ -1,6 +1,6 @@
 // Weighted sums and maxima of rows over CSR, and the sums of GINE's and GIN's messages, with their gradients over the
-// transposed CSR. All of these are gathers: one thread writes each row once, and adds up the row's edges in their
-// order.
+// transposed CSR. All of them are gathers: a row is written once, by one thread, which adds up the row's edges in
+// their order.
 // Threads: any, each with rows of its own.
 #pragma once
 
@@ -16,16 +16,16 @@ struct SegmentRows {
   const int64_t *offsets, *source;
   const T *weights, *self, *scale;  // null: weights all 1, self all 0, scale all 1
 };
-// Computes rows [begin, end). `to` points to the first of them, and rows of the output are `to_stride` apart.
+// Computes rows [begin, end). `to` points to output row `begin`, and output rows are `to_stride` apart.
 template <class T>
 void SumSegments(const SegmentRows<T>& rows, int64_t begin, int64_t end, T* to, int64_t to_stride);
 
-// The gradient of x: gx[s] = the sum over places p of row s of weight * scale[r] * g[r], where r = rows[p] < targets.
-// For s < targets, scale[s] * self[s] * g[s] + own[s] is added.
+// The gradient of x: gx[s] = the sum over places p of row s of weights[edges[p]] * scale[r] * g[r]. Here r is
+// rows[p], and places with r >= targets are left out. For s < targets, scale[s] * self[s] * g[s] + own[s] is added.
 template <class T>
 struct SegmentGradient {
   // The arrays of CsrTranspose (nn/ops/segment_ops.h). Row s has places [offsets[s], offsets[s + 1]), in the order of
-  // rising r. edges[p] is the edge whose weight is used at place p.
+  // rising r. edges[p] is the number of the edge at place p.
   const int32_t *offsets, *rows, *edges;
   int64_t targets;
   const T *g, *own;  // [targets, width], rows `stride` apart; own null: all 0
@@ -82,9 +82,9 @@ void GineSum(const GineMessages<T>& messages, const int32_t* offsets, const int6
              T* sum);
 
 // The gradient, as a gather over out-edges. For rows j in [begin, end): gx[j] = g[j] + the sum, over p in
-// [offsets[j], offsets[j + 1]), of g[target[p]] where x[j] + the row of edge[p] > 0. The same terms are added to ge,
-// [codes, width], at the edge's code; or, without codes, written to row edge[p] of ge, [E, width]. For GIN all of g
-// passes, and ge is not used.
+// [offsets[j], offsets[j + 1]), of g[target[p]] where x[j] + the row of edge[p] > 0. With codes, ge is [codes,
+// width], and each term is added to row code[edge[p]]. Without codes, ge is [E, width], and each term is written to
+// row edge[p]. For GIN all of g passes, and ge is not used.
 template <class T>
 void GineGradient(const GineMessages<T>& messages, const int32_t* offsets, const int32_t* target, const int32_t* edge,
                   const T* g, int64_t begin, int64_t end, T* gx, T* ge);

@@ -17,10 +17,10 @@ namespace permafrost::nn {
 struct ConvShape {
   int64_t in = 0, out = 0;    // channels of a row
   int64_t heads = 1;          // attention heads
-  bool joins_heads = true;    // true: the heads are concatenated to `out`; false: averaged
+  bool joins_heads = true;    // true: the heads' outputs are concatenated to `out` channels; false: averaged
   int64_t edge_channels = 0;  // width of the edge rows of attention and GINE; 0: no edge rows
   spec::Aggregation aggregation = spec::Aggregation::kMean;
-  bool of_nodes = true;  // parameters are named as in torch_geometric.nn.models; false: as in a Sequential
+  bool of_nodes = true;  // true: parameters are named as in torch_geometric.nn.models; false: as in a Sequential
 };
 
 // Names of the linear maps of GIN's and GINE's MLP within a convolution.
@@ -61,12 +61,12 @@ class Convolution {
   virtual at::Tensor Combine(const at::Tensor& projected, const LayerWiseModel::Chunk& chunk) const = 0;
 };
 
-// Counts of values (4 bytes each) of one layer in training. They are its parameters, the values saved for the
-// backward pass, and the values that the backward pass allocates while it is in this layer.
+// Counts of values (4 bytes each) of one layer in training. The counts cover the layer's parameters, the values saved
+// for the backward pass, and the values that the backward pass allocates while it is in this layer.
 struct ConvCost {
   double parameters = 0, saved = 0, backward = 0;
 };
-// Row counts of one layer. first: it is the first layer, whose input needs no gradient.
+// Row counts of one layer. first: true for the first layer, whose input needs no gradient.
 struct ConvRows {
   double sources = 0, targets = 0, edges = 0;
   bool first = false;

@@ -1,5 +1,5 @@
-// The interface of the node-level and graph-level models for the code that trains them. To add one, write its
-// convolution (nn/models/convolution.h) and its torch-free row (spec/model.h).
+// The interface of the node-level and graph-level models for the code that trains them. To add a model, write its
+// convolution (nn/models/convolution.h) and its row in the torch-free table (spec/model.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -120,7 +120,7 @@ class LayerWiseModel : public NodeModel {
   // Returns [n] float32 for the chunk's own rows, or an undefined tensor if the model needs none. The caller
   // concatenates the results of all chunks into inverse_sqrt_degrees before the first Combine. GCN returns
   // degree^-1/2, or 0 if the degree is not positive. The degree is 1 + the sum of the in-edges' weights, less 1 for
-  // each self-loop among them. Reads first_row and the edges.
+  // each self-loop among them. Of the chunk, only first_row and the edges are read.
   virtual at::Tensor InverseSqrtDegrees(const Chunk& chunk) const = 0;
   // projected: [all rows, projected_width(layer)]. input: the layer's input for the chunk's rows; the first layer
   // does not read `input`. Returns [n, hidden or num_outputs].
@@ -128,9 +128,9 @@ class LayerWiseModel : public NodeModel {
                              const at::Tensor& input) = 0;
   // Returns true if predictions are made from the outputs of all layers, false if from the last layer's alone.
   virtual bool joins() const = 0;
-  // Needed only if joins(). Returns the part of the outputs of layers 0..layer that must be kept, for some rows.
-  // output: the output of this layer. before: the result of JoinOutput for the layer before; undefined for layer 0.
-  // For the last layer, JoinOutput returns the predictions, [n, num_outputs].
+  // Needed only if joins(). Returns what must be kept of the outputs of layers 0..layer, for some rows. output: the
+  // output of this layer. before: the result of JoinOutput for the layer before; undefined for layer 0. For the last
+  // layer, JoinOutput returns the predictions, [n, num_outputs].
   virtual at::Tensor JoinOutput(int64_t layer, const at::Tensor& before, const at::Tensor& output) const = 0;
 };
 
@@ -171,7 +171,7 @@ class GraphModel {
   // Same as NodeModel::TakeLoss.
   virtual at::Tensor TakeLoss() { return {}; }
   virtual TensorSet& tensors() = 0;
-  // Returns JSON for `__metadata__` of the weights file: what is needed to build the equal module.
+  // Returns JSON for `__metadata__` of the weights file: what is needed to build an equal module.
   virtual std::string Describe() const = 0;
 };
 
@@ -188,8 +188,8 @@ struct StepRows {
 // Counts of values (4 bytes each).
 struct ModelCost {
   double parameters = 0;
-  // The most values alive at one moment of an eager training step. They are what the backward pass has saved and what
-  // it allocates. The batch itself and the gradients of parameters do not count.
+  // The most values alive at one moment of an eager training step. Values saved for the backward pass count, and so
+  // do values that the backward pass allocates. The batch itself and the gradients of parameters do not count.
   double activations = 0;
 };
 

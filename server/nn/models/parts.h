@@ -41,8 +41,8 @@ class Encoder {
   // Encodes features into `edges`. If there are few combinations of categories, writes a row for each combination and
   // the code of each edge. Otherwise writes a row for each edge.
   void Encode(const at::Tensor& features, int64_t rows, GineEdges& edges) const;
-  // Returns the number of values in the edge rows that Encode makes for a set, and in their three gradients: the one
-  // so far, one layer's, and their sum.
+  // Returns the number of values in the edge rows that Encode makes for a set, and in three gradients of these rows:
+  // the sum so far, one layer's gradient, and the new sum.
   static double CostOfRows(const EncoderInput& input, double edges, double channels);
 
  private:

@@ -1,5 +1,5 @@
 // Batch norm of rows with an optional ReLU, on several threads, as operators that a capture sees whole.
-// permafrost::masked_batch_norm_relu covers the real rows of a padded batch, whose number is a tensor.
+// permafrost::masked_batch_norm_relu normalises the real rows of a padded batch. The number of real rows is a tensor.
 // permafrost::row_norm serves programs. The helpers of the CPU's norms come last.
 // Threads: any. Bits do not depend on the number of threads.
 #pragma once
@@ -75,7 +75,8 @@ void ClearRows(const at::Tensor& to, int64_t first) {
 // and sums of squared differences from the means [D]. The new values cover all ranks, merged in float64 in the order
 // of ranks. Does nothing if no step is shared.
 void MergeMoments(int64_t& rows, std::vector<double>& means, std::vector<double>& squares);
-// Replaces rows and sums by their totals over all ranks, in the same way.
+// Replaces `rows` and `sums` by their totals over all ranks, added in float64 in the order of ranks. Does nothing if
+// no step is shared.
 void MergeSums(int64_t& rows, std::vector<double>& sums);
 // Returns the row count over all ranks from the last MergeMoments on this thread.
 int64_t MergedRows();

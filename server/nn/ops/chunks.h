@@ -21,9 +21,9 @@ namespace permafrost::nn {
 // Returns how many threads ParallelFor uses.
 inline int ThreadCount() { return OperatorThreads() == 0 ? at::get_num_threads() : OperatorThreads(); }
 
-// Splits the range among threads and calls body(begin, end) on each part, as at::parallel_for does. Runs on a crew if
-// OperatorThreads() is set, else on libtorch's threads. A range of at most `grain` (at least 1) is one part. A call
-// from within `body` runs on one thread. The body must not call operators of libtorch.
+// Splits the range among threads and calls body(begin, end) on each part, as at::parallel_for does. The parts run on
+// a crew if OperatorThreads() is set, else on libtorch's threads. A range of at most `grain` (at least 1) is one
+// part. A call from within `body` runs on one thread. The body must not call operators of libtorch.
 template <class Body>
 void ParallelFor(int64_t begin, int64_t end, int64_t grain, const Body& body) {
   const int64_t length = end - begin;
@@ -49,7 +49,7 @@ void ParallelFor(int64_t begin, int64_t end, int64_t grain, const Body& body) {
 }
 
 // Splits rows into contiguous chunks. Their bounds depend only on the rows, `partial` and `most`, never on threads.
-// So sums added in the order of chunks have equal bits for any number of threads. A value.
+// So sums added in the order of chunks have equal bits for any number of threads. A value type.
 class RowChunks {
  public:
   // With 64 floats a row, one array of a chunk fills an L1 cache, and all arrays of a layer's chunk fit into an L2
@@ -92,14 +92,14 @@ inline Products ProductsOf(const at::Tensor& x, bool bfloat16) {
   return Products::kBfloat16;
 }
 
-// A region with fewer multiplications stays on one thread. At half as many, 30 us of work, two threads were as fast
-// as one: `bench/run parallel --filter products`, on the machine that bench/MEASUREMENTS.md describes.
+// A region with fewer multiplications stays on one thread. At 2^19 multiplications (30 us of work) two threads were
+// as fast as one: `bench/run parallel --filter products`, on the machine that bench/MEASUREMENTS.md describes.
 inline constexpr int64_t kParallelProducts = 1 << 20;
-// The same limit in gathered values. At 2^15 of them, 25 us of work, two threads were as fast as one (`--filter
+// The same limit in gathered values. At 2^15 values (25 us of work) two threads were as fast as one (`--filter
 // gathers`).
 inline constexpr int64_t kParallelGathers = 1 << 16;
-// Both limits, and those of single operators, are for libtorch's threads. A crew begins a region sooner. Returns
-// whether a region with so much work is shared.
+// Returns true if a region with this much work is split among threads. `limit` is meant for libtorch's threads. A
+// crew begins a region faster, so its limit is lower.
 inline bool IsShared(int64_t work, int64_t limit) {
   constexpr int64_t kSooner = 8;
   return work >= (OperatorThreads() == 0 ? limit : limit / kSooner);
@@ -189,8 +189,8 @@ class MlpBackwardChunks {
                    {w1, b1, w2, w2 + widths_.out * widths_.hidden});
   }
 
-  // Writes part c of the `count` parts of `to`, one part per chunk: the sum of all chunks' gradients. Call it after
-  // Run has finished for all chunks.
+  // Adds up the gradients of all chunks, but writes only part c of `to`, which is split into `count` parts. Call it
+  // for each c, after Run has finished for all chunks.
   void AddShare(int64_t c, int64_t count, const MlpWeights& to) const {
     int64_t before = 0;
     for (const at::Tensor* t : {&to.w1, &to.b1, &to.w2, &to.b2}) {

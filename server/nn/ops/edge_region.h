@@ -21,7 +21,7 @@ bool RunsEdgeRegions(c10::Device device);
 
 // Edges grouped by the row to which each belongs.
 struct EdgeSegments {
-  at::Tensor offsets;  // [rows + 1] int32: row r has places offsets[r] .. offsets[r + 1]
+  at::Tensor offsets;  // [rows + 1] int32: row r has places [offsets[r], offsets[r + 1])
   at::Tensor places;   // [E] int32: edge numbers, rising within each row
 };
 

@@ -1,5 +1,5 @@
 // A whole layer of GINE or GIN, as one operator that a capture sees whole, permafrost::gine_layer, and its backward:
-//   sum = x_i + sum over edges (j, i) of relu(x_j + e_ji), or of x_j
+//   sum = x_i + sum over edges (j, i) of relu(x_j + e_ji) for GINE, or of x_j for GIN
 //   y   = dropout(relu(batch_norm(relu(sum * w1^T + b1) * w2^T + b2)))
 // On the CPU real rows are processed in chunks. Each chunk stays in cache from the sum to the norm's partial moments.
 // There is no tensor of messages, and padding costs nothing. Bits depend neither on padding nor on the number of
@@ -21,8 +21,8 @@ namespace permafrost::nn {
 struct GineEdges {
   at::Tensor source, target;  // [E] int64, as IndexEdges takes them
   EdgeIndex index;            // IndexEdges of both; read only if HasColumnKernels (lowering.h)
-  // The value e of edge k is rows[code[k]] with rows [codes, C], or rows[k] with rows [E, C] if code is undefined. If
-  // rows are undefined, the layer is GIN.
+  // rows is [codes, C], and edge k has the value e = rows[code[k]]. If code is undefined, rows is [E, C], and the
+  // value is rows[k]. If rows is undefined, the layer is GIN.
   at::Tensor rows;
   at::Tensor code;  // [E] int32
 };
@@ -54,8 +54,8 @@ at::Tensor GineLayer(const at::Tensor& x, const GineEdges& edges, const at::Tens
 at::Tensor GineLayerEval(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
                          const GineWeights& weights, const BatchNormOptions& norm = {});
 
-// Both compute the results of GineLayer and GineLayerEval by PyTorch's operators. It is the reference, and runs
-// wherever the fused operator does not.
+// These two compute the results of GineLayer and GineLayerEval by PyTorch's operators. They are the reference, and
+// run wherever the fused operator does not.
 at::Tensor GineLayerPlain(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
                           const GineWeights& weights, const GineDropout& dropout, const BatchNormOptions& norm = {});
 at::Tensor GineLayerEvalPlain(const at::Tensor& x, const GineEdges& edges, const GineWeights& weights,
@@ -63,10 +63,11 @@ at::Tensor GineLayerEvalPlain(const at::Tensor& x, const GineEdges& edges, const
 
 // Floating tensors are float32 or float64, all of one type.
 struct SummedEdges {
-  at::Tensor offsets;      // [T + 1] int64: edges offsets[r] .. offsets[r + 1] end at row r
+  at::Tensor offsets;      // [T + 1] int64: edges [offsets[r], offsets[r + 1]) end at row r
   at::Tensor sources;      // [E] int64 rows of x; E may exceed the last offset
   CsrTranspose transpose;  // TransposeCsr of these edges, or of more rows; for the backward
-  // The value e of edge k is rows[code[k]] with rows [codes, C], or rows[k] with rows [E, C] if code is undefined.
+  // rows is [codes, C], and edge k has the value e = rows[code[k]]. If code is undefined, rows is [E, C], and the value
+  // is rows[k].
   at::Tensor rows;
   at::Tensor code;        // [E] int32
   int64_t first_row = 0;  // the row of x that is row 0 of the sums; above 0 only without gradients

@@ -20,7 +20,7 @@ namespace permafrost::nn {
 
 // Floating tensors are float32 or float64, all of one type. weights, self and scale are not differentiated.
 struct ConvEdges {
-  at::Tensor offsets;      // [T + 1] int64: row r sums edges offsets[r] .. offsets[r + 1)
+  at::Tensor offsets;      // [T + 1] int64: row r sums edges [offsets[r], offsets[r + 1])
   at::Tensor sources;      // [E] int64 rows of x; E may exceed the last offset
   CsrTranspose transpose;  // TransposeCsr of these edges, or of more rows
   at::Tensor weights;      // [E] or undefined: all 1

@@ -28,7 +28,7 @@ class LoweringScope {
 // lowering is requested.
 bool IsFused(const at::Tensor& x);
 // Returns true if IsFused(x), or if `x` is on a GPU whose kernels were compiled (nn/gpu) and has a type that they
-// take. For operators with a kernel for the GPU.
+// take. Meant for operators that have a GPU kernel.
 bool HasKernels(const at::Tensor& x);
 // Same as HasKernels, for operators whose kernels walk whole columns of [N, C]. A GPU runs them for at most
 // gpu::kMostRows rows.
@@ -45,7 +45,7 @@ bool CanRoundFactors();
 // is three bias-free linears, forward and backward. With rounded factors, the CPU's fused operator keeps the product
 // in float32, and PyTorch's operators round it to bfloat16 before the bias is added.
 at::Tensor LinearRows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
-// ReLU. The shape-free form is leaky_relu, whose backward has no graph.
+// ReLU. The shape-free form is leaky_relu, whose backward adds no graph to that cache.
 at::Tensor ReluRows(const at::Tensor& x);
 // Returns row index[i] of x for each i. x: [N, C] or [N]; index: [E] int32 or int64. The shape-free form is gather.
 at::Tensor SelectRows(const at::Tensor& x, const at::Tensor& index);

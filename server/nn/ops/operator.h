@@ -23,8 +23,8 @@ class Operator {
  public:
   explicit constexpr Operator(const char* schema) : schema_(schema) {}
 
-  // Registers the operator. composite: made of other operators, for all other devices; may be null. gpu: for a GPU
-  // with compiled kernels (nn/gpu); may be null.
+  // Registers the operator. composite: the function for all other devices, made of other operators; may be null. gpu:
+  // the function for a GPU with compiled kernels (nn/gpu); may be null.
   void Register(torch::Library& library, decltype(kCpuKernel) composite = nullptr,
                 decltype(kCpuKernel) gpu = nullptr) const {
     library.def(schema_);

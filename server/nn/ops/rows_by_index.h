@@ -14,8 +14,8 @@ namespace permafrost::nn {
 
 // y[n] = the sum over columns c of tables[c][features[n, c]].
 // features: [N, columns] int64; tables: [categories of c, C] float32 or float64. Returns [N, C]. Differentiable in
-// the tables. Each gradient is summed in the order of rows, for any number of threads. permafrost::embedding_sum;
-// without a kernel for the device it is made of index_select.
+// the tables. Each gradient is summed in the order of rows, for any number of threads. permafrost::embedding_sum; on
+// a device without a kernel it is made of index_select.
 at::Tensor EmbeddingSum(const at::Tensor& features, const std::vector<at::Tensor>& tables);
 
 // Returns the row of the table for each index, [..., C]. table: [rows, C] float32 or float64; indices: int64 in [0,
@@ -33,12 +33,12 @@ at::Tensor CombineTables(const std::vector<at::Tensor>& tables);
 
 // y[g] = the sum, or the mean, of the rows of x that belong to graph g; 0 if there are none.
 // x: [N, C] float32 or float64; graph_of_row: [N] int64 in [0, graphs), rising. Returns [graphs, C]. Differentiable
-// in x. Rows are summed in their order. permafrost::pool; without a kernel for the device it is made of index_add.
+// in x. Rows are summed in their order. permafrost::pool; on a device without a kernel it is made of index_add.
 at::Tensor PoolRows(const at::Tensor& x, const at::Tensor& graph_of_row, int64_t graphs, spec::Pooling pooling);
 
 // out[p] = x[first[p]] * x[second[p]], which link decoders score. x: [N, C] float32 or float64; first, second: [P]
-// int64, below N. Returns [P, C]. Differentiable in x. One operator on the CPU; on other devices and in other
-// lowerings, two selections and a product.
+// int64, below N. Returns [P, C]. Differentiable in x. On the CPU it is one operator. On other devices and in other
+// lowerings it is two selections and a product.
 at::Tensor PairProducts(const at::Tensor& x, const at::Tensor& first, const at::Tensor& second);
 
 }  // namespace permafrost::nn

@@ -17,7 +17,7 @@ namespace permafrost::nn {
 // Errors: c10::Error if a count exceeds int32. The message begins with `name`, the operator, and uses `of`, the kind
 // of rows.
 void CheckPlaces(const char* name, const char* of, int64_t rows, int64_t edges);
-// Writes offsets, [rows + 1]. Row r gets places offsets[r] .. offsets[r + 1), one for each key that equals r. `count`
+// Writes offsets, [rows + 1]. Row r gets places [offsets[r], offsets[r + 1]), one for each key that equals r. `count`
 // is the number of all keys.
 void MakeOffsets(const int64_t* keys, int64_t count, int64_t rows, int32_t* offsets);
 // Moves each offset from the end of its row back to the row's beginning.
@@ -25,7 +25,7 @@ void EndsToBegins(int64_t rows, int32_t* offsets);
 
 // The edges of a batch, grouped by target and by source.
 struct EdgeIndex {
-  at::Tensor in_offsets;   // [N + 1] int32: edges in_offsets[i] .. in_offsets[i + 1] end at row i
+  at::Tensor in_offsets;   // [N + 1] int32: edges [in_offsets[i], in_offsets[i + 1]) end at row i
   at::Tensor out_offsets;  // [N + 1] int32: offsets into out_targets and out_edges
   at::Tensor out_targets;  // [E] int32: the target of each edge, ordered by source
   at::Tensor out_edges;    // [E] int32: the number of each edge, ordered by source
@@ -35,9 +35,10 @@ struct EdgeIndex {
 // permafrost::edge_index; not differentiable.
 EdgeIndex IndexEdges(const at::Tensor& source, const at::Tensor& target, int64_t nodes);
 
-// The out-edges of a block whose in-edges are CSR. Source row s has places offsets[s] .. offsets[s + 1). At these
-// places, `rows` holds the rows that gather s, in rising order. `edges` holds the numbers of the edges by which they
-// gather s. A gradient that covers only the first T rows stops at the first entry of `rows` that is T or more.
+// The out-edges of a block whose in-edges are CSR. Source row s has places [offsets[s], offsets[s + 1]). At these
+// places, `rows` holds the rows that gather s, in rising order. `edges` holds the number of the edge by which each of
+// these rows gathers s. A gradient that covers only the first T rows stops at the first entry of `rows` that is T or
+// more.
 struct CsrTranspose {
   at::Tensor offsets;  // [N + 1] int32
   at::Tensor rows;     // [E] int32; entries beyond the last offset may be anything
