@@ -40,8 +40,8 @@ Tensor ShapeFreeElementwise(spec::Loss loss, const Tensor& prediction, const Ten
       return shifted.exp().sum(1, /*keepdim=*/true).log() - shifted.gather(1, labels.to(at::kLong));
     }
     case spec::Loss::kBce: {
-      // Computes log(1 + e^x) as a log-sum-exp, whose gradient equals the sigmoid also at 0. The gradient of max(x,
-      // 0) + log(1 + e^-|x|) differs from it there.
+      // Computes log(1 + e^x) as a log-sum-exp, whose gradient equals the sigmoid also at 0. At 0 the gradient of
+      // max(x, 0) + log(1 + e^-|x|) differs from the sigmoid.
       const Tensor top = ReluRows(prediction.detach());
       return top + ((prediction - top).exp() + (-top).exp()).log() - prediction * labels;
     }
@@ -92,8 +92,8 @@ LossTerms ComputeLossPlain(spec::Loss loss, const Tensor& prediction, const Tens
     count = at::where(present, of_label, zero).sum();
   }
   const Tensor sum = terms.sum();
-  // A sum of weights may lie below 1, so the limit is the least float. If the sum is 0, the sum of the terms is 0
-  // too.
+  // `count` may be a sum of weights below 1, so the divisor's lower limit is the least normal float. If `count` is 0,
+  // the sum of the terms is 0 too.
   return {sum / count.clamp_min(std::numeric_limits<float>::min()), sum.detach(), count};
 }
 
@@ -101,7 +101,7 @@ namespace {
 
 // The number of values whose loss is computed as one sum. An L1 cache holds them with their gradients.
 constexpr int64_t kLossChunk = 2048;
-// From this many chunks on, several threads share them. At half as many, which is 50 us of work, two threads were as
+// From this many chunks on, several threads share them. At half as many chunks (50 us of work) two threads were as
 // fast as one: `bench/run parallel --filter losses`.
 constexpr int64_t kLossGrain = 16;
 
@@ -109,15 +109,15 @@ constexpr int64_t kLossGrain = 16;
 using LossResult = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
 // Computes the loss of rows with `width` values each. of_rows(begin, end, divisor, gradient) returns the sum of the
-// losses of those rows, and writes their gradients divided by `divisor`. The size of a chunk does not depend on the
-// padding behind the rows.
+// losses of rows [begin, end), and writes the gradients of these rows divided by `divisor`. The size of a chunk does
+// not depend on the padding behind the rows.
 template <class T, class OfRows>
 LossResult LossOf(const Tensor& prediction, double count, int64_t width, const OfRows& of_rows) {
   Tensor mean = at::empty({}, prediction.options()), sum = at::empty_like(mean), counted = at::empty_like(mean);
   Tensor gradient = at::empty_like(prediction);
   T* const to = gradient.mutable_data_ptr<T>();
-  // A sum of weights may lie below 1, so the limit is the least float. If the sum is 0, the sum of the losses is 0
-  // too.
+  // `count` may be a sum of weights below 1, so the divisor's lower limit is the least normal float. If `count` is 0,
+  // the sum of the losses is 0 too.
   const T divisor = std::max(static_cast<T>(count), static_cast<T>(std::numeric_limits<float>::min()));
   const int64_t rows = prediction.numel() / std::max<int64_t>(1, width);
   const int64_t chunk = std::max<int64_t>(1, kLossChunk / std::max<int64_t>(1, width));
@@ -134,8 +134,8 @@ LossResult LossOf(const Tensor& prediction, double count, int64_t width, const O
   return {mean, sum, counted, gradient};
 }
 
-// Returns the number of present labels, or the sum of the weights of their classes. Errors: a label that is not one
-// of the classes, if classes > 0.
+// Returns the number of present labels or, with `weights`, the sum of the weights of their classes. Errors: if
+// classes > 0, a label that is not one of the classes.
 template <class T>
 double CountLabels(const char* op, const Tensor& labels, const T* weights, int64_t classes) {
   const T* const label = labels.const_data_ptr<T>();
@@ -282,7 +282,7 @@ void CheckLayout(const Tensor& walks, const Tensor& seeds, int64_t per_seed, int
   TORCH_CHECK(seeds.numel() == 1 && seeds.scalar_type() == at::kLong, "skip_gram: seeds must be one int64");
 }
 
-// Walks of one kind. From `begin` on come `real` walks, then padding up to `end`.
+// Walks of one kind: `real` walks from `begin` on, then padding up to `end`.
 struct WalkKind {
   int64_t begin, end, real;
 };
@@ -341,7 +341,7 @@ std::tuple<Tensor, Tensor, Tensor> SkipGramCpu(const Tensor& table, const Tensor
   return {sum, count, parts};
 }
 
-// Returns a mask [L, L]: (j, i) is true if nodes j and i > j of a walk form a pair.
+// Returns a mask [L, L]: element (j, i) is true if i > j and nodes j and i of a walk form a pair.
 Tensor BandOf(int64_t length, int64_t context, c10::Device device) {
   const Tensor places = at::arange(length, at::TensorOptions().dtype(at::kLong).device(device));
   const Tensor first = places.view({length, 1}), second = places.view({1, length});

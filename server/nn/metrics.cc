@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Takes (score, positive) of one target's rows, in any order. Returns NaN if one kind of row is missing.
+// rows: (score, true if positive) for each row of one target, in any order. Returns NaN without positive rows, and
+// without negative rows.
 double AreaUnderCurve(std::vector<std::pair<float, bool>>& rows) {
   std::ranges::sort(rows, {}, &std::pair<float, bool>::first);
   // Counts half points, so that all counts are whole numbers: a negative below a positive counts 2, a tie counts 1.
@@ -49,7 +50,7 @@ using Area = double (*)(std::vector<std::pair<float, bool>>& rows);
 
 Area AreaOf(spec::Metric metric) { return metric == spec::Metric::kRocAuc ? AreaUnderCurve : PrecisionArea; }
 
-// Returns the mean of `area` over the columns for which it has a value. score_of(row, column) and label_of(row,
+// Returns the mean of `area` over the columns for which `area` is not NaN. score_of(row, column) and label_of(row,
 // column) return the values of a row.
 template <class Score, class Label>
 double MeanOverColumns(size_t count, size_t columns, const Score& score_of, const Label& label_of, Area area) {
@@ -81,9 +82,9 @@ double MeanOverTargets(std::span<const float> scores, std::span<const float> lab
       [&](size_t r, size_t t) { return labels[r * width + t]; }, area);
 }
 
-// Ranks each class against the others by its probability. With two classes, it ranks the second one by the difference
-// between its output and the first one's. It handles one class after the other. Handling all at once would take
-// memory for rows * classes scores.
+// Ranks each class against the others by its probability. With two classes, ranks only the second class, by its
+// output minus the first class's output. Handles one class after another, because all at once would take memory for
+// rows * classes scores.
 double MeanAgainstRest(std::span<const float> outputs, std::span<const float> labels, size_t classes, Area area) {
   const auto label_of = [&](size_t r, size_t c) {
     return std::isnan(labels[r]) ? labels[r] : static_cast<float>(labels[r] == static_cast<float>(c));

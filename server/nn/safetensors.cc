@@ -67,8 +67,8 @@ struct Entry {
 
 absl::Status Lost(std::string_view what) { return absl::DataLossError(absl::StrCat("safetensors: ", AbslView(what))); }
 
-// Returns a short list of numbers as " [1,2]", and an empty string for anything else. dump() recurses for each level
-// of nesting, and a file with a million levels would exhaust the stack.
+// Returns a short list of numbers as " [1,2]", and an empty string for anything else. Nested lists do not reach
+// dump(), which recurses for each level, so a file with a million levels cannot exhaust the stack.
 std::string Shown(const json& list) {
   constexpr size_t kMost = 16;
   const bool is_plain =
@@ -122,8 +122,8 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& entry, size
 }
 
 // Errors: DataLoss unless the tensors lie side by side from the first byte to the last, as the format demands.
-// Otherwise a header that is off by one byte would show every number shifted. Many tensors over the same bytes would
-// take many times the file's memory. `entries` is sorted by position.
+// Without this check, a header that is off by one byte would shift every number. Many tensors over the same bytes
+// would take many times the file's memory. `entries` is sorted by position.
 absl::Status CheckCovered(const std::vector<Entry>& entries, size_t body_bytes) {
   uint64_t covered = 0;
   for (const Entry& e : entries) {
@@ -186,7 +186,7 @@ absl::StatusOr<SafetensorsFile> DecodeSafetensors(std::string_view data) {
   if (data.size() < sizeof(length)) return Lost(absl::StrCat(data.size(), " bytes are no header"));
   std::memcpy(&length, data.data(), sizeof(length));
   if (length > data.size() - sizeof(length)) return Lost(absl::StrCat("header length ", length, " is past the end"));
-  // ordered_json would search all earlier names for each new one.
+  // Parses into json, because ordered_json would search all earlier names for each new one.
   const json header = json::parse(data.substr(sizeof(length), length), nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return Lost("the header is not a JSON object");
   const std::string_view body = data.substr(sizeof(length) + length);

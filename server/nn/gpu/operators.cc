@@ -14,7 +14,7 @@ namespace permafrost::nn::gpu {
 namespace {
 
 std::shared_ptr<const KernelLauncher>& Current() {
-  // Never destroyed: the device may end before this process's static objects do.
+  // The launcher is never destroyed, because the device may be gone when static objects are destroyed.
   static auto& launcher = *new std::shared_ptr<const KernelLauncher>;
   return launcher;
 }
@@ -53,7 +53,7 @@ void LaunchOnRows(const char* kernel, int64_t rows, Arguments... arguments) {
          arguments...);
 }
 
-// Return the data of a float32 tensor, for a kernel to read or write.
+// Returns the data of a float32 tensor: From for a kernel to read, To for a kernel to write.
 const float* From(const at::Tensor& t) { return t.const_data_ptr<float>(); }
 float* To(const at::Tensor& t) { return t.mutable_data_ptr<float>(); }
 
@@ -204,7 +204,7 @@ struct NormGradients {
   Tensor x, weight, bias;
 };
 
-// before_bias: undefined, or receives the gradient of a bias that was added to make x.
+// before_bias: if defined, receives the gradient of the bias that was added to make x.
 NormGradients NormalizeBackward(const Tensor& grad_in, const Tensor& x, const Tensor& y, const Tensor& real_rows,
                                 const Tensor& weight, const Tensor& mean, const Tensor& invstd, float kept,
                                 const Tensor& before_bias) {

@@ -1,7 +1,8 @@
-// The structure of a kernel. Its loops write outputs, reductions over a target's edges, and row sums. The values of
-// all other steps live in registers, and every loop that reads them computes them again. A loop runs in the first
-// phase after the phases that write the values it reads; __syncthreads() separates phases. A softmax takes four
-// phases: the scores, the largest score, the sum of exponentials, and the weighted sum.
+// A kernel is a sequence of phases, which __syncthreads() separates, and each phase is a sequence of loops. Loops
+// write outputs, reductions over a target's edges, and row sums. The values of all other steps live in registers;
+// each loop that reads such a value computes it again. A loop belongs to the first phase in which all stored values
+// that it reads are written. A softmax takes four phases: the scores, the largest score, the sum of exponentials, and
+// the weighted sum.
 //
 // Cost: in a reduction, one thread per column walks all edges of the target. So a target with many edges keeps its
 // block busy long after all others, and a narrow step leaves most threads idle. Edge steps are spread over edges and
@@ -31,7 +32,7 @@ namespace {
 
 constexpr int32_t kWarp = 32, kMostThreads = 256;
 
-// The type of values, as C names it.
+// The type of a kernel's values, in the words of C.
 struct ValueType {
   const char* name;                // "float"
   const char* suffix;              // ending of its literals and of math functions for it: "f"
@@ -39,8 +40,9 @@ struct ValueType {
 };
 
 // The formula of each elementwise step, as a C expression. $0, $1 and $2 are the operands, $3 and $4 the numbers x
-// and y. $5 ends the names of math functions. C comparisons with NaN are false, except `!=`. The formulas are ordered
-// so that NaN passes through arithmetic. A comparison with a NaN operand yields 0, but kNotEqual yields 1.
+// and y. $5 ends the names of math functions. In C, every comparison with NaN except `!=` is false. So the formulas
+// choose among operands in an order that lets NaN pass. Steps that compare yield 0 for a NaN operand, but kNotEqual
+// yields 1.
 struct Formula {
   RegionOp op;
   const char* text;
@@ -79,7 +81,7 @@ constexpr Formula kFormulas[] = {
     {RegionOp::kWhere, "$2 == 0 ? $1 : $0"},
 };
 
-// A shorter formula for one particular value of x. PyTorch's operators use the same formula.
+// A shorter formula for one particular value of x. PyTorch's operators use it too.
 struct ShortFormula {
   RegionOp op;
   double x;
@@ -181,7 +183,7 @@ bool IsStored(RegionOp op) { return IsReduction(op) || op == RegionOp::kRowSum; 
 // loop. kEdge: the target's edges and the columns at once.
 enum class LoopKind : uint8_t { kTarget, kReduction, kEdge };
 
-// The common properties of all steps of one loop. A value that several of them read is computed once.
+// The common properties of all steps of one loop. A value that several steps of a loop read is computed once.
 struct KernelLoop {
   int32_t phase = 0;
   LoopKind kind = LoopKind::kTarget;
@@ -200,7 +202,7 @@ struct KernelPlan {
     while (At(step).op == RegionOp::kDetach) step = At(step).a;
     return step;
   }
-  // Returns the step whose variable a reader uses. Within a target's loops, an expanded step is the same as its
+  // Returns the step whose variable a reader uses. Within a target's loops, a kExpand step has the values of its
   // operand.
   int32_t Source(int32_t step) const {
     while (At(step).op == RegionOp::kDetach || At(step).op == RegionOp::kExpand) step = At(step).a;
@@ -309,7 +311,7 @@ class ColumnValues {
   const std::string column_;
   const int32_t width_;
   std::map<int32_t, std::string> names_;  // variables of the steps whose lines are written
-  std::map<int32_t, std::string> rows_;   // variables of row numbers, by index
+  std::map<int32_t, std::string> rows_;   // for each index, the variable of the row number
   std::vector<std::string> of_target_, of_edge_;
   bool reads_edge_ = false;
 };
@@ -418,7 +420,8 @@ class LoopWriter {
   void Declare(const std::vector<int32_t>& steps) {
     for (const int32_t step : steps) lines_.Add(type_.name, " v", step, " = 0;");
   }
-  // Accumulates one value of the operand. The first edge's value replaces the 0 of a target without edges.
+  // Accumulates one value of the operand. For kMax and kMin, the first edge's value replaces the initial 0, which
+  // only a target without edges keeps.
   void TakeIn(int32_t step, const std::string& value) {
     const RegionOp op = plan_.At(step).op;
     if (op == RegionOp::kSum || op == RegionOp::kRowSum) return lines_.Add("v", step, " += ", value, ";");

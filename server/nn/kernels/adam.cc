@@ -46,7 +46,7 @@ void Step(const AdamUpdate& u, int64_t size, const T* gradient, T* value, T* m, 
   });
 }
 
-// Highway exports plain functions only: one for each type.
+// Highway exports only plain functions, not templates, so there is one function for each type.
 #define PERMAFROST_ADAM(T, NAME)                                                                     \
   void Step##NAME(const AdamUpdate& update, int64_t size, const T* gradient, T* value, T* m, T* v) { \
     Step(update, size, gradient, value, m, v);                                                       \

@@ -29,8 +29,8 @@ bool HasBfloat16Products() {
 
 namespace {
 
-// Returns this thread's memory for `size` pairs. It stays valid until the next call with the same slot.
 enum Bfloat16Slot : uint8_t { kLeftPairs, kRightPairs, kSlots };
+// Returns this thread's memory for `size` pairs. It stays valid until the next call with the same slot.
 uint32_t* RoomOfPairs(Bfloat16Slot slot, int64_t size) {
   thread_local std::vector<uint32_t> rooms[kSlots];
   std::vector<uint32_t>& room = rooms[slot];
@@ -53,10 +53,10 @@ HWY_PUSH_ATTRIBUTES(PERMAFROST_BFLOAT16_TARGETS)
 namespace {
 
 constexpr int64_t kLanes = 16;
-// The accumulators of a tile fill 24 of 32 registers.
+// The number of rows of a tile. The tile's accumulators fill 24 of 32 registers.
 constexpr int kTile = 12;
-// The size, in pairs, of the block of rows that is multiplied with one panel after the other. Block and panel stay in
-// half an L1 cache.
+// The size, in pairs, of the block of rows that is multiplied with one panel after the other. Block and panel
+// together take at most half of an L1 cache.
 constexpr int64_t kBlockPairs = 3 << 10;
 
 HWY_INLINE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -77,7 +77,8 @@ HWY_INLINE __m512i PairsInRow(const float* row, int64_t count) {
       count > kLanes ? _mm512_maskz_loadu_ps(FirstLanes(count - kLanes), row + kLanes) : _mm512_setzero_ps();
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
 }
-// Returns the pairs of rows 2p and 2p + 1 of b, [k, n], for 16 columns from c on; zeros beyond.
+// Returns the pairs of rows 2p and 2p + 1 of b, [k, n], for 16 columns from c on, with zeros beyond the last row and
+// column.
 HWY_INLINE __m512i PairsOfColumns(const float* b, int64_t k, int64_t n, int64_t p, int64_t c) {
   const __mmask16 mask = FirstLanes(n - c);
   const float* const even = b + 2 * p * n + c;
@@ -278,7 +279,7 @@ void Bfloat16ColumnSums(int64_t rows, int64_t width, const float* values, float*
 
 bool HasBfloat16Products() { return false; }
 
-// Stubs. Nobody calls them if HasBfloat16Products() is false.
+// Stubs. HasBfloat16Products() returns false here, so nobody calls them.
 void PackBfloat16Forward(const float*, int64_t, int64_t, float*) { std::abort(); }
 void PackBfloat16Backward(const float*, int64_t, int64_t, float*) { std::abort(); }
 void Bfloat16Linear(int64_t, int64_t, int64_t, const float*, const float*, const float*, bool, float*) { std::abort(); }

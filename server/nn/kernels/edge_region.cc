@@ -72,7 +72,7 @@ absl::Status Refused(size_t step, const RegionStep& s, const auto&... why) {
   return absl::InvalidArgumentError(absl::StrCat("step ", step, " (", Named(s.op), "): ", why...));
 }
 
-// Returns the level that the step must have. `a` is its operand, or null.
+// Returns the level that the step must have. a: the step's first operand, or null.
 RegionLevel LevelOf(const RegionStep& s, const RegionStep* a) {
   switch (s.op) {
     case RegionOp::kShared:
@@ -88,7 +88,7 @@ RegionLevel LevelOf(const RegionStep& s, const RegionStep* a) {
     case RegionOp::kGather:
     case RegionOp::kExpand:
       return RegionLevel::kEdge;
-    default:  // kRowSum, kDetach, and elementwise steps, which keep their own level
+    default:  // kRowSum and kDetach have the level of `a`; elementwise steps keep their own
       return a != nullptr && !TraitsOf(s.op).by_value ? a->level : s.level;
   }
 }

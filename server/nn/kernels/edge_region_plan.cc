@@ -31,7 +31,7 @@ std::vector<char> ReadByRow(const RegionPlan& plan) {
   return views;
 }
 
-// Also marks the roots of the operands of marked roots.
+// For each marked root, also marks the roots of its operands.
 void AddOperands(const RegionPlan& plan, std::vector<char>& marked) {
   for (size_t i = marked.size(); i-- > 0;) {
     if (!marked[i]) continue;
@@ -41,8 +41,8 @@ void AddOperands(const RegionPlan& plan, std::vector<char>& marked) {
   }
 }
 
-// Returns, for each kSum step, what it computes as it adds up: the step that it reads, if no other step needs that
-// step's values. kept: steps whose values must stay in registers.
+// Returns, for each kSum step, the value that the sum computes for each edge. A sum computes the value of the step
+// that it reads only if no other step needs that value. kept: steps whose values must stay in registers.
 std::vector<SummedValue> FindSummed(const RegionPlan& plan, const std::vector<char>& wanted,
                                     const std::vector<char>& kept) {
   const std::vector<RegionStep>& steps = plan.region.steps;
@@ -69,7 +69,7 @@ std::vector<SummedValue> FindSummed(const RegionPlan& plan, const std::vector<ch
       value = {.step = root_of(outer.a), .relu = true};
       computed.push_back(value.step);
     } else if (outer.op == RegionOp::kWhere) {
-      // where(a <= 0, 0, rows), as ReLU's gradient is.
+      // where(a <= 0, 0, rows) is the gradient of ReLU.
       const RegionStep &zero = step_of(root_of(outer.a)), &mask = step_of(root_of(outer.c));
       const bool is_gradient = zero.op == RegionOp::kConstant && zero.x == 0 && mask.op == RegionOp::kLessEqual &&
                                mask.x == 0 && step_of(outer.b).width == width;
@@ -90,8 +90,8 @@ std::vector<SummedValue> FindSummed(const RegionPlan& plan, const std::vector<ch
   return summed;
 }
 
-// Calls visit(root) for each operand from which step `i` is computed. For a sum that computes what it adds up, these
-// are the operands of that value.
+// Calls visit(root) for each operand from which step `i` is computed. If step i is a sum that computes its value for
+// each edge, these are the operands of that value.
 template <class Visit>
 void ForOperands(const RegionPlan& plan, const RegionPass& pass, size_t i, const Visit& visit) {
   const SummedValue& value = pass.summed[i];
@@ -148,7 +148,7 @@ RegionPass Allocate(const RegionPlan& plan, std::vector<char> wanted, std::vecto
     }
     int32_t& own = pass.register_of[i];
     if (!IsInPlace(s.op) && !plan.is_view[i]) {
-      // An elementwise step may write where it reads.
+      // An elementwise step may take over the register of an operand that it is the last to read.
       const auto taken_over = std::ranges::find_if(ended, [&](int32_t r) {
         const RegionStep& from = steps[static_cast<size_t>(r)];
         return TraitsOf(s.op).by_value && from.level == s.level && from.width == s.width;

@@ -160,7 +160,8 @@ HWY_NOINLINE void GradientOfExtreme(const RegionSegments& s, int64_t width, cons
       const auto share = hn::Div(hn::LoadU(d, g + t * width + c), equal);
       for (int64_t j = 0; j < rows; ++j) {
         const int64_t at = first + j * width + c;
-        // Multiplies, so that NaN, which equals nothing, still has gradient NaN as in PyTorch.
+        // Multiplies instead of selecting. If the extreme is NaN, no edge equals it, and the share is g / 0. The
+        // product of 0 and this share is NaN, as in PyTorch.
         const auto is_equal = hn::IfThenElseZero(hn::Eq(hn::LoadU(d, edges + at), found), one);
         const auto passed = hn::Mul(is_equal, share);
         hn::StoreU(base == nullptr ? passed : hn::Add(hn::LoadU(d, base + at), passed), d, to + at);
@@ -195,7 +196,7 @@ HWY_NOINLINE void SumOfGroups(const T* from, int64_t n, int64_t group, const T* 
   }
 }
 
-// A value that is out of range makes itself or its distance to the largest one negative.
+// A value is out of range if it, or the largest allowed value minus it, is negative. The loop collects both signs.
 template <class T>
 HWY_INLINE bool InRange(const T* values, int64_t count, T limit) {
   bool fits = true;
@@ -214,7 +215,7 @@ HWY_INLINE bool InRange(const T* values, int64_t count, T limit) {
 bool InRangeI32(const int32_t* values, int64_t count, int32_t limit) { return InRange(values, count, limit); }
 bool InRangeI64(const int64_t* values, int64_t count, int64_t limit) { return InRange(values, count, limit); }
 
-// Highway exports plain functions only, so there is one function for each type.
+// Highway exports only plain functions, not templates, so there is one function for each type.
 #define PERMAFROST_REGION_ROWS(T, NAME)                                                                              \
   void GatherRows##NAME(const T* from, int64_t width, const int64_t* index, const int32_t* places, int64_t rows,     \
                         T* to) {                                                                                     \

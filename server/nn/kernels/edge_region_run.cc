@@ -8,7 +8,8 @@
 namespace permafrost::nn {
 namespace {
 
-// The most bytes that a thread keeps for tiles, and again for lists of rows. Only very large tiles need more.
+// The most bytes that a thread keeps for tiles between calls, and the same number again for lists of rows. Only very
+// large tiles need more.
 constexpr int64_t kKeptBytes = 16 << 20;
 
 template <class T>
@@ -64,7 +65,7 @@ class TileGradient {
   }
 
  private:
-  // The place of a sum. `to` gets base + the addend, or the addend alone if base is null.
+  // Tells where an addend goes: `to` gets base + the addend, or the addend alone if base is null.
   struct Sum {
     const T* base;
     T* to;
@@ -74,8 +75,8 @@ class TileGradient {
     return s.op == RegionOp::kEdge || (s.op == RegionOp::kGather && to_.tables[static_cast<size_t>(s.input)] == 0);
   }
 
-  // Returns memory for a step's adjoint, to which no other step writes. If the step reads an input and the rows of
-  // the input's gradient are contiguous, the memory is that of these rows.
+  // Returns memory for the adjoint of step i. No other step writes to this memory. If the step reads an input, and
+  // the tile's rows of the input's gradient are contiguous, the memory is these rows.
   T* Own(size_t i) {
     const RegionStep& s = steps_[i];
     if (s.input != -1) {
@@ -95,7 +96,8 @@ class TileGradient {
     adjoints_[i] = FlatRows(i, sum.to);
     return sum;
   }
-  // Adds values that stay unchanged until the tile is done. If values.rows is set, it selects rows of targets.
+  // Adds values to the adjoint of step i. The values must stay unchanged until the tile is done. If values.rows is
+  // set, it selects rows of targets.
   void AddUnchanged(size_t i, const RegionRows<T>& values) {
     if (adjoints_[i].base == nullptr) {
       adjoints_[i] = values;
@@ -146,8 +148,7 @@ class TileGradient {
     return gradient_.active[static_cast<size_t>(home)] ? home : -1;
   }
 
-  // Called once the adjoint of step i is complete. Passes the adjoint to the operands, or into the gradient of an
-  // input.
+  // Passes the adjoint of step i, once it is complete, to the step's operands or into the gradient of an input.
   void PassOn(size_t i) {
     const RegionStep& s = steps_[i];
     if (TraitsOf(s.op).by_value) return PassByValue(i);
@@ -248,7 +249,7 @@ class TileGradient {
     }
   }
 
-  // Returns memory for the gradient of a shared operand, as wide as the step.
+  // Returns memory, as wide as the step, for the gradient of operand k, a shared step.
   T* RowSum(int k) { return sums_.data() + static_cast<int64_t>(k) * plan_.widest; }
 
   // Adds the gradient from rows [r, r + n) of the step. y and g begin at the values and the adjoint of row r.
@@ -275,7 +276,7 @@ class TileGradient {
   const RegionGradients<T>& to_;
   RegionTile<T> tile_;
   std::vector<RegionRows<T>> adjoints_;  // for this tile; base null: none yet
-  std::vector<T> shared_;                // adjoints of shared steps, over all tiles
+  std::vector<T> shared_;                // adjoints of shared steps, summed over all tiles
   std::vector<T> sums_;
 };
 

@@ -76,7 +76,8 @@ class Differentiation {
     return kNone;
   }
 
-  // Returns the number that an index has among the indices of `rows`.
+  // Returns the position of an index of the differentiated region among the indices of `rows`. Adds the index if it
+  // is new.
   int32_t IndexOf(int32_t index) {
     const auto found = std::ranges::find(out_.row_indices, index);
     if (found == out_.row_indices.end()) out_.row_indices.push_back(index);
@@ -209,7 +210,7 @@ class Differentiation {
     return adjoint_of_[at] = failed_ ? kNone : sum;
   }
 
-  // Returns the share that step r adds to the adjoint of its operand k. `s` is that operand.
+  // Returns the share that step r adds to the adjoint of its operand k. s: operand k.
   int32_t PartOf(int32_t r, int k, const RegionStep& s) {
     const RegionStep& reader = Step(r);
     const int32_t g = Adjoint(r);

@@ -202,7 +202,7 @@ HWY_NOINLINE void Compute(const RegionStep& s, const RegionValues<T>& in, const 
 }
 
 // Adds up the values of rows [begin, end) for columns [first, first + width). In these columns a narrow operand b has
-// one value a row. Operand a is as wide as the step.
+// one value per row. Operand a is as wide as the step.
 template <bool kMul, SumOf kWhat, bool kNarrow, class T>
 HWY_INLINE void SumColumns(const RegionValues<T>& in, T by, int64_t begin, int64_t end, int64_t first, int64_t width,
                            T* to) {
@@ -397,7 +397,7 @@ HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in
   }
 }
 
-// Treats rows that are all contiguous as one long row.
+// Returns the extent of the rows: one long row if the rows of all operands are contiguous.
 template <class T>
 Extent ExtentOf(const RegionStep& s, const RegionValues<T>& in, const RegionRows<T>& g, int64_t rows) {
   const auto follows = [&](const RegionRows<T>& r) {
@@ -407,7 +407,7 @@ Extent ExtentOf(const RegionStep& s, const RegionValues<T>& in, const RegionRows
   return flat ? Extent{rows > 0, rows * s.width} : Extent{rows, s.width};
 }
 
-// Highway exports plain functions only: one for each type.
+// Highway exports only plain functions, not templates, so there is one function for each type.
 #define PERMAFROST_REGION_VALUES(T, NAME)                                                                             \
   void ComputeValues##NAME(const RegionStep& step, const RegionValues<T>& in, int64_t rows, T* out) {                 \
     Compute(step, in, ExtentOf(step, in, RegionRows<T>(), rows), out);                                                \

@@ -24,7 +24,7 @@ struct GatSlot {
   int64_t place, key;
 };
 
-// The stride of the slots' dropout keys. A slot's key does not depend on padding.
+// The dropout key of slot k is the key of its row * kSlotStride + k. So it does not depend on padding.
 constexpr int64_t kSlotStride = 0x9e3779b1;
 
 template <class T>
@@ -215,7 +215,7 @@ void SourceGradient(const GatRows<T>& m, const GatSources<T>& from, const T* alp
   }
 }
 
-// Highway exports plain functions only: one for each type.
+// Highway exports only plain functions, not templates, so there is one function for each type.
 #define PERMAFROST_GAT(T, NAME)                                                                                    \
   void Forward##NAME(const GatRows<T>& rows, int64_t begin, int64_t end, T* alpha, T* y) {                         \
     Forward(rows, begin, end, alpha, y);                                                                           \

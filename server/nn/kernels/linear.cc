@@ -33,8 +33,8 @@ constexpr int kTileRows = 12;
 #else
 constexpr int kTileRows = 6;
 #endif
-// The size, in bytes, of the block of rows that is multiplied with one panel after the other. Block and panel stay in
-// half an L1 cache, since two hardware threads may share the cache.
+// The size, in bytes, of the block of rows that is multiplied with one panel after the other. Block and panel
+// together take at most half of an L1 cache, since two hardware threads may share the cache.
 constexpr int64_t kBlockBytes = 12 << 10;
 
 // Packs b, [k, n], whose element (p, j) is b[p * row + j * column], into panels. Each panel is [k, PanelWidth], with
@@ -210,7 +210,7 @@ void Backward(int64_t rows, int64_t in, int64_t out, const T* a, const T* g, con
        [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR { hn::StoreU(v, d, ga + i * in + j); });
 }
 
-// Highway exports plain functions only: one for each type.
+// Highway exports only plain functions, not templates, so there is one function for each type.
 #define PERMAFROST_LINEAR(T, NAME)                                                                                 \
   void Forward##NAME(int64_t rows, int64_t in, int64_t out, const T* a, const T* packed, const T* bias, bool relu, \
                      T* y) {                                                                                       \

@@ -48,7 +48,8 @@ T SumOf(const T* row, int64_t width) {
   return sum;
 }
 
-// Makes three passes over rows that stay in cache. So the exponentials fill whole vectors, even with few classes.
+// Makes three passes, in which the rows stay in cache. The pass that computes exponentials runs over all rows as one,
+// so it fills whole vectors even with few classes.
 template <class T>
 double CrossEntropy(const T* logits, const T* labels, const T* weights, int64_t rows, int64_t classes, T scale,
                     T* gradient) {
@@ -63,7 +64,7 @@ double CrossEntropy(const T* logits, const T* labels, const T* weights, int64_t 
     for (int64_t c = 0; c < classes; ++c) out[c] = in[c] - largest;
   }
   double total = 0;
-  // Adds the label's value to the loss before its exponential overwrites it.
+  // Adds the label's shifted logit to the loss before the exponential overwrites it.
   for (int64_t r = 0; r < rows; ++r) {
     if (std::isnan(labels[r])) continue;
     const auto label = static_cast<int64_t>(labels[r]);
@@ -122,7 +123,7 @@ double Binary(const T* logits, const T* labels, const T* weights, int64_t size, 
   return total;
 }
 
-// Highway exports plain functions only: one for each type.
+// Highway exports only plain functions, not templates, so there is one function for each type.
 #define PERMAFROST_CLASS_LOSS(T, NAME)                                                                          \
   double CrossEntropy##NAME(const T* logits, const T* labels, const T* weights, int64_t rows, int64_t classes,  \
                             T scale, T* gradient) {                                                             \
@@ -190,7 +191,7 @@ double PairLoss(bool negative, int64_t count, T* scores) {
   ForColumns<1, T>(count, [&](auto d, auto, int64_t i) HWY_ATTR {
     const auto one = hn::Set(d, T(1)), eps = hn::Set(d, T(1e-15));
     const auto given = hn::LoadU(d, scores + i);
-    // The minimum or the exponential of a NaN need not be NaN.
+    // Clamp and Exp need not keep NaN, so NaN scores are put back at the end.
     const auto none = hn::IsNaN(given);
     const auto score = hn::Clamp(given, hn::Set(d, -kMost), hn::Set(d, kMost));
     const auto sigmoid = hn::Div(one, hn::Add(one, hn::Exp(d, hn::Neg(score))));

@@ -121,7 +121,7 @@ HWY_NOINLINE void Add(const T* HWY_RESTRICT parts, int64_t stride, int64_t count
     for (int64_t i = 0; i < size; ++i) to[i] += parts[c * stride + i];
 }
 
-// Highway exports plain functions only: one for each type.
+// Highway exports only plain functions, not templates, so there is one function for each type.
 #define PERMAFROST_NORM(T, NAME)                                                                                       \
   void Moments##NAME(const T* z, int64_t rows, int64_t width, T* mean, T* squares) {                                   \
     Moments(z, rows, width, mean, squares);                                                                            \

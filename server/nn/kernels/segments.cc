@@ -84,7 +84,7 @@ void Gradient(const SegmentGradient<T>& m, int64_t begin, int64_t end, T* gx) {
   }
 }
 
-// Highway exports plain functions only: one for each type.
+// Highway exports only plain functions, not templates, so there is one function for each type.
 #define PERMAFROST_SEGMENTS(T, NAME)                                                              \
   void Sum##NAME(const SegmentRows<T>& m, int64_t begin, int64_t end, T* to, int64_t to_stride) { \
     Sum(m, begin, end, to, to_stride);                                                            \
@@ -194,7 +194,7 @@ void LargestGradient(const MaxGradient<T>& m, int64_t begin, int64_t end, T* gx)
   }
 }
 
-// Highway exports plain functions only: one for each type.
+// Highway exports only plain functions, not templates, so there is one function for each type.
 #define PERMAFROST_SEGMENT_MAX(T, NAME)                                                                                \
   void Largest##NAME(const MaxRows<T>& m, int64_t begin, int64_t end, T* largest) { Largest(m, begin, end, largest); } \
   void Shares##NAME(const MaxRows<T>& m, const T* largest, const T* g, int64_t begin, int64_t end, T* share) {         \
@@ -301,7 +301,7 @@ void MessageGradient(const GineMessages<T>& m, const int32_t* offsets, const int
                                                                                       begin, end, gx, ge);
 }
 
-// Highway exports plain functions only: one for each type.
+// Highway exports only plain functions, not templates, so there is one function for each type.
 #define PERMAFROST_GINE(T, NAME)                                                                              \
   void Messages##NAME(const GineMessages<T>& m, const int32_t* offsets, const int64_t* source, int64_t begin, \
                       int64_t end, T* sum) {                                                                  \

@@ -149,8 +149,9 @@ struct InEdges {
   Tensor Zero() const { return at::zeros({}, options); }
   Tensor Ones() const { return weights.defined() ? weights : at::ones({sources.size(0)}, options); }
 
-  // Returns [rows]: the weight of each row's self-loop. A row without one counts 1. Each existing self-loop adds its
-  // weight less 1, so that a single one counts exactly its weight. Undefined: 1 for each row.
+  // Returns [rows]: the weight of each row's self-loop. A row without a self-loop gets 1. Each self-loop adds its
+  // weight less 1, so a row with a single self-loop gets exactly that loop's weight. Returns an undefined tensor if
+  // all rows get 1.
   Tensor SelfLoops() const {
     if (!weights.defined()) return {};
     return Sum(at::where(is_self_loop, weights - 1, Zero())) + 1;
@@ -160,8 +161,8 @@ struct InEdges {
     const Tensor degrees = Sum(Ones() - is_self_loop.to(options.dtype())) + 1;
     return at::where(degrees.gt(0), degrees.rsqrt(), Zero());
   }
-  // factors: InverseSqrtDegrees of these rows; of_all: of all rows. Self-loops are added row by row, so their edges
-  // get weight 0.
+  // factors: InverseSqrtDegrees of these rows. of_all: the factors of all rows of the graph. MessageNorm::self stands
+  // for the self-loops, so edges that are self-loops get weight 0.
   MessageNorm NormOf(const Tensor& factors, const Tensor& of_all) const {
     const Tensor of_source = SelectRows(of_all, sources), loops = SelfLoops();
     return {.weights = at::where(is_self_loop, Zero(), weights.defined() ? of_source * weights : of_source),
@@ -360,7 +361,7 @@ const ConvolutionKind kSageConvolution{.architecture = spec::Architecture::kSage
                                        .inverse_sqrt_degrees = nullptr,
                                        .cost = &Sage::Cost};
 
-// GIN, and GINE for one large graph, whose messages read the edge rows.
+// GIN, and GINE for one large graph. GINE's messages read the edge rows.
 //   GIN:  h_i' = mlp(h_i + sum over edges (j, i) of h_j)
 //   GINE: h_i' = mlp(h_i + sum over edges (j, i) of relu(h_j + lin(e_ji)))
 // Sources: Xu et al. 2019, "How powerful are graph neural networks?", as PyG's GINConv with eps = 0; Hu et al. 2020,

@@ -22,7 +22,8 @@ using at::Tensor;
 // Threads: the device thread.
 class Gatv2 final : public Convolution {
  public:
-  // Draws weights with PyG's initialisers: Glorot, biases of the linear maps as in torch.nn.Linear, the last bias 0.
+  // Draws weights as PyG does: Glorot for weights, torch.nn.Linear's default for biases of linear maps, 0 for the
+  // last bias.
   Gatv2(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
                             at::ScalarType type, bool edge_rows);
@@ -50,7 +51,8 @@ class Gatv2 final : public Convolution {
 int64_t WidthOf(const ConvShape& shape) { return shape.joins_heads ? shape.out : shape.heads * shape.out; }
 
 // Returns [entries]: the weight of each edge's row in the mean over its target's edges. The weight is 1 / the number
-// of edges from other rows. A self-loop has weight 0. first_row: the source row that target 0 stands for.
+// of the target's edges from other rows. A self-loop has weight 0. first_row: the source row that target 0 stands
+// for.
 Tensor MeanWeights(const Tensor& offsets, const Tensor& sources, int64_t first_row, at::ScalarType type) {
   const Tensor own = SegmentOfEntry(offsets, sources.size(0));
   const Tensor is_other = 1 - sources.eq(first_row == 0 ? own : own + first_row).to(type);

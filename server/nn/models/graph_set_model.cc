@@ -218,7 +218,7 @@ ConvCost SetLayerCost(const GraphModelOptions& options, double nodes, double edg
     const auto chunks =
         static_cast<double>(RowChunks::CountOf(static_cast<int64_t>(nodes), static_cast<int64_t>(of_layer)));
     cost = {.parameters = of_layer, .saved = 4 * nodes * hidden, .backward = 6 * nodes * hidden + chunks * of_layer};
-    // Without the fused operator, messages are rows of their own.
+    // Without the fused operator, each message is a row in memory.
     if (norm != spec::Norm::kBatch) cost.saved += (edges + nodes) * hidden;
     if (norm != spec::Norm::kBatch) cost.backward += 2 * edges * hidden;
     if (norm == spec::Norm::kNone) cost.saved += nodes * hidden;

@@ -120,7 +120,7 @@ class LayerWiseModel : public NodeModel {
   // Returns [n] float32 for the chunk's own rows, or an undefined tensor if the model needs none. The caller
   // concatenates the results of all chunks into inverse_sqrt_degrees before the first Combine. GCN returns
   // degree^-1/2, or 0 if the degree is not positive. The degree is 1 + the sum of the in-edges' weights, less 1 for
-  // each self-loop among them. Of the chunk, only first_row and the edges are read.
+  // each self-loop among them. The function reads only first_row and the edges.
   virtual at::Tensor InverseSqrtDegrees(const Chunk& chunk) const = 0;
   // projected: [all rows, projected_width(layer)]. input: the layer's input for the chunk's rows; the first layer
   // does not read `input`. Returns [n, hidden or num_outputs].
@@ -128,9 +128,9 @@ class LayerWiseModel : public NodeModel {
                              const at::Tensor& input) = 0;
   // Returns true if predictions are made from the outputs of all layers, false if from the last layer's alone.
   virtual bool joins() const = 0;
-  // Needed only if joins(). Returns what must be kept of the outputs of layers 0..layer, for some rows. output: the
-  // output of this layer. before: the result of JoinOutput for the layer before; undefined for layer 0. For the last
-  // layer, JoinOutput returns the predictions, [n, num_outputs].
+  // Needed only if joins(). Returns what must be kept of the outputs of layers 0..layer, for some rows. For the last
+  // layer, returns the predictions, [n, num_outputs].
+  // output: the output of this layer. before: the result of JoinOutput for the layer before; undefined for layer 0.
   virtual at::Tensor JoinOutput(int64_t layer, const at::Tensor& before, const at::Tensor& output) const = 0;
 };
 

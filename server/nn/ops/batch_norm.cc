@@ -16,7 +16,7 @@ namespace {
 using at::Tensor;
 
 // With fewer values the work stays on one thread, since small parallel regions are slow on shared cores. At half as
-// many, 40 us of work, two threads were as fast as one: `bench/run parallel --filter norms`.
+// many values (40 us of work) two threads were as fast as one: `bench/run parallel --filter norms`.
 constexpr int64_t kParallelNormValues = 1 << 17;
 
 // With this limit, chunks of 64 columns keep 128 rows up to half a million rows of input. A wider chunk starts to

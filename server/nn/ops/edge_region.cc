@@ -55,7 +55,8 @@ struct GradientQuery {
 
 struct GradientPlan {
   GradientPlan(const RegionPlan& plan, const GradientQuery& query);
-  // For each input, null if `by_tile` computes its gradient or nobody wants it.
+  // For each input, the plan that sums its gradient row by row. It is null if `by_tile` computes the gradient, and if
+  // nobody wants the gradient.
   std::vector<std::unique_ptr<const SourcePlan>> by_source;
   std::vector<char> wanted_by_tile;
   std::optional<RegionGradientPlan> by_tile;  // nullopt if by_source has all wanted inputs
@@ -342,8 +343,8 @@ Tensor RegionCall::TargetOfEdges() const {
   return targets;
 }
 
-// Returns how many chunks a thread takes at a time. A thread takes all chunks if too few values are computed to share
-// them.
+// Returns how many chunks a thread takes at a time. If the region computes too few values for several threads, one
+// thread takes all chunks.
 int64_t RegionGrain(const RowChunks& chunks, int64_t targets, int64_t edges, const RegionPass& pass,
                     const RegionRegisters& registers) {
   const int64_t values = registers.Size(targets, edges) + edges * pass.summed_columns;
@@ -393,13 +394,13 @@ std::vector<Tensor> EdgeRegionCpu(at::TensorList inputs, const Tensor& offsets, 
 struct InputGradient {
   Tensor to;                         // the result, of the input's shape
   Tensor by_edge;                    // [E, width]: a row for each edge, summed by table row at the end
-  int64_t part = -1;                 // where this gradient begins in each chunk's share of sums; -1: it has none
-  int64_t table = 0;                 // rows of the table in that share, for kGather
+  int64_t part = -1;                 // where it begins in each chunk's sums; -1: it is not summed chunk by chunk
+  int64_t table = 0;                 // for kGather, the rows of the table in each chunk's sums; 0: none
   const RegionStep* read = nullptr;  // the step that reads the input; null: no gradient reaches the input
 };
 
-// Returns whether the gradient of the table that `step` reads is summed chunk by chunk. It is if the table has too
-// few rows to share among threads, and the edges are enough work to share.
+// Returns whether the gradient of the table that `step` reads is summed chunk by chunk. It is if the table is small,
+// the edges are enough work for several threads, and no segments of the step's index were given.
 bool IsSmallTable(const RegionCall& call, const RegionStep& step) {
   return step.op == RegionOp::kGather && !call.HasSegments(static_cast<size_t>(step.index)) &&
          call.input(static_cast<size_t>(step.input)).numel() <= kSmallTableValues &&

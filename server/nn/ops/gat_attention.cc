@@ -40,8 +40,7 @@ struct GatCall {
                 "gat_attention: rows of edges must be given with those of self-loops, one each");
   }
   int64_t slots() const { return entries + targets; }
-  // Returns the grain by which threads share the rows, from the number of multiplications. A chunk has at least one
-  // row.
+  // Returns how many chunks of rows a thread takes at a time, from the number of multiplications.
   int64_t grain(const RowChunks& chunks) const { return ChunkGrain(chunks, 4 * slots() * columns); }
 
   int64_t heads, targets, columns, entries;
@@ -105,8 +104,8 @@ std::tuple<Tensor, Tensor> GatForwardCpu(const Tensor& left, const Tensor& right
   return {y, alpha};
 }
 
-// Gradients of left, right, attention, and the rows of edges and of self-loops; [0] in place of edge rows that the
-// call does not have.
+// Gradients of left, right, attention, edge rows and self-loop rows. If the call has no edge rows, the last two are
+// [0].
 using GatGradients = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 GatGradients GatBackwardCpu(const Tensor& grad_in, const Tensor& alpha, const Tensor& left, const Tensor& right,
@@ -244,7 +243,7 @@ Tensor GatAttentionPlain(const Tensor& left, const Tensor& right, const Tensor& 
   const Tensor zero = at::zeros({}, floats), self_score = Scores(self_z, attention, o);
   const Tensor score =
       at::where(real, Scores(z, attention, o), at::full({}, -std::numeric_limits<double>::infinity(), floats));
-  // Subtracts each row's largest score. This changes no quotient, and has no gradient.
+  // Subtracts each row's largest score. The subtraction changes no quotient of the softmax, and passes no gradient.
   const Tensor largest =
       self_score.detach().scatter_reduce(0, to.unsqueeze(1).expand({count, o.heads}), score.detach(), "amax");
   const Tensor self_weight = (self_score - largest).exp();

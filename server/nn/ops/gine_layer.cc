@@ -56,7 +56,7 @@ void ForwardRows(const Aggregation& aggregation, const MlpWeights& w, const RowC
   });
 }
 
-// The dropout behind a layer. Default-constructed, it drops nothing.
+// The dropout behind a layer. A default-constructed LayerDropout drops nothing.
 struct LayerDropout {
   DropoutMask mask;
   double p = 0;
@@ -78,7 +78,7 @@ LayerSaved ForwardLayer(const Aggregation& aggregation, const LayerWeights& w, i
                       at::empty({widths.out}, options),
                       at::empty({widths.out}, options)};
   const RowChunks chunks(rows, values);
-  // Sized by the padded number of rows, so that the size does not depend on values.
+  // Sized by the padded number of rows, so that the size does not depend on the value of real_rows.
   const Tensor moments = at::empty({RowChunks::CountOf(all_rows, values), 2, widths.out}, options);
   const T* const product = Read<T>(to.product);
   ForwardRows<T>(aggregation, w.mlp, chunks, rows, to, [&](int64_t c, int64_t begin, int64_t size) {
@@ -163,7 +163,7 @@ LayerGradients BackwardLayer(const Aggregation& aggregation, const Tensor& grad,
   });
 
   T* const gx = Write<T>(to.x);
-  // No edge of a real row should end in padding. If an edge does, it passes no gradient.
+  // No edge of a real row should end in padding. If one does, it passes no gradient.
   std::fill_n(gsum + rows * widths.in, (all_rows - rows) * widths.in, T(0));
   ForChunks(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
     aggregation.Gradient(c, begin, begin + size, gsum, gx);

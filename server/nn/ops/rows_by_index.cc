@@ -17,10 +17,10 @@ namespace {
 
 using at::Tensor;
 
-// From this many gathered values on, several threads share them. At half as many, 25 us of work, two threads were as
-// fast as one: `bench/run parallel --filter gathers`.
+// From this many gathered values on, several threads share them. At half as many values (25 us of work) two threads
+// were as fast as one: `bench/run parallel --filter gathers`.
 constexpr int64_t kEmbeddingGrain = 1 << 16;
-// The number of columns whose gradients one thread sums. It is smaller for many rows, which are worth more threads.
+// The number of columns whose gradients one thread sums. kNarrowBlock is for many rows, which are worth more threads.
 constexpr int64_t kEmbeddingBlock = 64, kNarrowBlock = 16;
 
 void CheckEmbedding(const Tensor& features, at::TensorList tables) {
@@ -155,8 +155,8 @@ Tensor RowEmbeddingCpu(const Tensor& table, const Tensor& indices) {
   return rows.view(sizes);
 }
 
-// The most comparisons of the GPU's gradient kernel, which reads a table's whole column of categories for each row of
-// the table.
+// The most comparisons of the GPU's gradient kernel. For each row of a table, the kernel reads the table's whole
+// column of categories.
 constexpr int64_t kMostComparisons = 1 << 24;
 
 bool FitsGpu(const Tensor& features, const std::vector<Tensor>& tables) {
@@ -181,7 +181,8 @@ Tensor RowEmbedding(const Tensor& table, const Tensor& indices) { return RowEmbe
 Tensor EmbeddingSum(const Tensor& features, const std::vector<Tensor>& tables) {
   if (IsFused(tables.at(0)) || FitsGpu(features, tables))
     return EmbeddingSumFunction::apply(features, at::TensorList(tables));
-  // Uses index_select, not embedding: its backward is an index_add, which is several times as fast for small tables.
+  // Uses index_select instead of embedding, because the backward of index_select is an index_add. For small tables
+  // that is several times as fast.
   Tensor sum = SelectRows(tables[0], features.select(1, 0));
   for (size_t c = 1; c < tables.size(); ++c) {
     sum = sum + SelectRows(tables[c], features.select(1, static_cast<int64_t>(c)));
@@ -339,7 +340,8 @@ Tensor PairsForwardCpu(const Tensor& x_in, const Tensor& first_in, const Tensor&
   return out;
 }
 
-// grad: [P, C]. A row may be in many pairs. So threads share the columns, and each adds up all pairs in their order.
+// grad: [P, C]. A row may be in many pairs. So threads share the columns, and each thread adds up all pairs in their
+// order.
 Tensor PairsBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& first_in, const Tensor& second_in) {
   CheckPairs(x_in, first_in, second_in);
   const Tensor x = x_in.contiguous(), grad = grad_in.contiguous();
