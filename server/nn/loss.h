@@ -20,8 +20,8 @@ struct LossTerms {
 // [G, classes] logits and [G, 1] labels, which are whole numbers in 0..classes-1. kBce takes [G, T] logits, and
 // labels that are 0 or 1.
 // class_weights: undefined, or [classes] float32; for kBce [2], the weights of labels 0 and 1. With class weights,
-// each term is multiplied by the weight of its class, `count` is the sum of these weights, and `mean` is sum / count,
-// as in torch.nn.CrossEntropyLoss(weight). On the CPU each loss is one operator.
+// each term is multiplied by the weight of its class. `count` is then the sum of these weights, and `mean` is sum /
+// count, as in torch.nn.CrossEntropyLoss(weight). On the CPU each loss is one operator.
 LossTerms ComputeLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                       const at::Tensor& class_weights = {});
 
@@ -33,8 +33,8 @@ LossTerms ComputeLossPlain(spec::Loss loss, const at::Tensor& prediction, const 
 // Computes the result of ComputeLoss by one fused operator with its gradient: permafrost::regression_loss,
 // permafrost::cross_entropy_loss or permafrost::binary_cross_entropy_loss. The CPU runs all three, and a GPU with
 // compiled kernels (nn/gpu) the first two. prediction: float32 or float64; labels and class_weights are converted to
-// that type. On the CPU the sum is computed in float64. There the bits of the results depend neither on missing
-// labels at the end nor on the number of threads. Errors: sizes that do not match, and a label that is not a class.
+// that type. On the CPU the sum is computed in float64, and the bits of the results depend neither on missing labels
+// at the end nor on the number of threads. Errors: sizes that do not match, and a label that is not a class.
 LossTerms MaskedLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                      const at::Tensor& class_weights);
 

@@ -127,8 +127,8 @@ struct SgdOptions {
   bool nesterov = false;
 };
 // Does what AdamStepAll does, but for SGD. With g = gradient + weight_decay * value, it sets m = momentum * m + g and
-// value -= learning_rate * m; with nesterov, value -= learning_rate * (g + momentum * m). momenta: one for each
-// parameter, 0 before the first step.
+// value -= learning_rate * m. With nesterov, value -= learning_rate * (g + momentum * m) instead. momenta: one for
+// each parameter, 0 before the first step.
 void SgdStepAll(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& momenta, Tensor& step, const Tensor& learning_rate,
                 at::ArrayRef<double> weight_decays, const SgdOptions& options, const Tensor& applies) {

@@ -18,9 +18,9 @@
 namespace permafrost::nn {
 
 // Makes one Adam update of all parameters, in one parallel region, on the CPU. Parameters are contiguous, float32 or
-// float64, and all of one type. gradients, exp_avgs, exp_avg_sqs: one for each parameter, of the same shape. step: []
-// float32, the number of steps done, which grows by one. learning_rate: [] float64. weight_decays: one for each
-// parameter. decoupled: AdamW. beta = (0.9, 0.999), eps = 1e-8. applies: undefined, or [] float32; if it is 0,
+// float64, and all of one type. gradients, exp_avgs, exp_avg_sqs: one for each parameter, of that parameter's shape.
+// step: [] float32, the number of steps done, which grows by one. learning_rate: [] float64. weight_decays: one for
+// each parameter. decoupled: AdamW. beta = (0.9, 0.999), eps = 1e-8. applies: undefined, or [] float32; if it is 0,
 // nothing is updated and no step is counted.
 void AdamStepAll(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
                  const std::vector<at::Tensor>& exp_avgs, const std::vector<at::Tensor>& exp_avg_sqs, at::Tensor& step,
@@ -33,7 +33,7 @@ void AdamStepAll(const std::vector<at::Tensor>& parameters, const std::vector<at
 struct RowGradient {
   at::Tensor rows;     // [M] int64, distinct; padding entries repeat one of the rows and have empty ranges
   at::Tensor offsets;  // [M + 1] int64
-  at::Tensor places;   // [P] int64; any values beyond the last offset
+  at::Tensor places;   // [P] int64; entries beyond the last offset may hold any value
   at::Tensor parts;    // [P, D], of the table's type
   at::Tensor nodes;    // [P] int64: the table row of each part. A part outside all ranges is 0.
 };

@@ -15,7 +15,7 @@
 
 namespace permafrost::nn::gpu {
 
-// The text of kernels.cu, which the device compiles.
+// The source text that the device compiles: kernels.cu.
 extern const char* const kKernelSource;
 
 // Sets the launcher that all later steps use. If it is null, later steps run PyTorch's operators alone.
@@ -26,7 +26,7 @@ const std::shared_ptr<const KernelLauncher>& Kernels();
 // rest of the device is idle.
 inline constexpr int64_t kMostRows = 1 << 15;
 
-// The most blocks of a launch in its second dimension.
+// The most blocks that a launch may have in its second dimension.
 inline constexpr int64_t kMostBlocks = 65'535;
 // The most edges for the kernel edge_index, which compares each edge with all others. If there are more, PyTorch
 // sorts the edges.
@@ -81,7 +81,7 @@ std::tuple<Tensor, Tensor, Tensor> NormBackward(const Tensor& grad, const Tensor
 Tensor PoolForward(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, bool mean);
 Tensor PoolBackward(const Tensor& grad, const Tensor& graph_of_row, bool mean);
 
-// Both return the mean, the sum, the count, and the gradient of the mean.
+// Both functions return the mean, the sum, the count, and the gradient of the mean.
 std::tuple<Tensor, Tensor, Tensor, Tensor> RegressionLoss(const Tensor& prediction, const Tensor& labels, bool square);
 std::tuple<Tensor, Tensor, Tensor, Tensor> CrossEntropyLoss(const Tensor& logits, const Tensor& labels,
                                                             const OptionalTensor& class_weights);

@@ -5,8 +5,8 @@
 // the weighted sum.
 //
 // Cost: in a reduction, one thread per column walks all edges of the target. So a target with many edges keeps its
-// block busy long after all others, and a narrow step leaves most threads idle. Edge steps are spread over edges and
-// columns, target steps over columns. In a row sum, one thread adds up each group.
+// block busy long after all other blocks are done, and a narrow step leaves most threads idle. Edge steps are spread
+// over edges and columns, target steps over columns. In a row sum, one thread adds up each group.
 #include "nn/gpu/region_source.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ struct ValueType {
   std::string (*literal)(double);  // rounds a number to the type; returns the shortest literal
 };
 
-// The formula of each elementwise step, as a C expression. $0, $1 and $2 are the operands, $3 and $4 the numbers x
-// and y. $5 ends the names of math functions. In C, every comparison with NaN except `!=` is false. So the formulas
+// The formula of each elementwise step, as a C expression. $0, $1 and $2 are the operands. $3 and $4 are the numbers
+// x and y. $5 ends the names of math functions. In C, every comparison with NaN except `!=` is false. So the formulas
 // choose among operands in an order that lets NaN pass. Steps that compare yield 0 for a NaN operand, but kNotEqual
 // yields 1.
 struct Formula {

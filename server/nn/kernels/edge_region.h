@@ -102,8 +102,8 @@ struct RegionStep {
 // Limits of DecodeRegion. The number of outputs has the same limit as the number of steps.
 inline constexpr int32_t kMaxRegionSteps = 4096, kMaxRegionWidth = 1 << 16;
 
-// The gradient of a table of at most this many values is summed chunk by chunk, which does not need the edges grouped
-// by index. For a larger table, one gradient row is first written for each edge.
+// The gradient of a table of at most this many values is summed chunk by chunk, without grouping the edges by index.
+// For a larger table, one gradient row is first written for each edge.
 inline constexpr int64_t kSmallTableValues = 4096;
 
 struct EdgeRegion {
@@ -125,7 +125,7 @@ absl::StatusOr<EdgeRegion> DecodeRegion(std::span<const int64_t> code, std::span
 
 // Returns the input that the first kTarget step reads; -1 if there is no kTarget step.
 int32_t FirstTargetInput(const EdgeRegion& region);
-// Returns true if no step is an edge step, counts edges, or reduces them.
+// Returns true if no step is an edge step, no step counts edges, and no step reduces them.
 bool HasNoEdges(const EdgeRegion& region);
 
 // Returns one line for each step, for people and tests: "3: edge[64] = add(1, 2)".

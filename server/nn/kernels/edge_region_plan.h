@@ -67,9 +67,10 @@ struct RegionPlan {
   std::vector<int32_t> home;
   // For each input, the first step that reads it (-1: none does).
   std::vector<int32_t> reader;
-  // Edge steps that gather or expand rows without a copy. Their readers take each row in place.
+  // For each step, true if it is an edge step that gathers or expands rows without a copy. Its readers take each row
+  // in place.
   std::vector<char> is_view;
-  // For each input, true if it has a row for each target, and there may be gaps between these rows, as in a slice of
+  // For each input, true if it has a row for each target and these rows may have gaps between them, as in a slice of
   // wider rows.
   std::vector<char> may_lie_apart;
   // The shared steps to compute, in their order.

@@ -1,6 +1,6 @@
 // Loops by vectors over the columns of rows, prefetches of rows, and vector functions. For 0, inf and NaN, the
-// functions give the results of std's functions. Compiled once for each instruction set: .cc files include it, and
-// Highway's foreach_target.h includes them again.
+// functions give the results of std's functions. This file is compiled once for each instruction set: .cc files
+// include it, and Highway's foreach_target.h includes each of these .cc files again.
 #if defined(PERMAFROST_NN_KERNELS_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PERMAFROST_NN_KERNELS_VECTORS_INL_H_
 #undef PERMAFROST_NN_KERNELS_VECTORS_INL_H_
@@ -54,7 +54,7 @@ HWY_INLINE void AskForRow(const T* row, int64_t width) {
   for (int64_t c = 0; c < width; c += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + c);
 }
 
-// Returns exp(x) for x that is not large; NaN stays NaN. hn::Exp takes NaN for a small number, and promises nothing
+// Returns exp(x) for x that is not large; NaN stays NaN. hn::Exp treats NaN as a small number, and promises nothing
 // about large numbers.
 template <class D, class V>
 HWY_INLINE V ExpKeepingNaN(D d, V x) {
@@ -75,7 +75,7 @@ HWY_INLINE V Expm1Of(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Expm1(d, hn::IfThenElse(hn::Gt(x, most), most, x)));
 }
 
-// hn::Log and hn::Log1p take inf and NaN for finite numbers.
+// hn::Log and hn::Log1p treat inf and NaN as finite numbers.
 template <class D, class V>
 HWY_INLINE V LogOf(D d, V x) {
   using T = hn::TFromD<D>;
@@ -104,7 +104,8 @@ HWY_INLINE V SoftplusOf(D d, V x) {
   return hn::IfThenElse(as_it_is, x, hn::Log1p(d, hn::Exp(d, hn::IfThenElse(as_it_is, hn::Zero(d), x))));
 }
 
-// Returns the larger one, and NaN if either is NaN. hn::Max makes no promise about NaN that holds on every target.
+// Returns the larger value, or NaN if either value is NaN. hn::Max makes no promise about NaN that holds on every
+// target.
 template <class V>
 HWY_INLINE V LargerOf(V a, V b) {
   return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);

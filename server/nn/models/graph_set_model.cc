@@ -4,7 +4,7 @@
 //   prediction = mlp(pool(h, or what jumping knowledge makes of all layers))
 // With a virtual node, each graph has an extra row. Each layer first adds this row to the nodes of its graph; the
 // nodes then update the row. Source of the virtual node: Gilmer et al. 2017, as OGB's GNN_node_Virtualnode. Parameter
-// names are those of the equal PyG module in client/python/src/permafrost/models/graph_sets.py.
+// names are those of the PyG module that computes the same, in client/python/src/permafrost/models/graph_sets.py.
 
 #include <ATen/ATen.h>
 #include <ATen/core/Tensor.h>

@@ -26,7 +26,7 @@ using at::Tensor;
 constexpr int64_t kInputMasks = 1 << 21;
 
 bool IsJoined(const spec::ModelOptions& model) { return model.jumping_knowledge != spec::JumpingKnowledge::kLast; }
-// Returns whether the layer's output is the prediction. Such a layer has no norm, ReLU or dropout.
+// Returns whether the layer's output is the prediction. If it is, the layer has no norm, ReLU or dropout.
 bool IsOutput(const spec::ModelOptions& model, int64_t layer) {
   return layer + 1 == model.num_layers && !IsJoined(model);
 }

@@ -37,8 +37,8 @@ struct NodeBlock {
   // it are padding that no row reaches.
   at::Tensor offsets;  // [row_ends[row_ends.size() - 2] + 1] int64
   at::Tensor sources;  // [E] int64
-  // [E] int64, rising: the target of each edge. Only blocks for programs have it. A block for a program has no
-  // offsets, and its row_ends has two entries: the number of seeds, and N.
+  // [E] int64, rising: the target of each edge. Only blocks for programs have edge targets. A block for a program has
+  // no offsets, and its row_ends has two entries: the number of seeds, and N.
   at::Tensor edge_targets;
   at::Tensor edge_weights;  // [E] float32; undefined: all are 1
   // [E, columns] float32, or int64 categories; undefined: the model reads none. Padding holds any values in range.
@@ -48,8 +48,8 @@ struct NodeBlock {
   CsrTranspose transpose;
   at::Tensor labels;  // [row_ends[0], targets] float32, NaN where missing and in padding rows
   // [N] int64: the position of each row among the real rows, negative in padding. Dropout draws a row's mask by this
-  // key, so that padding rows before it do not change its mask. Batch norm sees the rows whose key is not negative.
-  // Undefined: each row's own position.
+  // key, so that padding rows before the row do not change its mask. Batch norm sees the rows whose key is not
+  // negative. If row_keys is undefined, the key is the row's own position.
   at::Tensor row_keys;
   at::Tensor step;  // [1] int64: optimizer steps done, which select dropout's masks
   NodePairs pairs;  // node pairs to predict links for, among the first row_ends[0] rows; undefined: none

@@ -52,8 +52,8 @@ class Encoder {
   bool learned_vector_ = false;
 };
 
-// Tells batch norm which rows are real: the first `count`, [1] int64, or the rows whose key in `keys`, [N] int64, is
-// not negative. If neither is defined, all rows are real.
+// Tells batch norm which rows are real. With `count`, [1] int64, they are the first `count` rows. With `keys`, [N]
+// int64, they are the rows whose key is not negative. If neither is defined, all rows are real.
 struct RealRowsOf {
   at::Tensor count, keys;
 };

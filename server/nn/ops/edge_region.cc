@@ -390,11 +390,12 @@ std::vector<Tensor> EdgeRegionCpu(at::TensorList inputs, const Tensor& offsets, 
   return outputs;
 }
 
-// An input's gradient in the making: the memory that chunks write, and the way in which they are added up.
+// The state of computing an input's gradient: the memory that chunks write, and how the values of chunks are added
+// up.
 struct InputGradient {
   Tensor to;                         // the result, of the input's shape
   Tensor by_edge;                    // [E, width]: a row for each edge, summed by table row at the end
-  int64_t part = -1;                 // where it begins in each chunk's sums; -1: it is not summed chunk by chunk
+  int64_t part = -1;                 // where this gradient begins in each chunk's sums; -1: not summed by chunk
   int64_t table = 0;                 // for kGather, the rows of the table in each chunk's sums; 0: none
   const RegionStep* read = nullptr;  // the step that reads the input; null: no gradient reaches the input
 };

@@ -1,9 +1,9 @@
-// The attention and aggregation of GATv2, as one operator that a capture sees whole, permafrost::gat_attention, and
-// its backward. For row i and head h, over the in-edges (j, i) and a self-loop:
+// The attention and aggregation of GATv2 as one operator, permafrost::gat_attention, with its backward. A capture
+// sees the operator whole. For row i and head h, over the in-edges (j, i) and a self-loop:
 //   score_ji = <attention[h], leaky_relu(left_j + right_i + e_ji)>
 //   y_i      = sum over j of dropout(softmax_j(score_ji)) * left_j
 // On the CPU rows are processed one by one, and there is no tensor of messages. Bits do not depend on the number of
-// threads. Every row has exactly one self-loop: edges from a row to itself are ignored.
+// threads. Every row gets exactly one self-loop; edges from a row to itself are ignored.
 // Source: Brody et al. 2022, "How attentive are graph attention networks?", as PyG's GATv2Conv.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace permafrost::nn {
 
-// Floating tensors are float32 or float64, all of one type. W = heads * channels of a head.
+// Floating tensors are float32 or float64, all of one type. W = heads * channels per head.
 struct GatEdges {
   at::Tensor offsets;      // [T + 1] int64: edges [offsets[r], offsets[r + 1]) end at row r
   at::Tensor sources;      // [E] int64 rows of left; E may exceed the last offset

@@ -425,7 +425,7 @@ std::tuple<Tensor, Tensor> EdgeSumBackwardCpu(const Tensor& grad_in, const Tenso
   const int64_t partial = code ? rows.numel() : 0;
   const RowChunks chunks(nodes, std::max<int64_t>(1, partial));
   Tensor gx = at::empty({nodes, width}, x.options());
-  // No row owns a padding edge, so the gradient of such an edge stays 0.
+  // No row owns a padding edge, so the gradients of padding edges stay 0.
   const Tensor ge = code ? at::zeros({chunks.count(), partial}, x.options()) : at::zeros_like(rows);
   Tensor ge_sum = ge;
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "edge_sum_backward", [&] {

@@ -1,4 +1,5 @@
-// A whole layer of GINE or GIN, as one operator that a capture sees whole, permafrost::gine_layer, and its backward:
+// A whole layer of GINE or GIN as one operator, permafrost::gine_layer, with its backward. A capture sees the
+// operator whole.
 //   sum = x_i + sum over edges (j, i) of relu(x_j + e_ji) for GINE, or of x_j for GIN
 //   y   = dropout(relu(batch_norm(relu(sum * w1^T + b1) * w2^T + b2)))
 // On the CPU real rows are processed in chunks. Each chunk stays in cache from the sum to the norm's partial moments.

@@ -1,5 +1,5 @@
-// A graph convolution with ReLU and dropout, as one operator that a capture sees whole, permafrost::graph_conv, and
-// its backward:
+// A graph convolution with ReLU and dropout as one operator, permafrost::graph_conv, with its backward. A capture
+// sees the operator whole.
 //   sum = scale * (sum over edges (j, i) of weight_ji * x_j + self_i * x_i)
 //   y   = dropout(relu([sum, x_i] * W^T + bias))
 // On the CPU rows are processed in chunks. Each chunk stays in cache from the sum to the dropout, and there is no

@@ -1,4 +1,4 @@
-// Linear maps of rows, as operators with their gradients: a single one with bias and ReLU, and an MLP of two.
+// Linear maps of rows, as operators with their gradients: a single map with bias and ReLU, and an MLP of two maps.
 // Threads: any. Bits do not depend on the number of threads.
 #pragma once
 

@@ -41,11 +41,11 @@ bool RoundsFactors(const at::Tensor& x);
 // Returns whether this machine's CPU can round factors, which takes AVX512-BF16.
 bool CanRoundFactors();
 
-// Returns x * weight^T, plus bias if it is defined: [N, D]. x: [N, C]; weight: [D, C]; bias: [D]. The shape-free form
-// is three bias-free linears, forward and backward. With rounded factors, the CPU's fused operator keeps the product
-// in float32, and PyTorch's operators round it to bfloat16 before the bias is added.
+// Returns x * weight^T, plus bias if it is defined: [N, D]. x: [N, C]; weight: [D, C]; bias: [D]. In the shape-free
+// form, forward and backward together are three linears without bias. With rounded factors, the CPU's fused operator
+// keeps the product in float32, and PyTorch's operators round it to bfloat16 before the bias is added.
 at::Tensor LinearRows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
-// ReLU. The shape-free form is leaky_relu, whose backward adds no graph to that cache.
+// ReLU. The shape-free form is leaky_relu, whose backward adds no graph to libtorch's cache.
 at::Tensor ReluRows(const at::Tensor& x);
 // Returns row index[i] of x for each i. x: [N, C] or [N]; index: [E] int32 or int64. The shape-free form is gather.
 at::Tensor SelectRows(const at::Tensor& x, const at::Tensor& index);

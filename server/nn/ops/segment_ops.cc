@@ -430,8 +430,8 @@ Tensor MaxForwardCpu(const Tensor& x_in, const Tensor& offsets_in, const Tensor&
   return out;
 }
 
-// grad, largest: [R, C]. Entries equal to their segment's maximum share its gradient equally. First come the shares,
-// then a gather over the transposed segments.
+// grad, largest: [R, C]. Entries equal to their segment's maximum share its gradient equally. Computes the shares
+// first, and then gathers them over the transposed segments.
 Tensor MaxBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& largest_in, const Tensor& offsets_in,
                       const Tensor& sources_in, const Tensor& out_offsets, const Tensor& out_rows) {
   CheckSegments(x_in, offsets_in, sources_in);

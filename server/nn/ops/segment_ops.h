@@ -46,12 +46,12 @@ struct CsrTranspose {
 };
 
 // offsets: [R + 1] int64, from 0, rising; sources: [E] int64, in [0, nodes) up to the last offset; nodes and E below
-// 2^31. permafrost::transpose_csr, one pass on one thread; not differentiable. On devices other than the CPU the
-// result is undefined tensors, since nothing reads it there.
+// 2^31. permafrost::transpose_csr, one pass on one thread; not differentiable. On devices other than the CPU it
+// returns undefined tensors, because nothing reads a transpose there.
 CsrTranspose TransposeCsr(const at::Tensor& offsets, const at::Tensor& sources, int64_t nodes);
 
 // out[r] = sum over e in [offsets[r], offsets[r + 1]) of weights[e] * x[sources[e]].
-// x: [N, C] float32 or float64, whose rows may have gaps between them; offsets: [R + 1] int64; sources: [E] int64,
+// x: [N, C] float32 or float64; rows of x may have gaps between them. offsets: [R + 1] int64; sources: [E] int64,
 // below N up to the last offset; weights: [E] of x's type, not differentiated, or undefined (all 1). Returns [R, C].
 // Differentiable in x. On devices without kernels it is made of index_select and index_add.
 at::Tensor SegmentSum(const at::Tensor& x, const at::Tensor& offsets, const at::Tensor& sources,
@@ -72,8 +72,8 @@ at::Tensor MeanScale(const at::Tensor& offsets, at::ScalarType type);
 // Returns [entries] int64: for each entry, the row whose segment holds it; R for padding.
 at::Tensor SegmentOfEntry(const at::Tensor& offsets, int64_t entries);
 
-// Makes sparse rows dense: out[r, c] = the sum of values[e] over those e in [offsets[r], offsets[r + 1]) for which
-// columns[e] is c. offsets: [R + 1] int64, from 0, rising; columns: [E] int64 < width, where entries beyond the last
+// Makes sparse rows dense: out[r, c] = the sum of values[e] over all e in [offsets[r], offsets[r + 1]) with
+// columns[e] == c. offsets: [R + 1] int64, from 0, rising; columns: [E] int64 < width, where entries beyond the last
 // offset are padding; values: [E] of `type`, or undefined (all 1). Returns [R, width]. Not differentiable.
 at::Tensor DenseOfSparse(const at::Tensor& offsets, const at::Tensor& columns, const at::Tensor& values, int64_t width,
                          at::ScalarType type);
@@ -81,9 +81,9 @@ at::Tensor DenseOfSparse(const at::Tensor& offsets, const at::Tensor& columns, c
 // out[r, c] = max over e in [offsets[r], offsets[r + 1]) of x[sources[e], c]; 0 if the segment is empty. Offsets and
 // sources are as for SegmentSum. x: [N, C] float32 or float64. transpose: TransposeCsr of these rows and sources, or
 // of more rows. If it is undefined, it is made when needed. Returns [R, C].
-// Differentiable in x. Equal maxima share the gradient, as in PyTorch's amax. PyG's MaxAggregation does the same,
-// except that it loses half of the gradient where the maximum is 0. On the CPU this is one operator; on other devices
-// and in other lowerings it is scatter_reduce over the gathered rows.
+// Differentiable in x. Equal maxima share the gradient, as in PyTorch's amax. PyG's MaxAggregation also shares the
+// gradient, but loses half of it where the maximum is 0. On the CPU this is one operator; on other devices and in
+// other lowerings it is scatter_reduce over the gathered rows.
 at::Tensor SegmentMax(const at::Tensor& x, const at::Tensor& offsets, const at::Tensor& sources,
                       const CsrTranspose& transpose = {});
 
