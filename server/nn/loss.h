@@ -32,9 +32,10 @@ LossTerms ComputeLossPlain(spec::Loss loss, const at::Tensor& prediction, const 
 
 // Computes the result of ComputeLoss by one fused operator with its gradient: permafrost::regression_loss,
 // permafrost::cross_entropy_loss or permafrost::binary_cross_entropy_loss. The CPU runs all three, and a GPU with
-// compiled kernels (nn/gpu) the first two. prediction: float32 or float64; labels and class_weights are converted to
-// that type. On the CPU the sum is computed in float64, and the bits of the results depend neither on missing labels
-// at the end nor on the number of threads. Errors: sizes that do not match, and a label that is not a class.
+// compiled kernels (nn/gpu) runs the first two. prediction: float32 or float64; labels and class_weights are
+// converted to that type. On the CPU the sum is computed in float64, and the bits of the results depend neither on
+// missing labels at the end nor on the number of threads. Errors: sizes that do not match, and a label that is not a
+// class.
 LossTerms MaskedLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                      const at::Tensor& class_weights);
 

@@ -14,7 +14,7 @@ namespace permafrost::nn {
 // Returns the area under the ROC curve: the probability that a positive row scores above a negative one; a tie counts
 // as 1/2. As in OGB's evaluator, the areas are averaged over the targets that have both positive and negative rows.
 // scores, labels: [rows * targets], row-major. A label above 0.5 is positive, and NaN is missing. Returns NaN if no
-// target has both, or if the score of a labelled row is NaN.
+// target has rows of both kinds, or if the score of a labelled row is NaN.
 double RocAuc(std::span<const float> scores, std::span<const float> labels, int64_t targets);
 
 // Computes `metric` over all rows of a split, for a model trained by `loss`. outputs: [rows * width]. labels: [rows]
@@ -39,8 +39,8 @@ double ComputeMetric(spec::Metric metric, spec::Loss loss, std::span<const float
 // labels: [rows]. Returns NaN if no row has a label.
 double Accuracy(std::span<const float> outputs, std::span<const float> labels, int64_t classes);
 
-// Scores of a split's links and of their negatives. The negatives are ordered by link, equally many for each link. If
-// `share` is true, all links share one list of negatives, and each negative has one score.
+// Scores of a split's links and of their negatives. The negatives are ordered by link, and each link has the same
+// number of them. If `share` is true, all links share one list of negatives, and each negative has one score.
 struct LinkScores {
   std::span<const float> links, negatives;
   bool share = false;

@@ -50,7 +50,7 @@ double LearningRateAt(const spec::OptimizerOptions& options, int64_t step, int64
 // torch.nn.utils.clip_grad_norm_ does, without reading the norm back to the host. Source: Pascanu et al. 2013.
 std::vector<at::Tensor> ClipGradientNorm(const std::vector<at::Tensor>& gradients, double max_norm);
 
-// Returns the type of the learning rate's tensor, which depends on the device's fused kernel. CUDA's kernel reads a
+// Returns the type that the learning rate's tensor must have for the device's fused kernel. CUDA's kernel reads a
 // float32 through a pointer and refuses any other type. MPS has no float64. The CPU's kernel reads a double.
 c10::ScalarType LearningRateType(c10::DeviceType device);
 
@@ -74,7 +74,7 @@ class Optimizer {
 
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   double learning_rate() const;
-  // Takes effect at the next Step, whether that step is captured or not.
+  // The new rate takes effect at the next Step, whether that step is captured or not.
   void SetLearningRate(double learning_rate);
   // Sets whether the next Step is the last one of a group of batches, whether that step is captured or not. Has no
   // effect if accumulate_steps is 1.

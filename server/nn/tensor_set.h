@@ -40,7 +40,7 @@ class TensorSet {
   const std::vector<NamedTensor>& constants() const { return constants_; }
   // Returns parameters first, then buffers.
   std::vector<NamedTensor> All() const;
-  // The number of parameters that are fixed.
+  // Returns the number of fixed parameters.
   int64_t fixed_parameters() const { return fixed_; }
   // Returns the number of values in all parameters, fixed ones included.
   int64_t num_parameter_values() const;

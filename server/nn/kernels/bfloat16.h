@@ -1,7 +1,6 @@
-// Products of float32 matrices whose factors are rounded to bfloat16 as they are packed. The processor's own
-// instruction adds the products up in float32 (AVX512-BF16's VDPBF16PS, which takes two products at once and treats
-// subnormal numbers as 0). Results, biases and what follows a product stay float32. Call these functions only if
-// HasBfloat16Products().
+// Products of float32 matrices. Both factors are rounded to bfloat16 as they are packed. The instruction VDPBF16PS of
+// AVX512-BF16 adds the products up in float32. It takes two products at once, and treats subnormal numbers as 0.
+// Results, biases and later operations stay float32. Call these functions only if HasBfloat16Products().
 // Threads: any. Sums are in the order of rows and columns on any thread. Each thread keeps memory for the rounded
 // rows of its largest product.
 #pragma once
@@ -15,8 +14,8 @@ bool HasBfloat16Products();
 
 // Returns how many floats a packed [k, n] matrix takes.
 int64_t Bfloat16PackedSize(int64_t k, int64_t n);
-// Both pack weight [out, in]: PackBfloat16Forward for rows * weight^T, and PackBfloat16Backward for the backward's
-// rows * weight.
+// Both functions pack weight [out, in]: PackBfloat16Forward for rows * weight^T, and PackBfloat16Backward for the
+// backward's rows * weight.
 void PackBfloat16Forward(const float* weight, int64_t out, int64_t in, float* packed);
 void PackBfloat16Backward(const float* weight, int64_t out, int64_t in, float* packed);
 

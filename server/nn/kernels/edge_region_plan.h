@@ -41,9 +41,11 @@ struct SummedValue {
   int32_t passed = -1;  // the step whose rows are summed; -1: the value itself
 };
 
-// The target steps and edge steps to compute, in their order, and the register of each step (-1: none).
+// The plan of one pass over a tile.
 struct RegionPass {
+  // The target steps and edge steps to compute, in their order.
   std::vector<int32_t> steps;
+  // For each step, its register (-1: none).
   std::vector<int32_t> register_of;
   // For each kSum step, the value that the sum computes for each edge. A step whose value is computed in a sum has no
   // register and is not in `steps`.

@@ -23,7 +23,7 @@ void GatherRows(const T* from, int64_t width, const int64_t* index, const int32_
 // to[places[j]] = from[j] for j < rows.
 template <class T>
 void ScatterRows(const T* from, int64_t width, const int32_t* places, int64_t rows, T* to);
-// to[index[places[j]]] += from[j] for j < rows, in this order.
+// to[index[places[j]]] += from[j] for j < rows, in the order of j.
 template <class T>
 void AddToTable(const T* from, int64_t width, const int64_t* index, const int32_t* places, int64_t rows, T* to);
 // For rows [begin, end): to[r] = sum over p in [offsets[r], offsets[r + 1]) of from[places[p]].
@@ -85,7 +85,8 @@ template <class T>
 void SumValues(const RegionSegments& segments, const RegionStep& step, SumOf what, const RegionValues<T>& in,
                T* targets);
 
-// out: [rows, width]. It may be the memory of an operand whose rows are contiguous.
+// Computes the values of an elementwise step. out: [rows, width]; it may be the memory of an operand whose rows are
+// contiguous.
 template <class T>
 void ComputeValues(const RegionStep& step, const RegionValues<T>& in, int64_t rows, T* out);
 

@@ -1,5 +1,5 @@
-// Runs a region, or its gradient, tile by tile. A tile is a run of targets with all of their edges. Values between
-// inputs and outputs stay in the cache, unless one target has too many edges.
+// Runs a region, or its gradient, tile by tile. A tile is a run of targets with all of their edges. Intermediate
+// values stay in the cache, unless one target has too many edges.
 // Threads: any, each with targets of its own. Results do not depend on how targets are divided among calls, with one
 // exception: a sum over all targets covers only the targets of its call. Each thread keeps up to 32 MiB of tile
 // memory between calls.

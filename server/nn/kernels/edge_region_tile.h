@@ -13,7 +13,7 @@
 
 namespace permafrost::nn {
 
-// An uninitialized array that grows on demand. When it grows, its values are lost.
+// An uninitialised array that grows on demand. When it grows, its values are lost.
 template <class T>
 class RegionMemory {
  public:

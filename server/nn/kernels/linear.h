@@ -46,13 +46,13 @@ template <class T>
 void LinearForward(const LinearWidths& widths, int64_t rows, const T* a, const T* packed, const T* bias, bool relu,
                    T* y);
 
-// y = a + bias + addend, then ReLU if `relu` is set; NaN stays NaN. a, y: [rows, width], which may be the same
-// memory; addend: [rows, width], or null.
+// y = a + bias + addend, then ReLU if `relu` is set; NaN stays NaN. a, y: [rows, width], may be the same memory.
+// addend: [rows, width], or null.
 template <class T>
 void AddBiasActivate(const T* a, const T* bias, const T* addend, bool relu, int64_t rows, int64_t width, T* y);
 
 // g [rows, width] = grad if y is null. Otherwise g is 0 where y <= 0, and grad * kept elsewhere, also where y is NaN.
-// If g is null, only `sums` is written: [width], the sums of the gradient over the rows.
+// sums [width] = the sums of g over the rows. If the pointer g is null, only `sums` is written.
 template <class T>
 void ActivationGradient(const T* grad, const T* y, T kept, int64_t rows, int64_t width, T* g, T* sums);
 

@@ -33,8 +33,8 @@ struct WalkShape {
   int64_t pairs() const { return windows() * (context - 1); }
 };
 
-// scores[j * (context - 1) + t] = the dot product of the rows of nodes j and j + 1 + t. walk: [length] rows of
-// `table`.
+// scores[j * (context - 1) + t] = the dot product of the rows of nodes j and j + 1 + t. walk: [length], the numbers
+// of the nodes' rows in `table`.
 template <class T>
 void ScoreWalk(const WalkShape& shape, const T* table, const int64_t* walk, T* scores);
 

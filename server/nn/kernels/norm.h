@@ -8,8 +8,8 @@
 
 namespace permafrost::nn {
 
-// z: [rows, width]. Writes mean [width], and squares [width], the sums of squared differences from the mean. Both are
-// 0 if there are no rows.
+// z: [rows, width]. Writes mean [width]. Writes squares [width], the sums of squared differences from the mean.
+// Without rows, both are 0.
 template <class T>
 void ColumnMoments(const T* z, int64_t rows, int64_t width, T* mean, T* squares);
 
@@ -44,7 +44,7 @@ constexpr uint32_t DropoutKeyOf(uint32_t seed, int64_t step) {
   return DropoutMix(DropoutMix(seed ^ static_cast<uint32_t>(now)) ^ static_cast<uint32_t>(now >> 32));
 }
 
-// Returns the threshold below which hashes are dropped.
+// Returns the threshold for dropout probability p: a value is dropped if its hash is below the threshold.
 inline uint32_t DropoutThreshold(double p) { return static_cast<uint32_t>(std::min(std::ldexp(p, 32), 4294967295.0)); }
 
 // Selects the values that dropout drops: those whose hash of key, row and column is below `threshold`.
@@ -52,15 +52,15 @@ struct DropoutMask {
   uint32_t key = 0, threshold = 0;
 };
 
-// y is 0 where x is dropped, and x * kept elsewhere. x, y: [rows, width], which may be the same memory. The hash keys
-// row r by row_keys[r], or by first_row + r if row_keys is null.
+// y is 0 where x is dropped, and x * kept elsewhere. x, y: [rows, width], may be the same memory. The hash keys row r
+// by row_keys[r], or by first_row + r if row_keys is null.
 template <class T>
 void DropRows(const DropoutMask& mask, T kept, const int64_t* row_keys, int64_t first_row, int64_t rows, int64_t width,
               const T* x, T* y);
 
-// The backward of y = relu(...) * kept, where `out` is y. The gradient passes, times kept, except where out <= 0. It
-// passes everywhere if `out` is null. Writes sum [width], the sum of the passed gradients, and dot [width], the sum
-// of the passed gradients times z - mean.
+// The backward of out = relu(...) * kept. The gradient passes, times kept, except where out <= 0. If `out` is null,
+// it passes everywhere. Writes sum [width], the sum of the passed gradients, and dot [width], the sum of the passed
+// gradients times z - mean.
 template <class T>
 void NormGradientSums(const T* grad, const T* out, const T* z, const T* mean, T kept, int64_t rows, int64_t width,
                       T* sum, T* dot);

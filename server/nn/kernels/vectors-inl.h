@@ -21,8 +21,8 @@ namespace permafrost::nn::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Calls body(tag, std::integral_constant of the number of vectors, first column) for the columns from `c` on that
-// fill whole vectors, and moves `c` past them. It takes kVectors vectors at once, a power of two, then half as many,
-// and so on.
+// fill whole vectors, and moves `c` past them. Takes kVectors vectors at once (a power of two), then kVectors / 2 at
+// once, and so on down to one.
 template <int kVectors, class D, class Body>
 HWY_INLINE void ForVectors(D d, int64_t width, const Body& body, int64_t& c) {
   static_assert(kVectors > 0 && (kVectors & (kVectors - 1)) == 0);

@@ -75,7 +75,8 @@ struct ConvRows {
 struct ConvolutionKind {
   spec::Architecture architecture;
   std::unique_ptr<Convolution> (*make)(WeightMaker& weights, const std::string& name, const ConvShape& shape);
-  // Each source is in [0, rows), and `offsets` covers the rows with in-edges. edge_rows: true if edges have rows.
+  // Computes the factors of messages. Each source is in [0, rows), and `offsets` covers the rows with in-edges.
+  // edge_rows: true if edges have rows.
   MessageNorm (*norm)(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
                       int64_t rows, at::ScalarType type, bool edge_rows);
   // Same as LayerWiseModel::InverseSqrtDegrees. Null: the convolution uses no degrees.

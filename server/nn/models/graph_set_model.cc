@@ -115,7 +115,7 @@ class FusedGinLayer final : public SetLayer {
   }
 
  private:
-  // Training with a fixed norm, which normalizes by its running statistics and leaves them unchanged.
+  // Training with a fixed norm, which normalises by its running statistics and leaves them unchanged.
   Tensor ForwardFixed(const Tensor& x, const SetGraph& graph) const {
     const GineWeights& w = weights_;
     const Tensor product = Mlp(SumGineMessages(x, graph.edges), w.w1, w.b1, w.w2, w.b2);

@@ -25,8 +25,9 @@ struct NodeBlock {
   // from rows [0, row_ends[L - l + 1]). In a whole graph all entries are N. If the sums of the first layer are
   // precomputed, there are only L entries, and row_ends[L - 1] == N.
   std::vector<int64_t> row_ends;
-  // [N, F] float32. If row_ends has L entries, it is [N, 2 * F]: each row holds the mean of its neighbours' features,
-  // then its own features. If it is undefined, the features are the CSR rows below, over columns 0..F-1.
+  // [N, F] float32. If row_ends has L entries, features is [N, 2 * F]: each row holds the mean of its neighbours'
+  // features, then its own features. If features is undefined, the CSR rows below hold the features, over columns
+  // 0..F-1.
   at::Tensor features;
   at::Tensor feature_offsets;  // [N + 1] int64
   at::Tensor feature_columns;  // [entries] int64
@@ -41,7 +42,8 @@ struct NodeBlock {
   // no offsets, and its row_ends has two entries: the number of seeds, and N.
   at::Tensor edge_targets;
   at::Tensor edge_weights;  // [E] float32; undefined: all are 1
-  // [E, columns] float32, or int64 categories; undefined: the model reads none. Padding holds any values in range.
+  // [E, columns] float32, or int64 categories; undefined: the model reads none. Padding rows may hold any values in
+  // range.
   at::Tensor edge_features;
   // The transpose of the offsets and sources of all rows, if it is known beforehand. If it is undefined, a step that
   // needs the transpose computes it.
@@ -64,7 +66,7 @@ struct NodeModelOptions {
   // of its own, this is torch.nn.Embedding.
   int64_t embedded_columns = 0;
   // The edge features, for models that read them (ModelTraits::edges). Categories are embedded by "edge_encoder.*",
-  // as in sets; floats are read directly. If neither is set, the model reads no edge features.
+  // as in sets; floats are read directly. Without categories and floats, the model reads no edge features.
   EncoderInput edge = {};
 };
 
@@ -79,8 +81,8 @@ class NodeModel {
   // subgraph. Each row without a self-loop gets a self-loop of weight 1. Rows beyond row_ends[L - 1] have no other
   // edge.
   virtual at::Tensor Forward(const NodeBlock& block, Mode mode) = 0;
-  // Hands over the scalar loss that the last Forward computed. If it is undefined, the model computes no loss, and
-  // the caller computes the job's loss from the prediction.
+  // Hands over the scalar loss that the last Forward computed. If the returned tensor is undefined, the model
+  // computes no loss, and the caller computes the job's loss from the prediction.
   virtual at::Tensor TakeLoss() { return {}; }
 
   virtual TensorSet& tensors() = 0;
@@ -88,9 +90,9 @@ class NodeModel {
   virtual std::string Describe() const = 0;
 };
 
-// Our own node-level models are built layer by layer, with the parameter names of torch_geometric.nn.models. They
-// have num_layers convolutions, with a norm, ReLU and dropout between them. The last convolution gives the outputs.
-// So the layers can also be run one by one.
+// Our own node-level models are built layer by layer, so the layers can also be run one by one. A model has
+// num_layers convolutions, with a norm, ReLU and dropout between them. The last convolution gives the outputs.
+// Parameters have the names of torch_geometric.nn.models.
 class LayerWiseModel : public NodeModel {
  public:
   // Layer-wise inference of a whole graph. The caller runs one layer after the other, in chunks of rows, without

@@ -19,7 +19,8 @@ namespace permafrost::nn {
 
 // Describes the columns of one feature table to an encoder.
 struct EncoderInput {
-  // Number of categories of each column, whose values are 0..n-1. Empty: the columns are floats.
+  // For each categorical column, the number n of its categories; its values are 0..n-1. Empty if the columns are
+  // floats.
   std::vector<int64_t> categories;
   // Number of float columns. With 0 and no categories, there are no features; in a set, one learned vector then
   // serves all rows.
@@ -27,9 +28,9 @@ struct EncoderInput {
   bool has_features() const { return float_columns > 0 || !categories.empty(); }
 };
 
-// Encodes a feature table. Each categorical column has an embedding, and these are summed (as in OGB's AtomEncoder).
-// Float columns go through a linear map. A set without features gets one learned vector for all rows. Threads: the
-// device thread. Its tensors belong to the model.
+// Encodes a feature table. Each categorical column has an embedding, and the embeddings are summed (as in OGB's
+// AtomEncoder). Float columns go through a linear map. A set without features gets one learned vector for all rows.
+// Threads: the device thread. Its tensors belong to the model.
 class Encoder {
  public:
   // Draws embeddings by Xavier uniform, as OGB's encoders do.
@@ -90,7 +91,7 @@ class RowNorm {
 constexpr int64_t JoinedWidth(const spec::ModelOptions& model) {
   return model.hidden_channels * (model.jumping_knowledge == spec::JumpingKnowledge::kCat ? model.num_layers : 1);
 }
-// outputs: [N, hidden] for each layer; not empty.
+// Joins the outputs of all layers. outputs: [N, hidden] for each layer; not empty.
 at::Tensor Join(const std::vector<at::Tensor>& outputs, spec::JumpingKnowledge how);
 
 // Pairs of nodes, as rows of a block.

@@ -19,8 +19,8 @@ using at::Tensor;
 // many values (40 us of work) two threads were as fast as one: `bench/run parallel --filter norms`.
 constexpr int64_t kParallelNormValues = 1 << 17;
 
-// With this limit, chunks of 64 columns keep 128 rows up to half a million rows of input. A wider chunk starts to
-// grow at a smaller input. A running float32 sum over 230,000 rows made gradients wrong by a hundredth.
+// With this limit, chunks of 64 columns have 128 rows if the input has at most half a million rows. A wider chunk
+// starts to grow at a smaller input. A running float32 sum over 230,000 rows made gradients wrong by a hundredth.
 constexpr int64_t kMostChunks = 4096;
 
 // Returns memory for two sums per column and chunk. Its size follows from the padded number of rows, not from the
@@ -83,10 +83,10 @@ int64_t MergedRows() { return merged_rows; }
 
 namespace {
 
-// The result of normalizing the first `rows` rows of [N, D]. The other rows are 0, and pass no gradient.
+// The result of normalising the first `rows` rows of [N, D]. The other rows are 0, and pass no gradient.
 struct NormOutput {
   Tensor y;             // [N, D]
-  Tensor mean, invstd;  // [D]: the moments by which the rows were normalized
+  Tensor mean, invstd;  // [D]: the moments by which the rows were normalised
 };
 NormOutput NormalizeRows(const Tensor& x_in, int64_t rows, const Tensor& weight, const Tensor& bias,
                          const Tensor& running_mean, const Tensor& running_var, const BatchNormOptions& norm,

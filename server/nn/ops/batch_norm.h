@@ -58,7 +58,7 @@ inline int64_t RealRows(const at::Tensor& real_rows, int64_t rows, const char* o
 // Returns whether a device runs permafrost::row_norm. Only the CPU does.
 bool RunsRowNorm(c10::Device device);
 
-// Batch norm in training, as at::batch_norm for [N, D]. Normalizes by the statistics of x, and updates the running
+// Batch norm in training, as at::batch_norm for [N, D]. Normalises by the statistics of x, and updates the running
 // statistics. x: float32 or float64; the rest: [D] of x's type. Differentiable in x, weight and bias. Errors:
 // ValueError for a single row outside a shared step, as in PyTorch's Python. Without rows the running statistics stay
 // unchanged.
@@ -82,7 +82,7 @@ void MergeSums(int64_t& rows, std::vector<double>& sums);
 int64_t MergedRows();
 
 // Combines the moments of all chunks, [chunks, 2, D], and returns the norm's scale and shift, [2, D]. Writes mean and
-// invstd, and updates the running statistics. With fewer than kLeastNormRows rows it normalizes by the running
+// invstd, and updates the running statistics. With fewer than kLeastNormRows rows it normalises by the running
 // statistics, and leaves them unchanged. In a shared step it merges the moments of all ranks, and counts the rows of
 // all ranks. Sum: the type in which chunks are summed; double if there may be thousands of chunks.
 template <class T, class Sum>

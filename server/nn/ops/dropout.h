@@ -1,6 +1,6 @@
-// Dropout whose mask is a pure function of (seed, step, layer, row, column). It needs no generator. So a captured
-// step draws new masks at each replay, and padding shifts no mask. A resumed run draws the masks of an uninterrupted
-// run. The operator permafrost::dropout is its own gradient.
+// Dropout whose mask is a pure function of (seed, step, layer, row, column). The mask needs no random generator. So a
+// captured step draws new masks at each replay, and padding shifts no mask. A resumed run draws the masks of an
+// uninterrupted run. The operator permafrost::dropout is its own gradient.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -33,7 +33,7 @@ namespace {
 using at::Tensor;
 using torch::autograd::variable_list;
 
-// The plan for the gradient of a gathered input. It sums the gradient of each row of that input.
+// The plan for the gradient of a gathered input, by sums over the edges that read each row of that input.
 struct SourcePlan {
   explicit SourcePlan(SourceGradient of)
       : targets(std::move(of.targets)),
@@ -99,7 +99,7 @@ class PlannedRegion {
   std::vector<std::pair<GradientQuery, std::shared_ptr<const GradientPlan>>> gradients_;
 };
 
-// Caches the plans of the regions called last, keyed by the content of their codes. Threads: any.
+// Caches the plans of the most recently called regions, keyed by the content of their codes. Threads: any.
 class RegionPlans {
  public:
   static RegionPlans& Instance() {

@@ -29,7 +29,7 @@ struct GatOptions {
   int64_t heads = 1;
   double slope = 0.2;  // of leaky_relu for negative values
   // For the attention's dropout (dropout.h). Row r numbers its slots: slot 0 is the self-loop, then come its edges.
-  // The key of slot k is row_keys[r] * 0x9e3779b1 + k, and the column is the head.
+  // The key of slot k is row_keys[r] * 0x9e3779b1 + k, and the dropout's column is the head.
   at::Tensor step;
   DropoutKey key;
   double p = 0;

@@ -38,8 +38,8 @@ struct ConvActivation {
 
 // x: [N, C], T <= N. If edges.offsets is undefined, the sums are precomputed: T = N, and x is [sum, x_i] or the sum
 // alone. weight: [D, K], where K is 2 * C for [sum, x_i] and C for the sum alone. Without weight, y =
-// dropout(relu(sum + bias + addend)) and D = C. bias: [D]. addend: [T, D] or undefined, and only without weight.
-// Returns [T, D]. Differentiable in x, weight, bias and addend.
+// dropout(relu(sum + bias + addend)) and D = C. bias: [D]. addend: [T, D], or undefined; with weight, it must be
+// undefined. Returns [T, D]. Differentiable in x, weight, bias and addend.
 at::Tensor GraphConv(const at::Tensor& x, const ConvEdges& edges, const at::Tensor& weight, const at::Tensor& bias,
                      const at::Tensor& addend, const ConvActivation& activation);
 

@@ -24,17 +24,17 @@ class LoweringScope {
   const spec::Precision outer_precision_;
 };
 
-// Returns whether the operators on `x` are this library's fused ones. They are if `x` is on the CPU, unless another
-// lowering is requested.
+// Returns true if operators on `x` are this library's fused operators: `x` is on the CPU, and no other lowering is
+// requested.
 bool IsFused(const at::Tensor& x);
-// Returns true if IsFused(x), or if `x` is on a GPU whose kernels were compiled (nn/gpu) and has a type that they
-// take. Meant for operators that have a GPU kernel.
+// Returns true if IsFused(x), or if `x` is on a GPU whose kernels were compiled (nn/gpu) and has a type that these
+// kernels take. Meant for operators that have a GPU kernel.
 bool HasKernels(const at::Tensor& x);
 // Same as HasKernels, for operators whose kernels walk whole columns of [N, C]. A GPU runs them for at most
 // gpu::kMostRows rows.
 bool HasColumnKernels(const at::Tensor& x, int64_t rows);
-// Returns whether PyTorch's operators must be shape-free. They must if the shape-free lowering is requested, and on
-// MPS unless another lowering is requested.
+// Returns true if PyTorch's operators must be shape-free: the shape-free lowering is requested, or `x` is on MPS and
+// no other lowering is requested.
 bool IsShapeFree(const at::Tensor& x);
 // Returns whether products of the float32 `x` with weights round their factors to bfloat16 (nn/kernels/bfloat16.h).
 bool RoundsFactors(const at::Tensor& x);
