@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// rows: (score, true if positive) for each row of one target, in any order. Returns NaN without positive rows, and
-// without negative rows.
+// rows: (score, true if positive) for each row of one target, in any order. Returns NaN if there is no positive row
+// or no negative row.
 double AreaUnderCurve(std::vector<std::pair<float, bool>>& rows) {
   std::ranges::sort(rows, {}, &std::pair<float, bool>::first);
   // Counts half points, so that all counts are whole numbers: a negative below a positive counts 2, a tie counts 1.
@@ -117,7 +117,7 @@ struct Counts {
   double f1() const { return any() ? 2 * right / (2 * right + wrong + missed) : 0; }
 };
 
-// If `everyone` is true, entries without any counts enter the mean as 0. Otherwise they are left out.
+// If `everyone` is true, a class or target whose counts are all 0 enters the mean as 0. Otherwise it is left out.
 double F1(const std::vector<Counts>& counts, spec::Metric metric, bool everyone) {
   Counts all;
   double sum = 0;

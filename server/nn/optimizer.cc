@@ -24,8 +24,9 @@ using at::Tensor;
 
 constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEps = 1e-8;
 
-// kAdamBlock is the number of values that are updated at once. From kAdamGrain blocks on, several threads share them.
-// At half as many blocks (35 us of work) two threads were as fast as one: `bench/run parallel --filter updates`.
+// kAdamBlock is the number of values that are updated at once. From kAdamGrain blocks on, several threads share the
+// blocks. At half as many blocks (35 us of work) two threads were as fast as one: `bench/run parallel --filter
+// updates`.
 constexpr int64_t kAdamBlock = 4096, kAdamGrain = 32;
 
 struct Block {

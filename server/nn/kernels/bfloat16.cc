@@ -65,7 +65,7 @@ HWY_INLINE __mmask16 FirstLanes(int64_t count) {
   return count >= kLanes ? __mmask16{0xffff} : static_cast<__mmask16>((1U << (count < 0 ? 0 : count)) - 1);
 }
 
-// Both make 16 pairs: PairsOfRows from two rows, PairsInRow from 32 consecutive values of one row.
+// Both functions make 16 pairs: PairsOfRows from two rows, PairsInRow from 32 consecutive values of one row.
 HWY_INLINE __m512i PairsOfRows(__m512 even, __m512 odd) {
   const auto low = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(even)));
   const auto high = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(odd)));
@@ -86,14 +86,14 @@ HWY_INLINE __m512i PairsOfColumns(const float* b, int64_t k, int64_t n, int64_t 
                      2 * p + 1 < k ? _mm512_maskz_loadu_ps(mask, even + n) : _mm512_setzero_ps());
 }
 
-// Writes the pairs of a, [rows, k], to `to`, [rows, pairs].
+// Writes the pairs within each row of a, [rows, k], to `to`, [rows, pairs].
 void PairRows(const float* a, int64_t rows, int64_t k, uint32_t* to) {
   const int64_t pairs = (k + 1) / 2;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t p = 0; p < pairs; p += kLanes)
       _mm512_mask_storeu_epi32(to + r * pairs + p, FirstLanes(pairs - p), PairsInRow(a + r * k + 2 * p, k - 2 * p));
 }
-// Writes the pairs of a, [k, m], to `to`, [pairs, m].
+// Writes the pairs within each column of a, [k, m], to `to`, [pairs, m].
 void PairColumns(const float* a, int64_t k, int64_t m, uint32_t* to) {
   for (int64_t p = 0; 2 * p < k; ++p)
     for (int64_t c = 0; c < m; c += kLanes)

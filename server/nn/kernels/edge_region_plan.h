@@ -38,7 +38,7 @@ struct RegionRegisters {
 struct SummedValue {
   int32_t step = -1;  // the kAdd or kMul step; -1: the sum reads stored rows
   bool relu = false;
-  int32_t passed = -1;  // the step whose rows are summed; -1: the value itself
+  int32_t passed = -1;  // the step whose rows are summed; -1: the value itself is summed
 };
 
 // The plan of one pass over a tile.

@@ -108,7 +108,7 @@ class TileGradient {
     if (values.rows != nullptr) return ExpandTargets<T>(tile_.segments(), width, values.base, sum.base, sum.to);
     AddValues<T>(sum.base, values.base, tile_.Rows(steps_[i].level) * width, sum.to);
   }
-  // Makes the rows of the step's adjoint contiguous and returns them; null if it has no adjoint yet.
+  // Makes the rows of the step's adjoint contiguous and returns them. Returns null if the step has no adjoint yet.
   const T* Flat(size_t i) {
     RegionRows<T>& adjoint = adjoints_[i];
     if (adjoint.rows == nullptr) return adjoint.base;

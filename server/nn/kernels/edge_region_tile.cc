@@ -5,8 +5,8 @@
 namespace permafrost::nn {
 namespace {
 
-// The size of a tile's registers, in bytes. The registers fit an L2 cache. They are still so large that the time to
-// start a step hardly counts.
+// The size of a tile's registers, in bytes. The registers fit an L2 cache, but are so large that the time to start a
+// step hardly counts.
 constexpr int64_t kTileBytes = 128 << 10;
 // The number of values in a block. A block and the blocks of its operands fit an L1 cache together.
 constexpr int64_t kBlockValues = 1024;

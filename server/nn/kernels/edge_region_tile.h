@@ -64,7 +64,7 @@ class OperandBlocks {
   RegionRows<T> OperandAt(size_t k, int64_t first, int64_t rows);
 
   struct Operand {
-    RegionRows<T> from;  // base null: every row is the one in the block
+    RegionRows<T> from;  // null base: every row equals the one in `block`
     int64_t width = 1;
     T* block = nullptr;  // not null: holds rows of `width` values, repeated to the step's width
   };

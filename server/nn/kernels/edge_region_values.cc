@@ -375,8 +375,8 @@ HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in
           in.a, in.b, g);
     case RegionOp::kMaximum:
     case RegionOp::kMinimum: {
-      // The operand that was not selected gets gradient 0. Equal operands get half each. If either is NaN, both get
-      // the whole gradient.
+      // The operand that was not selected gets gradient 0. Two equal operands get half of the gradient each. If
+      // either operand is NaN, both get the whole gradient.
       const bool lost_if_less = (s.op == RegionOp::kMaximum) == (k == 0);
       return Each(
           n, to,

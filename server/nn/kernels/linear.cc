@@ -37,8 +37,8 @@ constexpr int kTileRows = 6;
 // together take at most half of an L1 cache, since two hardware threads may share the cache.
 constexpr int64_t kBlockBytes = 12 << 10;
 
-// Packs b, [k, n], whose element (p, j) is b[p * row + j * column], into panels. Each panel is [k, PanelWidth], with
-// zeros beyond the last column.
+// Packs b, [k, n], into panels. Element (p, j) is b[p * row + j * column]. Each panel is [k, PanelWidth], with zeros
+// beyond the last column.
 template <class T>
 void PackPanels(const T* HWY_RESTRICT b, int64_t row, int64_t column, int64_t k, int64_t n, T* HWY_RESTRICT packed) {
   const FullTag<T> d;

@@ -81,8 +81,9 @@ bool AggregatesFirst(const InputRows& in, const ConvEdges& edges, const Tensor& 
 }
 
 // Returns the cost of a convolution that multiplies by `weights` matrices [out, in] as GraphConv does. Autograd saves
-// the layer's output and the rows that it multiplies. The backward pass holds the gradients of the output, of the
-// multiplied rows (with a packed copy) and, twice, of the input. It also holds each chunk's gradients of the weights.
+// the layer's output and the rows that the weights multiply. The backward pass holds the gradients of the output, of
+// the multiplied rows (with a packed copy) and, twice, of the input. It also holds each chunk's gradients of the
+// weights.
 ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights) {
   const auto in = static_cast<double>(shape.in), out = static_cast<double>(shape.out);
   // The columns that the weights multiply: the columns of the sums and, with a second weight, the columns of the rows
@@ -101,7 +102,7 @@ ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights
 }  // namespace
 
 // GCN: h_i' = W sum over edges (j, i) and the self-loop (i, i) of w_ji / sqrt(d_j d_i) h_j + b, where d is the
-// degree, self-loop included. Existing self-loops keep their weight; missing ones are added with weight 1.
+// degree, self-loop included. Existing self-loops keep their weight; missing self-loops are added with weight 1.
 // Source: Kipf and Welling 2017, "Semi-supervised classification with graph convolutional networks", as PyG's
 // GCNConv.
 
@@ -333,8 +334,8 @@ SageMax::SageMax(WeightMaker& weights, const std::string& name, const ConvShape&
       left_(weights.MakeLinear(name + ".lin_l", in_, shape.out)),
       right_(weights.Uniform(name + ".lin_r.weight", {shape.out, in_}, 1 / std::sqrt(static_cast<double>(in_)))) {}
 
-// Autograd saves the rows, their maxima and the output. The backward pass holds the gradients of all three, and the
-// shares of equal maxima. The plain operators also gather a row for each edge, which is not counted.
+// Autograd saves the rows, their maxima and the output. The backward pass holds the gradients of these three tensors,
+// and the shares of equal maxima. The plain operators also gather a row for each edge, which is not counted.
 ConvCost SageMax::Cost(const ConvShape& shape, const ConvRows& rows) {
   const auto in = static_cast<double>(shape.in), out = static_cast<double>(shape.out);
   return {.parameters = 2 * in * out + out,

@@ -92,9 +92,9 @@ MessageNorm Gatv2::NormOf(const Tensor& offsets, const Tensor& sources, const Te
   return {.weights = MeanWeights(offsets, sources, /*first_row=*/0, type), .self = {}, .scale = {}};
 }
 
-// Autograd saves the rows of both linear maps, alpha of every slot, and the attended rows and all that is computed
-// from them. It saves the edge rows twice: mapped, and averaged by row. The backward pass makes gradients of all
-// these tensors.
+// Autograd saves the rows of both linear maps, alpha of every slot, the attended rows, and everything computed from
+// the attended rows. It saves the edge rows twice: mapped, and averaged by row. The backward pass makes gradients of
+// all these tensors.
 ConvCost Gatv2::Cost(const ConvShape& shape, const ConvRows& rows) {
   const auto in = static_cast<double>(shape.in), width = static_cast<double>(WidthOf(shape)),
              out = static_cast<double>(shape.out), heads = static_cast<double>(shape.heads),

@@ -206,9 +206,9 @@ std::unique_ptr<SetLayer> MakeSetLayer(WeightMaker& weights, int64_t layer, cons
   return std::make_unique<GinLayer>(weights, layer, options, seed);
 }
 
-// Returns the cost of one layer with `nodes` and `edges`. Each layer of GIN and GINE keeps its sum, hidden product,
-// product and output. The backward pass of a layer holds the gradients of its output, its input and its three inner
-// tensors. It also holds the packed rows, and each chunk's share of the weights' gradients.
+// Returns the cost of one layer for `nodes` nodes and `edges` edges. Each layer of GIN and GINE keeps its sum, hidden
+// product, product and output. The backward pass of a layer holds the gradients of its output, its input and its
+// three inner tensors. It also holds the packed rows, and each chunk's share of the weights' gradients.
 ConvCost SetLayerCost(const GraphModelOptions& options, double nodes, double edges) {
   const auto hidden = static_cast<double>(options.model.hidden_channels);
   const spec::Norm norm = options.model.norm;

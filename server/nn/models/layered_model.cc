@@ -64,7 +64,7 @@ LayerWiseModel::InputRows Normalised(LayerWiseModel::InputRows rows) {
   return rows;
 }
 
-// Edge rows, and for each edge the number of its row. Undefined code: edge e has row e.
+// Edge rows, and `code`, the row of each edge. If code is undefined, edge e has row e.
 struct EncodedEdges {
   Tensor rows, code;
 };

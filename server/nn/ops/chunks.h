@@ -48,16 +48,16 @@ void ParallelFor(int64_t begin, int64_t end, int64_t grain, const Body& body) {
       &region);
 }
 
-// Splits rows into contiguous chunks. Their bounds depend only on the rows, `partial` and `most`, never on threads.
-// So sums added in the order of chunks have equal bits for any number of threads. A value type.
+// Splits rows into contiguous chunks. The bounds of chunks depend only on the rows, `partial` and `most`, never on
+// threads. So sums added in the order of chunks have equal bits for any number of threads. A value type.
 class RowChunks {
  public:
   // With 64 floats a row, one array of a chunk fills an L1 cache, and all arrays of a layer's chunk fit into an L2
   // cache.
   static constexpr int64_t kRows = 128;
 
-  // partial: the number of values that each chunk keeps for its sums. The larger it is, the fewer chunks there are,
-  // so that adding them up stays cheap. most: the largest number of chunks.
+  // partial: the number of values that each chunk keeps for its sums. The larger `partial` is, the fewer chunks there
+  // are, so that adding up the chunks stays cheap. most: the largest number of chunks.
   RowChunks(int64_t rows, int64_t partial, int64_t most = kMost) : rows_(rows), count_(CountOf(rows, partial, most)) {}
   // Returns the largest number of chunks that up to `rows` rows are split into.
   static int64_t CountOf(int64_t rows, int64_t partial, int64_t most = kMost) {

@@ -222,7 +222,7 @@ class RegionCall {
   }
   int64_t targets() const { return targets_; }
   int64_t edges() const { return edges_; }
-  // Returns the number of rows of a step of that level.
+  // Returns the number of rows of a step of the given level.
   int64_t rows(RegionLevel level) const {
     return level == RegionLevel::kEdge ? edges_ : level == RegionLevel::kTarget ? targets_ : 1;
   }
@@ -400,8 +400,8 @@ struct InputGradient {
   const RegionStep* read = nullptr;  // the step that reads the input; null: no gradient reaches the input
 };
 
-// Returns whether the gradient of the table that `step` reads is summed chunk by chunk. It is if the table is small,
-// the edges are enough work for several threads, and no segments of the step's index were given.
+// Returns true if the gradient of the table that `step` reads is summed chunk by chunk: the table is small, the edges
+// are enough work for several threads, and no segments of the step's index were given.
 bool IsSmallTable(const RegionCall& call, const RegionStep& step) {
   return step.op == RegionOp::kGather && !call.HasSegments(static_cast<size_t>(step.index)) &&
          call.input(static_cast<size_t>(step.input)).numel() <= kSmallTableValues &&

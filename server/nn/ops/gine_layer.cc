@@ -127,7 +127,7 @@ struct LayerGradients {
   Tensor norm_weight, norm_bias;
 };
 
-// grad: [N, D]. When it returns, aggregation.Gradient has run for every chunk.
+// grad: [N, D]. When the function returns, aggregation.Gradient has run for every chunk.
 template <class T, class Aggregation>
 LayerGradients BackwardLayer(const Aggregation& aggregation, const Tensor& grad, const LayerSaved& saved,
                              const LayerWeights& w, int64_t rows, double p) {
@@ -203,7 +203,7 @@ class GineAggregation {
     offsets_ = Read<int32_t>(offsets);
     source_ = Read<int64_t>(source);
   }
-  // Sets what Gradient reads. ge: [codes, C] for each chunk, or [E, C].
+  // Sets what Gradient reads. With codes, ge is [codes, C] for each chunk. Without codes, it is [E, C].
   void SetOutEdges(const Tensor& offsets, const Tensor& targets, const Tensor& edges, const Tensor& ge) {
     offsets_ = Read<int32_t>(offsets);
     targets_ = Read<int32_t>(targets);

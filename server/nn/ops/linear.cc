@@ -57,8 +57,8 @@ Tensor RowLinearCpu(const Tensor& x_in, const Tensor& weight, const OptionalTens
   return y;
 }
 
-// y: the output if ReLU followed, else none. Returns the gradients of x, weight and bias; [0] for each that is not
-// wanted.
+// y: the output if ReLU followed the map, else none. Returns the gradients of x, weight and bias; [0] for each that
+// is not wanted.
 std::tuple<Tensor, Tensor, Tensor> RowLinearBackwardCpu(const Tensor& grad_in, const Tensor& x_in,
                                                         const OptionalTensor& y, const Tensor& weight,
                                                         std::array<bool, 3> wanted, bool bfloat16) {

@@ -17,7 +17,7 @@ using at::Tensor;
 thread_local spec::Lowering lowering_here = spec::Lowering::kAuto;
 thread_local spec::Precision precision_here = spec::Precision::kFloat32;
 
-// Uses clone(), because a recording below autograd takes contiguous() for a view, even if it copies.
+// Uses clone(), because a recording below autograd records contiguous() as a view, even where it copies.
 Tensor InOrder(const Tensor& x) { return x.is_contiguous() ? x : x.clone(at::MemoryFormat::Contiguous); }
 
 // Returns x * weight^T. On MPS, the product runs as one kernel without a graph if both factors are contiguous.
