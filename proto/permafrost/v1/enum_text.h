@@ -14,8 +14,8 @@ namespace permafrost {
 
 // Returns the short name of `value`: "unspecified" for the zero value, and the number itself for an unknown value.
 std::string EnumShortName(const google::protobuf::EnumDescriptor& type, int value);
-// Returns the value with this short name (with - or _) or this full name. Returns nullopt if there is none, and for
-// the zero value.
+// Returns the value whose short name (with - or _) or full name is `name`. Returns nullopt if there is no such value,
+// or if it is the zero value.
 std::optional<int> ParseEnum(const google::protobuf::EnumDescriptor& type, std::string_view name);
 // Returns every short name except that of the zero value, in the contract's order.
 std::vector<std::string> EnumShortNames(const google::protobuf::EnumDescriptor& type);
