@@ -28,7 +28,7 @@ absl::StatusOr<Descriptor> OpenToAppend(const fs::path& path) {
   return file;
 }
 
-// Returns whether a file of this many bytes lacks the newline at its end. A power cut may leave it so.
+// Returns whether the last line of the file, whose size is `bytes`, lacks its newline. A power cut may cause this.
 absl::StatusOr<bool> EndsAmidALine(const fs::path& path, uint64_t bytes) {
   if (bytes == 0) return false;
   Descriptor file = OpenRetrying(path, O_RDONLY);
@@ -115,8 +115,8 @@ absl::Status AuditLog::Append(std::string line) {
 }
 
 void AuditLog::TakeBack(uint64_t written) {
-  // Uses the current size, because somebody may have truncated the file. ftruncate must not extend it, which would
-  // fill it with zeros.
+  // Uses the file's current size, because somebody may have truncated the file. From an outdated size, ftruncate
+  // would extend the file with zeros.
   struct stat info {};
   const bool known = fstat(file_->get(), &info) == 0 && static_cast<uint64_t>(info.st_size) >= written;
   if (known && ftruncate(file_->get(), info.st_size - static_cast<off_t>(written)) == 0) {

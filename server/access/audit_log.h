@@ -23,10 +23,11 @@ struct AuditOptions {
   std::filesystem::path path;
   // When a line would exceed this size in bytes, the file is renamed and a new one begins.
   uint64_t max_bytes = uint64_t{16} << 20;
-  // The number of older files kept. Files beyond this number are removed.
+  // The number of older files to keep. The oldest file beyond this number is removed.
   int kept = 4;
-  // Limits on the lines of unknown callers: a burst, then this many a second. Calls beyond the limits are only
-  // counted, as `dropped` in the next line, so that a flood does not push out other lines.
+  // Limits on the lines of unknown callers: `unknown_burst` lines at once, then `unknown_per_second`. A call beyond
+  // the limits gets no line. The next line that is written counts such calls in its field `dropped`. A flood of calls
+  // thus cannot push out other lines.
   double unknown_burst = 100, unknown_per_second = 1;
 };
 
@@ -47,7 +48,7 @@ class AuditLog {
 
   // Writes one line. When Write returns, the line is in the file. It survives a kill -9, but perhaps not a power cut.
   // If the line cannot be written, the call that it records goes on. The daemon's log reports only the first of
-  // consecutive failures. A new line never continues a partial one.
+  // consecutive failures. No line is appended to a partial line that a failed write or a power cut left.
   void Write(const AuditEntry& entry);
 
  private:
@@ -57,7 +58,8 @@ class AuditLog {
         file_(std::move(file)),
         bytes_(bytes),
         ends_amid_a_line_(ends_amid_a_line) {}
-  // Takes one line from the allowance of unknown callers. Returns false if the allowance is used up.
+  // Takes one line from the allowance of unknown callers (`unknown_burst`). Returns false if the allowance is used
+  // up.
   bool TakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Append(std::string line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Removes the `written` bytes of a line that could not be written whole.

@@ -1,5 +1,5 @@
-// Identifies callers and decides whether they may call. Every method of every service uses this one decision.
-// Threads: all methods are thread-safe.
+// Identifies callers and decides whether they may call. The methods of all services use this class. Threads: all
+// methods are thread-safe.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace permafrost::access {
 
 // How callers of an address identify themselves.
 enum class Auth {
-  // kToken if other machines can reach an address, else kNone. Under --insecure without TLS always kNone.
+  // Under --insecure without TLS: kNone. Otherwise: kToken if other machines can reach an address, else kNone.
   kAuto,
   kNone,   // callers do not identify themselves: every caller is an admin
   kToken,  // by a bearer token, or by a client certificate if certificate_role is set
@@ -47,20 +47,21 @@ struct Caller {
 // Borrows the token store.
 class Gate {
  public:
-  // `options.auth` must not be kAuto. `tokens` may be null if it is kNone.
+  // `options.auth` must not be kAuto. `tokens` may be null if `options.auth` is kNone.
   Gate(GateOptions options, const TokenStore* tokens) : options_(options), tokens_(tokens) {}
 
   Auth auth() const { return options_.auth; }
   // Returns the caller. Errors: Unauthenticated (reason NO_TOKEN or TOKEN_NOT_VALID). The message is one line that
   // says how to give a token. It does not repeat any part of the caller's token.
   absl::StatusOr<Caller> Identify(const Presented& presented) const;
-  // Checks whether a call in progress would still be admitted, with at least the role of `admitted`.
+  // Checks that the credentials of a call in progress are still valid, and still give at least the role of
+  // `admitted`.
   // Errors: Unauthenticated.
   absl::Status CheckStill(const Caller& admitted, const Presented& presented) const;
   // Identifies the caller of the method `path` and checks that the caller has at least the role `least`. If `least`
   // is nullopt, the method is open to all, and an unidentified caller is "anonymous".
-  // Errors: those of Identify; PermissionDenied (reason ROLE_TOO_LOW), naming the method, the role held and the role
-  // needed.
+  // Errors: those of Identify; PermissionDenied (reason ROLE_TOO_LOW), naming the method, the caller's role and the
+  // required role.
   absl::StatusOr<Caller> Admit(std::string_view path, std::optional<Role> least, const Presented& presented) const;
 
  private:

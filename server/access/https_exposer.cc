@@ -43,7 +43,7 @@ namespace {
 
 constexpr size_t kMostRequestBytes = 8192;
 constexpr int kBacklog = 64;
-// The interval at which waiting threads check whether the exposer ends.
+// Waiting threads check at this interval whether the exposer ends.
 constexpr int kPollMs = 100;
 
 struct HttpAnswer {
@@ -93,7 +93,7 @@ absl::StatusOr<Listener> Listen(const HostPort& address) {
   return listener;
 }
 
-// Returns the value of a header, given its lower-case name. Empty: the header is absent.
+// Returns the value of the header with the lower-case name `name`; empty if the header is absent.
 std::string_view HeaderOf(absl::string_view request, absl::string_view name) {
   for (const absl::string_view line : absl::StrSplit(request, "\r\n")) {
     const size_t colon = line.find(':');
@@ -194,8 +194,8 @@ class HttpsExposer final : public telemetry::Exposer {
     SSL_shutdown(ssl.get());
   }
 
-  // Runs one operation of OpenSSL. While OpenSSL must wait for the socket, repeats the operation, within the
-  // connection's time limit.
+  // Runs one operation of OpenSSL. If OpenSSL needs the socket to be ready, waits for it and repeats the operation,
+  // within the connection's time limit.
   template <class Step>
   int Run(SSL& ssl, int fd, const Stopwatch& watch, Step step) const {
     while (true) {

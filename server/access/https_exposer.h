@@ -1,5 +1,5 @@
 // Serves /metrics over HTTPS. The HTTP library that serves plain text (civetweb 1.15, as Debian 12 builds it) cannot
-// do this: it calls a function that OpenSSL 3 does not export, and dies at the first connection.
+// serve HTTPS: at the first connection it calls a function that OpenSSL 3 does not export, and dies.
 // Threads: all methods are thread-safe. Each connection has its own thread, for at most HttpsOptions::limit.
 #pragma once
 
@@ -25,14 +25,14 @@ struct HttpsOptions {
   CertificateFiles* certificates = nullptr;
   // Borrowed. A viewer may read, with `Authorization: Bearer TOKEN` or with the token as the password of `Basic`.
   const Gate* gate = nullptr;
-  // The most simultaneous connections. Further ones are closed.
+  // The most simultaneous connections. Further connections are closed.
   int connections = 64;
   // The time limit of a whole connection: handshake, request and answer.
   absl::Duration limit = absl::Seconds(10);
 };
 
 // Serves `registry` at https://ADDRESS/metrics, like telemetry::Exposer over http. Errors: InvalidArgument if
-// `address` is not HOST:PORT; FailedPrecondition, naming the address and the reason, if it cannot be bound.
+// `address` is not HOST:PORT; FailedPrecondition, naming the address and the reason, if the address cannot be bound.
 absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartHttpsExposer(HttpsOptions options,
                                                                       std::shared_ptr<prometheus::Registry> registry,
                                                                       std::function<void()> before_scrape);

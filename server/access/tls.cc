@@ -34,15 +34,15 @@ using BioPointer = std::unique_ptr<BIO, FreeWith<BIO_free_all>>;
 using CertificatePointer = std::unique_ptr<X509, FreeWith<X509_free>>;
 using KeyPointer = std::unique_ptr<EVP_PKEY, FreeWith<EVP_PKEY_free>>;
 
-// Returns a BIO that reads `text`, which must outlive it.
+// Returns a BIO that reads `text`. `text` must outlive the BIO.
 BioPointer BioOf(const std::string& text) {
   return BioPointer(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// Supplies no passphrase, so that OpenSSL does not ask for one on a terminal.
+// OpenSSL's callback for passphrases. Supplies none, so that OpenSSL does not ask for one on a terminal.
 int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writes*/, void* /*data*/) { return -1; }
 
-// Returns the private key in a PEM text, or null if there is none or it needs a passphrase.
+// Returns the private key in a PEM text; null if the text has no key, or the key needs a passphrase.
 KeyPointer KeyOf(const std::string& pem) {
   KeyPointer key(PEM_read_bio_PrivateKey(BioOf(pem).get(), nullptr, NoPassphrase, nullptr));
   ERR_clear_error();

@@ -1,6 +1,6 @@
 // TLS for the daemon's addresses. Reads the server's certificate, its key and the authority of client certificates
-// from PEM files, and makes OpenSSL contexts of them. Changed files are read again: a connection that begins after a
-// certificate was replaced gets the new one.
+// from PEM files, and makes OpenSSL contexts from them. Changed files are read again: once a certificate file was
+// replaced, new connections get the new certificate.
 // Threads: all methods are thread-safe.
 #pragma once
 
@@ -38,7 +38,8 @@ struct CertificateContent {
 // Reads the files once. Errors: one line that names the file and the fault, and contains nothing of the key. An
 // expired certificate is not an error.
 absl::StatusOr<CertificateContent> ReadCertificateFiles(const TlsFiles& files);
-// Returns, for example, "expired on 2026-01-02" or "is not valid before 2027-01-01"; empty if it is valid at `now`.
+// Returns why the certificate is not valid at `now`, such as "expired on 2026-01-02" or "is not valid before
+// 2027-01-01". Returns an empty text for a valid certificate.
 std::string WhyNotValid(const CertificateContent& content, absl::Time now);
 
 class CertificateFiles {
@@ -48,8 +49,8 @@ class CertificateFiles {
 
   const TlsFiles& files() const { return files_; }
   // Returns the current content of the files. If they cannot be read or do not fit together, logs that and returns
-  // the last good content. So a new certificate is never used with the old key while the two files are being
-  // replaced.
+  // the last good content. While certificate and key are being replaced, the new certificate is thus never used with
+  // the old key.
   std::shared_ptr<const CertificateContent> Current();
 
  private:

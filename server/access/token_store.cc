@@ -99,7 +99,7 @@ absl::StatusOr<std::vector<TokenStore::Row>> TokenStore::Read() const {
   absl::StatusOr<std::string> text = ReadFile(path_);
   if (absl::IsNotFound(text.status())) return rows;
   PF_RETURN_IF_ERROR(text.status());
-  // The error repeats nothing of the content, which contains hashes.
+  // The error repeats nothing of the file's content, because the content includes hashes.
   const auto wrong = [this](absl::string_view what) {
     return absl::FailedPreconditionError(
         absl::StrCat(path_.string(), ": ", what, "; put back a good copy, or remove it and make new tokens"));

@@ -27,7 +27,7 @@ namespace permafrost::access {
 enum class Role {
   kViewer,    // reads everything except tokens
   kOperator,  // also changes jobs, their graph caches, datasets, uploads and programs, and evaluates weights
-  kAdmin,     // also drains and backs up the server, and manages tokens
+  kAdmin,     // also drains and backs up the server, manages tokens, and confirms the clock
 };
 inline constexpr EnumNames<Role, 3> kRoleNames{
     {{{Role::kViewer, "viewer"}, {Role::kOperator, "operator"}, {Role::kAdmin, "admin"}}}};
@@ -36,7 +36,7 @@ inline constexpr EnumNames<Role, 3> kRoleNames{
 // the daemon's user can read.
 // Threads: all methods are thread-safe. Create, ChangeSecret and Revoke wait for the disk.
 
-// The prefix of every secret. Scanners of repositories and logs can find leaked secrets by it.
+// The prefix of every secret. By this prefix, scanners of repositories and logs can find leaked secrets.
 inline constexpr std::string_view kSecretPrefix = "pft_";
 inline constexpr std::size_t kMaxTokens = 256;
 // Returns whether `id` is 12 lower-case hex digits, the form of a token's id. No secret has this form.
@@ -54,8 +54,8 @@ struct Token {
 
 class TokenStore {
  public:
-  // Reads `path`, which may be absent. `now` returns the time that decides whether a token has expired. Any thread
-  // may call it. Errors: FailedPrecondition, naming the file and its fault; those of ReadFile.
+  // Reads `path`, which may be absent. `now` returns the time that decides whether a token has expired. It is called
+  // on any thread. Errors: FailedPrecondition, naming the file and its fault; those of ReadFile.
   static absl::StatusOr<std::unique_ptr<TokenStore>> Open(
       std::filesystem::path path, std::function<absl::Time()> now = [] { return absl::Now(); });
   // Reads the file again, in case somebody has replaced it. Errors: those of Open; the tokens then stay unchanged.
@@ -65,21 +65,21 @@ class TokenStore {
     Token token;
     std::string secret;  // not stored anywhere
   };
-  // Makes a token, which is on disk when Create returns. `made_by` names the call that makes the token; ChangeSecret
-  // finds the token by it. Empty: the secret of this token cannot be changed.
+  // Makes a token, and writes it to disk. `made_by` names the call that makes the token, for ChangeSecret. If
+  // `made_by` is empty, the secret of this token cannot be changed.
   // Errors: InvalidArgument with violations of `token.label` (at most kMaxTokenLabel bytes of printable UTF-8) and
   // `token.expire_time` (must be in the future); ResourceExhausted (reason TOO_MANY_TOKENS, metadata `limit`) beyond
   // kMaxTokens; those of WriteFileAtomic, in which case no token was made.
   absl::StatusOr<Made> Create(Role role, const std::string& label, absl::Time expire_time,
                               const std::string& made_by = "");
   // Gives a new secret to the token that the call `made_by` made. The old secret is invalid from then on. Errors:
-  // NotFound if that call made no token or the token was revoked; those of WriteFileAtomic, in which case the old
-  // secret stays valid.
+  // NotFound if the call `made_by` made no token, or its token was revoked; those of WriteFileAtomic, in which case
+  // the old secret stays valid.
   absl::StatusOr<Made> ChangeSecret(const std::string& made_by);
   // Returns all tokens, the oldest first. Expired ones stay until they are revoked.
   std::vector<Token> List() const;
-  // Invalidates the token. Open streams end when their owner calls Gate::CheckStill. Errors: NotFound; those of
-  // WriteFileAtomic, in which case the token stays valid.
+  // Invalidates the token. An open stream of the token ends once its owner calls Gate::CheckStill. Errors: NotFound;
+  // those of WriteFileAtomic, in which case the token stays valid.
   absl::Status Revoke(const std::string& id);
   // Returns the token with this secret, or nullopt if there is none or it has expired. The time taken does not depend
   // on where the secret differs from a stored one.
