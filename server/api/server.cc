@@ -48,11 +48,11 @@ constexpr int kKeepaliveMs = 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 // Clients may ping at this interval without being disconnected.
 constexpr int kMinClientPingMs = 10'000;
-// Bounds the threads of gRPC's synchronous services. Reflection is the only one, and each of its open streams holds a
-// thread. Beyond this number it answers RESOURCE_EXHAUSTED. Our own calls and health use callbacks and need none of
-// these threads.
+// The most threads of gRPC's synchronous services. Reflection is the only such service, and each of its open streams
+// holds a thread. Beyond this number, reflection answers RESOURCE_EXHAUSTED. Our own calls and health checks use
+// callbacks, and need none of these threads.
 constexpr int kMaxReflectionThreads = 8;
-// The time in which Shutdown sends the last answers. It is short, because gRPC waits for the whole of it if
+// The time that Shutdown gives the last answers to be sent. It is short, because gRPC waits for the whole time if
 // connections are idle.
 constexpr absl::Duration kFlushTime = absl::Milliseconds(100);
 
@@ -80,7 +80,8 @@ std::string WhyNotBound(const HostPort& address) {
   return why;
 }
 
-// Removes reflection from one server. gRPC's library registers it with every server of the process before main.
+// Removes reflection from one server. Before main, gRPC's library registers reflection with every server of the
+// process.
 class NoReflection final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
@@ -204,7 +205,7 @@ class GrpcServer final : public Server {
     SetNotServing();
     streams_.StopAll();
     calls_->AwaitNone(grace);
-    // The deadline is a time span, so that it does not depend on the wall clock.
+    // The deadline is given as a time span, so that a jump of the wall clock does not move it.
     const absl::Duration flush = std::min(grace, kFlushTime);
     server_->Shutdown(gpr_time_from_nanos(absl::ToInt64Nanoseconds(flush), GPR_TIMESPAN));
     server_->Wait();
@@ -246,7 +247,7 @@ class GrpcServer final : public Server {
   std::string address_;
   const RequestObserver observer_;
   const StreamObserver stream_observer_;
-  // It is declared before the server, because it provides certificates for the server's connections.
+  // Declared before `server_`, so that it outlives the server, whose connections get certificates from it.
   std::unique_ptr<CertificateSource> certificates_;
   std::unique_ptr<grpc::Server> server_;
   absl::Mutex health_mu_;

@@ -1,8 +1,8 @@
 // The gRPC server. Serves all services, health checks and reflection on one address and a unix socket, and counts
-// requests. Borrows the job manager and the catalog until it is destroyed.
-// Threads: all methods are thread-safe; call Shutdown once. Handlers run on gRPC's threads, whose number does not
-// depend on the number of open streams. Reflection needs a thread for each stream. Reflection therefore serves few
-// clients at a time, and refuses others with RESOURCE_EXHAUSTED.
+// requests. Borrows the job manager and the catalog until the server is destroyed.
+// Threads: all methods are thread-safe; call Shutdown once. Handlers run on gRPC's threads. The number of these
+// threads does not depend on the number of open streams. Only reflection needs a thread for each stream. It therefore
+// serves few clients at a time, and refuses others with RESOURCE_EXHAUSTED.
 #pragma once
 
 #include <filesystem>
@@ -67,22 +67,22 @@ struct ServerOptions {
 class Server {
  public:
   // Starts serving. Errors: FailedPrecondition, naming the address and the system's reason, if the address cannot be
-  // bound. A port or a unix socket (PrepareSocket) that another process serves is refused.
+  // bound. If another process serves the port or the unix socket, binding is refused, too (PrepareSocket).
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, jobs::JobManager& jobs,
                                                        data::Catalog& catalog);
   virtual ~Server() = default;  // same as Shutdown without grace
 
   // Returns host:port as bound.
   virtual const std::string& address() const = 0;
-  // Reports the server and each service as not serving, for load balancers. Calls are still served.
+  // Reports to load balancers that the server and each service are not serving. Calls are still served.
   virtual void SetNotServing() = 0;
   // Sets the health of the server as a whole and of JobService, whose jobs make no progress while the device thread
   // hangs. The other services keep their health. No-op after SetNotServing.
   virtual void SetDeviceHealthy(bool healthy) = 0;
   // Ends each stream after its remaining responses. Waits for the calls in progress, including health checks, and
-  // cancels calls that remain after `grace`. A call that arrives later, before its client has read gRPC's GOAWAY,
-  // ends with CANCELLED. The core of gRPC 1.51 is the reason: once a server shuts down, it resets each new stream
-  // before any handler or interceptor sees it. It cannot send a GOAWAY earlier.
+  // cancels calls that remain after `grace`. A call that arrives during the shutdown, before its client has read
+  // gRPC's GOAWAY, ends with CANCELLED. The reason is the core of gRPC 1.51. During a shutdown it resets each new
+  // stream before any handler or interceptor sees the stream, and the server cannot send a GOAWAY earlier.
   virtual void Shutdown(absl::Duration grace) = 0;
 };
 

@@ -35,7 +35,7 @@ class Auditor final : public Interceptor {
     entry_.method = std::string_view(info->method()).substr(1);
   }
 
-  // If no status was sent, the client had gone.
+  // If no status was sent, the client has gone.
   ~Auditor() override {
     if (!written_) Write(grpc::StatusCode::CANCELLED);
   }
@@ -114,7 +114,7 @@ std::string ResourceOf(const Message& message) {
     const bool is_text =
         field != nullptr && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING && !field->is_repeated();
     const std::string value = is_text ? reflection->GetString(message, field) : std::string();
-    // A value that contains a secret is omitted. Somebody may pass a secret as a name by mistake.
+    // A value that contains a secret is omitted, because somebody may pass a secret as a name by mistake.
     return absl::StrContains(value, AbslView(access::kSecretPrefix)) ? std::string()
                                                                      : value.substr(0, kMostResourceBytes);
   };

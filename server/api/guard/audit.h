@@ -17,9 +17,9 @@ namespace permafrost::api {
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeAudit(const access::Gate& gate,
                                                                                  access::AuditLog& audit);
 
-// Returns the clipped name of the resource that a request or response is about. It comes from the message's `name`,
-// from its `job_id` ("jobs/ID") or `dataset_id` ("datasets/ID"), or from the `name` of its job or start. Empty: the
-// message names no resource.
+// Returns the clipped name of the resource that a request or response is about. The name comes from the message's
+// `name`, from its `job_id` ("jobs/ID") or `dataset_id` ("datasets/ID"), or from the `name` in its field `job` or
+// `start`. Returns an empty text if the message names no resource.
 std::string ResourceOf(const google::protobuf::Message& message);
 
 }  // namespace permafrost::api

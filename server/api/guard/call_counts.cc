@@ -36,7 +36,7 @@ class Recorder final : public Interceptor {
     if (streams_) streams_(method_, +1);
   }
 
-  // If no status was sent, the client had gone.
+  // If no status was sent, the client has gone.
   ~Recorder() override {
     if (!reported_) Report(grpc::StatusCode::CANCELLED);
     if (streams_) streams_(method_, -1);

@@ -16,8 +16,8 @@
 
 namespace permafrost::api {
 
-// Called once for each call, when its status is sent or before. `method` is one of RequestMethods() (methods.h) or
-// "unknown". `code` is one of StatusCodeNames().
+// Called once for each call, at the latest when its status is sent. `method` is one of RequestMethods() (methods.h)
+// or "unknown". `code` is one of StatusCodeNames().
 using RequestObserver = std::function<void(std::string_view method, std::string_view code, absl::Duration duration)>;
 
 // Called with +1 when a stream of one of StreamMethods() begins, and with -1 when it has ended.
@@ -29,20 +29,20 @@ using DroppedStateObserver = std::function<void(std::string_view method)>;
 // Returns the canonical names of all codes: "OK", "CANCELLED", ...
 std::vector<std::string> StatusCodeNames();
 
-// Counts every call by method and code, with its duration. Streams and cancelled calls count, too. Also counts the
+// Counts every call, including streams and cancelled calls, by method and code, with its duration. Also counts the
 // open streams. Logs each call that failed because of the server or its disk (INTERNAL, UNKNOWN, DATA_LOSS), with the
 // client's address.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeRequestMetrics(RequestObserver observer,
                                                                                           StreamObserver streams);
 
-// Counts the calls that are being served. A server that shuts down waits only for these calls. gRPC itself would wait
-// for idle connections, too.
+// Counts the calls that are being served. A server that shuts down waits for these calls, instead of leaving the wait
+// to gRPC, which would also wait for idle connections.
 class OpenCalls {
  public:
   OpenCalls();
   void Begin();
   void End();
-  // Waits until no call is open, at most for `limit`, which may be infinite. Returns whether no call is open.
+  // Waits until no call is open, but no longer than `limit`, which may be infinite. Returns true if no call is open.
   bool AwaitNone(absl::Duration limit);
 
  private:

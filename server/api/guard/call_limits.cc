@@ -26,11 +26,12 @@
 namespace permafrost::api {
 namespace {
 
-// While fewer connections than this are remembered, open or closed, ForgetClosed runs only for a client at its limit.
+// While fewer connections than this are remembered, whether open or closed, ForgetClosed runs only if a client is at
+// its limit.
 constexpr size_t kFewPeers = 1024;
-// After a check, ForgetClosed rests for this multiple of the check's duration, so that checks take at most a fifth of
+// After each check, ForgetClosed rests for this multiple of the check's duration. Checks thus take at most a fifth of
 // a core, whatever clients do. With a longer rest, clients at their limit would be refused because of connections
-// that they have closed.
+// that they have already closed.
 constexpr int kRestPerLook = 4;
 
 constexpr size_t kAddressBytes = sizeof(in6_addr);
@@ -91,7 +92,7 @@ std::optional<std::set<PeerAddress>> OpenPeers() {
   const std::unique_ptr<DIR, decltype([](DIR* opened) { closedir(opened); })> open_files(opendir("/dev/fd"));
   if (open_files == nullptr) return std::nullopt;
   std::set<PeerAddress> peers;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): of a stream that this thread alone has
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): only this thread uses the directory stream
   while (const dirent* entry = readdir(open_files.get())) {
     int fd = -1;
     if (!absl::SimpleAtoi(entry->d_name, &fd)) continue;
@@ -135,8 +136,8 @@ void ConnectionLimit::ForgetClosed() {
   const std::optional<std::set<PeerAddress>> open = open_peers_();
   counted_ = 0;
   for (auto it = by_client_.begin(); it != by_client_.end();) {
-    // If the system does not report open sockets, all connections count as closed. To admit one connection too many
-    // is better than to refuse a client because of connections that it closed long ago.
+    // If the system does not report open sockets, all connections count as closed. One connection too many is better
+    // than refusing a client because of connections that it closed long ago.
     std::erase_if(it->second, [&open](const PeerAddress& peer) { return !open || !open->contains(peer); });
     counted_ += it->second.size();
     it = it->second.empty() ? by_client_.erase(it) : std::next(it);
@@ -160,7 +161,7 @@ absl::StatusOr<CallLimit::Slot> CallLimit::Take(const grpc::CallbackServerContex
 }
 
 absl::StatusOr<CallLimit::Slot> CallLimit::TakeFor(const std::string& client) {
-  // With a limit of 1, one client may take the only slot.
+  // If `most_` is 1, one client may take the only slot.
   const int most_of_one = most_ - most_ / 4;
   absl::MutexLock lock(&taken_->mu);
   if (taken_->all >= most_) {

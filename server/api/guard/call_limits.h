@@ -1,5 +1,5 @@
-// Limits how many calls of one kind are served at once, and on how many connections one client calls. No client can
-// thus take all memory, threads or open files from the jobs.
+// Limits how many calls of one kind are served at once, and how many connections one client may use for calls. No
+// client can thus take all memory, threads or open files from the jobs.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -29,14 +29,14 @@ namespace permafrost::api {
 // The remote end of a connection: an IPv6 address (or an IPv4 address mapped into IPv6) and a port.
 using PeerAddress = std::array<uint8_t, 18>;
 
-// Parses gRPC's name for a peer ("ipv4:10.0.0.7:41234", "ipv6:%5Bfd00::7%5D:41234"). nullopt: the peer has no
-// address. Connections of a unix socket have none, and cannot be distinguished.
+// Parses gRPC's name for a peer ("ipv4:10.0.0.7:41234", "ipv6:%5Bfd00::7%5D:41234"). Returns nullopt if the peer has
+// no address, as on a unix socket. Connections of a unix socket thus cannot be distinguished.
 std::optional<PeerAddress> ParsePeer(std::string_view peer);
 // Returns the peers of all open sockets of this process; nullopt if the system does not provide them.
 std::optional<std::set<PeerAddress>> OpenPeers();
 
-// Limits on how many connections one client calls at once. gRPC does not report connections without calls, nor the
-// end of a connection. This class therefore counts the connections on which a client has called and whose socket is
+// Limits on how many connections one client may call at once. gRPC reports neither connections without calls nor the
+// end of a connection. This class therefore counts a connection if the client has called on it and its socket is
 // still open in this process.
 // Threads: all methods are thread-safe and never wait for a disk.
 class ConnectionLimit {
@@ -73,7 +73,7 @@ class ConnectionLimit {
 // The most calls of each kind at once. Further calls are refused at once with RESOURCE_EXHAUSTED, reason
 // TOO_MANY_CALLS, and a hint when to retry.
 struct CallLimitOptions {
-  // WatchJob, WatchGraphCache, WatchDataset and WatchServer together. Each call holds its last response.
+  // WatchJob, WatchGraphCache, WatchDataset and WatchServer together. Each call holds the last response that it sent.
   int watches = 4096;
   // StreamJobLogs. Each call holds a piece of the log.
   int log_streams = 1024;
@@ -90,9 +90,10 @@ struct CallLimitOptions {
   // EvaluateJob. Each call needs the memory of a model and its batches, and takes time on every core from the
   // training job.
   int evaluations = 2;
-  // RunRank. Each call takes a thread. One call has the device; the server refuses the others at once.
+  // RunRank. Each call takes a thread. Only one call has the device; the server answers the others at once with a
+  // refusal.
   int ranks = 4;
-  // Health/Watch. Each call holds gRPC's state of a call. A refusal carries no details beyond the code.
+  // Health/Watch. Each call holds gRPC's state of a call. A refused call gets only a code, without details.
   int health_watches = 256;
   // UploadDataset and UploadProgram together. Each call takes a thread and a message of at most 1 MiB.
   int uploads = 16;
@@ -103,8 +104,8 @@ struct CallLimitOptions {
   int deletions = 16;
   // CreateToken and RevokeToken together. Each call takes a thread while it waits for the disk.
   int token_changes = 8;
-  // Backup. A call takes a thread and the disk. Only one call at a time makes a backup. A repeated call is told to
-  // wait for the first one.
+  // Backup. A call takes a thread and the disk. Only one call at a time makes a backup. The second place is for a
+  // repeated call, which is told to wait for the first one.
   int backups = 2;
   // Calls that wait for a thread of a pool; each holds its request in memory. The pools serve calls that need the
   // lock of the jobs or of the catalog, which is held during disk writes. So gRPC's own threads, which also answer
@@ -113,13 +114,13 @@ struct CallLimitOptions {
   int threads = 16;
   int submitting_threads = 2;
   // Open calls of any kind on one connection. No other limit counts calls whose request has not arrived yet. gRPC's
-  // client queues further calls; a client that sends them anyway loses the connection. The number exceeds the sum of
-  // the calls that the limits above allow one client.
+  // client queues further calls; a client that sends them anyway loses the connection. This number is larger than the
+  // sum of the calls that the limits above allow one client.
   int calls_of_a_connection = 8192;
   // A stream ends if its client reads nothing for this long while there is something to read. A client process that
   // was stopped for longer must open a new stream.
   absl::Duration unread = absl::Minutes(5);
-  // Connections on which one client calls at once. 0: no limit. Each connection takes an open file.
+  // The most connections on which one client calls at once. 0: no limit. Each connection takes an open file.
   int64_t connections_of_a_client = 64;
   // A connection without calls for this long is closed. gRPC's clients reconnect by themselves.
   absl::Duration idle = absl::Minutes(10);
@@ -128,7 +129,7 @@ struct CallLimitOptions {
 // Returns the client that a call counts against (credentials.h). Empty: no client. An error refuses the call.
 using ClientNamer = std::function<absl::StatusOr<std::string>(const grpc::CallbackServerContext& context)>;
 
-// Limits one kind of calls. Threads: all methods are thread-safe. Slots may outlive the limit.
+// Limits the calls of one kind. Threads: all methods are thread-safe. Slots may outlive the limit.
 class CallLimit {
  public:
   // A place for one call. It becomes free when the last copy of the slot is destroyed.
@@ -195,7 +196,7 @@ struct CallLimits {
         workers(options.threads, options.waiting, connections),
         submitters(options.submitting_threads, options.waiting, connections) {}
 
-  // Checked for every limit below except health_watches.
+  // All limits below except health_watches also check this limit.
   ConnectionLimit connections;
   const ClientNamer client_of;
   CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, ranks, health_watches,
@@ -207,8 +208,8 @@ struct CallLimits {
 };
 
 // Limits the watches of gRPC's own health service, whose calls reach none of our handlers. If all slots of `watches`
-// are taken, ends a Health/Watch with RESOURCE_EXHAUSTED, to which an interceptor cannot add details. Borrows the
-// limit.
+// are taken, ends a Health/Watch with RESOURCE_EXHAUSTED, without details, because an interceptor cannot add them.
+// Borrows the limit.
 // Threads: thread-safe.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeHealthLimit(CallLimit& watches);
 

@@ -50,7 +50,7 @@ void Process(void* state, grpc_auth_context* context, const grpc_metadata* metad
              grpc_process_auth_metadata_done_cb done, void* call) {
   const auto& keeper = *static_cast<const GateKeeper*>(state);
   std::string_view path;
-  // A repeated header is refused, because the gate and the audit might then read different callers.
+  // A repeated `authorization` header is refused, because the gate and the audit might read different ones.
   int times_given = 0;
   access::Presented presented{.by_socket = false, .authorization = {}, .subject = SubjectOf(context)};
   for (size_t i = 0; i < count; ++i) {
@@ -82,8 +82,8 @@ grpc_ssl_certificate_config_reload_status FetchCertificates(void* state, grpc_ss
   return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
 }
 
-// Owns `credentials`. Uses gRPC's C interface, because its C++ classes cannot provide certificates at each handshake,
-// and their hook sees a call only after copying its metadata.
+// Owns `credentials`. Uses gRPC's C interface, because gRPC's C++ classes cannot provide certificates at each
+// handshake, and copy a call's metadata before their hook sees the call.
 class CoreCredentials final : public grpc::ServerCredentials {
  public:
 #if GRPC_CPP_VERSION_MAJOR == 1 && GRPC_CPP_VERSION_MINOR < 57
@@ -100,7 +100,7 @@ class CoreCredentials final : public grpc::ServerCredentials {
 #endif
 
  public:
-  // No-op: the gate is the processor.
+  // No-op: the hook of the gate is the only processor.
   void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>& /*processor*/) override {}
 };
 
@@ -116,7 +116,7 @@ std::shared_ptr<grpc::ServerCredentials> WithGate(grpc_server_credentials* crede
 bool CameBySocket(absl::string_view peer) { return absl::StartsWith(peer, "unix"); }
 
 // Returns the machine of a peer: "ipv4:10.0.0.7:41234" -> "ipv4:10.0.0.7", "ipv6:%5Bfd00::7%5D:41234" ->
-// "ipv6:%5Bfd00::7%5D". Empty: the peer is on this machine.
+// "ipv6:%5Bfd00::7%5D". Returns an empty text if the peer is on this machine.
 std::string MachineOf(absl::string_view peer) {
   const absl::string_view machine = peer.substr(0, peer.rfind(':'));
   const bool own = CameBySocket(peer) || absl::StartsWith(machine, "ipv4:127.") ||
@@ -156,7 +156,7 @@ std::shared_ptr<const access::CertificateContent> CertificateSource::Changed() {
 }
 
 std::shared_ptr<grpc::ServerCredentials> PlainCredentials(const GateKeeper& keeper) {
-  // Without authentication there is nothing to check. A hook would also need credentials that support security.
+  // Without authentication, the hook would have nothing to check. Also, gRPC's insecure credentials accept no hook.
   if (keeper.gate->auth() == access::Auth::kNone) return grpc::InsecureServerCredentials();
   return WithGate(grpc_local_server_credentials_create(LOCAL_TCP), keeper);
 }

@@ -1,6 +1,6 @@
-// Credentials protect an address before any handler runs, by TLS and the gate. They also identify callers for the
-// audit log and the limits. A call that the gate refuses reaches no service, not even health and reflection. The hook
-// of the gate counts such a call and, if its method changes something, audits it.
+// The credentials of an address: TLS, and a hook that asks the gate about each call before any handler runs. A
+// refused call reaches no service, not even health or reflection. The hook counts a refused call and, if its method
+// changes something, audits it. Also identifies callers for the audit log and the limits.
 // Threads: all functions and classes are thread-safe.
 #pragma once
 
@@ -34,7 +34,7 @@ class CertificateSource {
  public:
   explicit CertificateSource(access::CertificateFiles& files) : files_(files) {}
   access::CertificateFiles& files() { return files_; }
-  // Returns the content if it has changed since the last call; else null.
+  // Returns the certificates' content if it has changed since the last call; else null.
   std::shared_ptr<const access::CertificateContent> Changed();
 
  private:
@@ -43,7 +43,7 @@ class CertificateSource {
   std::shared_ptr<const access::CertificateContent> given_ ABSL_GUARDED_BY(mu_);
 };
 
-// Plain text. If the gate asks for tokens, only connections to loopback addresses work; gRPC closes others.
+// Plain text. If the gate asks for tokens, gRPC closes all connections except those to loopback addresses.
 std::shared_ptr<grpc::ServerCredentials> PlainCredentials(const GateKeeper& keeper);
 // TLS. If there is a client authority, only clients with a valid certificate can connect.
 std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const GateKeeper& keeper, CertificateSource& certificates);
@@ -56,7 +56,7 @@ absl::StatusOr<access::Caller> CallerOf(const access::Gate& gate, const grpc::Se
                                         const CallMetadata& metadata);
 
 // Returns a function that checks whether the caller of an ongoing call would still be admitted. Call StillAdmitted
-// when the call begins, and the returned function from time to time.
+// when the ongoing call begins, and the returned function from time to time.
 std::function<absl::Status()> StillAdmitted(const access::Gate& gate, const grpc::ServerContextBase& context,
                                             const CallMetadata& metadata);
 

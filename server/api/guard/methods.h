@@ -1,5 +1,5 @@
-// The methods of the server, read from the contract: who may call each, and under which name it is counted.
-// Threads: pure functions.
+// The methods of the server, read from the contract: which role may call a method, and under which name its calls are
+// counted. Threads: pure functions.
 #pragma once
 
 #include <optional>
@@ -30,7 +30,7 @@ struct Method {
 Method MethodFromContract(const google::protobuf::MethodDescriptor& method);
 
 // Returns the method of a path on the wire, "/permafrost.v1.JobService/CreateJob". Reflection and unknown paths need
-// a viewer, and both count as "unknown", because a client can send any path.
+// the role viewer. Their calls are counted as "unknown", because a client can send any path.
 const Method& FindMethod(std::string_view path);
 
 // Returns every method of permafrost.v1 and of the health service: "JobService/CreateJob", ...

@@ -11,12 +11,13 @@ namespace permafrost::api {
 
 // Returns the most bytes that the system accepts in a socket's path.
 size_t MaxSocketPath();
-// Removes a socket that no process serves any more. Errors: FailedPrecondition if the path is too long, another
-// process serves the socket, or the file is not a socket. In these cases the file stays.
+// Removes the socket at `path` if no process serves it any more. Errors: FailedPrecondition if the path is too long,
+// if another process serves the socket, or if the file is not a socket; those of SystemError. After an error the file
+// is still there.
 absl::Status PrepareSocket(const std::filesystem::path& path);
 // Returns the path in gRPC's form: "unix:/run/permafrost.sock".
 std::string SocketUri(const std::filesystem::path& path);
-// Sets mode 0600. Errors: those of SystemError.
+// Sets the mode of the file to 0600. Errors: those of SystemError.
 absl::Status CloseToOthers(const std::filesystem::path& path);
 
 }  // namespace permafrost::api

@@ -30,8 +30,8 @@ namespace {
 // Deadline of a call that the peer answers at once.
 constexpr absl::Duration kCopyCallTimeout = absl::Seconds(30);
 constexpr absl::Duration kCopyLookInterval = absl::Milliseconds(100);
-// A copy may be without progress for this long, while another server sends the same dataset or the peer imports
-// another dataset. After that, the job waits in the queue, where it holds no device.
+// A copy may be without progress for this long, because another server sends the same dataset, or because the peer
+// imports another dataset. After that, the job goes back to the queue, where it holds no device.
 constexpr absl::Duration kBusyPatience = absl::Seconds(10);
 
 std::string SizeText(int64_t bytes) {
@@ -46,7 +46,8 @@ bool MayPass(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
       return !status.error_details().empty();
-    // Another server has imported the dataset, deleted the shared upload, or sent data to it between two calls.
+    // Between two calls, another server has imported the dataset, deleted the shared upload, or sent data to the
+    // upload.
     case grpc::StatusCode::ALREADY_EXISTS:
     case grpc::StatusCode::NOT_FOUND:
     case grpc::StatusCode::FAILED_PRECONDITION:
@@ -172,8 +173,8 @@ class DatasetCopier::Transfer {
     return absl::OkStatus();
   }
 
-  // Reads the whole file for its checksum. The checksum names the upload, so that servers that send equal files share
-  // one.
+  // Reads the whole file for its checksum. The upload is named by the checksum, so that servers that send equal files
+  // share one upload.
   absl::Status DeclareFile() {
     if (!start_.name().empty()) return absl::OkStatus();
     struct stat info {};
@@ -201,7 +202,7 @@ class DatasetCopier::Transfer {
 
   grpc::Status Upload() {
     v1::Upload upload;
-    // A call that sends only the start returns what the peer has.
+    // A call that sends only the start returns how many bytes the peer has.
     grpc::Status status = Send(std::nullopt, upload);
     if (!status.ok() || upload.complete()) return status;
     const int64_t received = upload.files_size() == 1 ? upload.files(0).received_bytes() : 0;
@@ -261,7 +262,7 @@ class DatasetCopier::Transfer {
   const train::RecruitRequest& request_;
   const std::string& address_;
   const std::unique_ptr<v1::DatasetService::Stub> stub_;
-  v1::UploadStart start_;  // unnamed: the file was not read yet
+  v1::UploadStart start_;  // its name is empty until the file was read
   bool told_ = false;      // whether the log says that bytes are sent
   Stopwatch unmoved_;      // time since the peer last made progress
   Event stop_;

@@ -16,8 +16,8 @@
 
 namespace permafrost::api {
 
-// Remembers the checksum of the last file that it sent, because a checksum takes a read of the whole file.
-// Threads: all methods are thread-safe. Each copy runs on its own thread.
+// Remembers the checksum of the last file that it sent, because computing a checksum reads the whole file. Threads:
+// all methods are thread-safe. Each copy runs on its own thread.
 class DatasetCopier {
  public:
   // `token` is explained in PeerOptions.
@@ -28,8 +28,8 @@ class DatasetCopier {
   // dataset, waits up to ten seconds for it. The job's log reports that bytes are sent, and how long the copy took.
   // Errors, without `address` in the message: FailedPrecondition if the peer has other data under that name or could
   // not import the copy; Unavailable if the peer has gone, or made no progress for ten seconds; other errors that the
-  // peer returns; errors of reading the file; Cancelled once request.keep_going returns false. It is called on the
-  // calling thread.
+  // peer returns; errors from reading the file; Cancelled once request.keep_going returns false. keep_going is called
+  // on the calling thread.
   absl::Status Copy(const train::RecruitRequest& request, const std::string& address,
                     const std::shared_ptr<grpc::Channel>& channel);
 
@@ -41,8 +41,8 @@ class DatasetCopier {
     int64_t bytes = 0, modified = 0;
     std::string xxh3;
   };
-  // Returns the remembered checksum if it belongs to this file and the file has not changed since; otherwise an empty
-  // text.
+  // If the remembered checksum belongs to this file, and the file has not changed since, returns the checksum.
+  // Otherwise returns an empty text.
   std::string Recall(const HashedFile& file);
   void Remember(const HashedFile& file);
 

@@ -37,16 +37,17 @@ namespace {
 
 // Keepalive: if a peer's machine vanishes, the peer's stream ends after the sum of these times.
 constexpr int kPeerPingMs = 10'000, kPeerPingTimeoutMs = 10'000;
-// How long to wait until a rank's stream ends. A collective fails as soon as a rank ends; the rank's stream may end a
-// moment later.
+// After a collective failed because a rank ended, the leader waits at most this long for the end of the rank's
+// stream, which gives the reason.
 constexpr absl::Duration kNewsWait = absl::Seconds(1);
-// Interval between two checks whether the job still wants its peers, and between two rounds of asking peers.
+// The leader checks at this interval whether the job still wants its peers. It also waits this long between two
+// rounds of asking peers.
 constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
 // If a rank fails sooner than this, its peer is avoided.
 constexpr absl::Duration kShortRank = absl::Seconds(30);
 constexpr absl::Duration kFirstAvoidance = absl::Seconds(5), kLongestAvoidance = absl::Minutes(10);
 
-// The rank of one daemon, for as long as its stream is open.
+// One rank of the job, which a peer runs. Holds the peer's stream.
 class Recruit {
  public:
   Recruit(std::string address, std::shared_ptr<grpc::Channel> channel, const std::string& token,
@@ -67,8 +68,8 @@ class Recruit {
   }
 
   const std::string& address() const { return address_; }
-  // Returns Ok once the peer's device has taken the rank or, if the call only asks, would take it. Errors: the reason
-  // why the peer refuses, without the address; Cancelled.
+  // Returns Ok once the peer's device has taken the rank. If the call only asks, returns Ok if the device would take
+  // it. Errors: the reason why the peer refuses, without the address; Cancelled.
   absl::Status AwaitAnswer(absl::Duration timeout, const std::function<bool()>& keep_going) {
     const Stopwatch waited;
     while (waited.Elapsed() < timeout) {
@@ -83,7 +84,7 @@ class Recruit {
     }
     return absl::DeadlineExceededError(absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
   }
-  // Returns how long the call has lasted: until its end, or until now.
+  // Returns the duration of the call: until its end if it has ended, else until now.
   absl::Duration lived() const {
     absl::MutexLock lock(&mu_);
     return ended_ ? lived_ : begun_.Elapsed();
@@ -93,7 +94,7 @@ class Recruit {
     absl::MutexLock lock(&mu_);
     return progress_;
   }
-  // Returns how the rank ended; nullopt: it has not ended.
+  // Returns the status with which the rank ended; nullopt if it has not ended.
   std::optional<absl::Status> ended() const {
     absl::MutexLock lock(&mu_);
     return ended_;
@@ -138,8 +139,8 @@ class Recruit {
   std::thread thread_;
 };
 
-// Peers that took a rank of a job and did not train it, or that could not get the dataset. Such a peer is avoided for
-// a time that doubles with each failure: it is asked only if too few other peers join. Threads: thread-safe.
+// Peers that took a rank of a job and did not train it, or that could not get the dataset. For a time that doubles
+// with each failure, such a peer is avoided: it is asked only if too few other peers join. Threads: thread-safe.
 class AvoidedPeers {
  public:
   void Add(const std::string& job, const std::string& address) {
@@ -227,7 +228,7 @@ class GrpcRecruits final : public train::Recruits {
   }
 
  private:
-  // Notes each peer once, however often failure() finds it ended.
+  // Notes each peer once, however often failure() finds that its rank has ended.
   void Note(const Recruit& recruit) const {
     const absl::MutexLock lock(&mu_);
     if (noted_.insert(recruit.address()).second) avoided_.Add(job_, recruit.address());
@@ -334,7 +335,7 @@ class GrpcPeers final : public train::Peers {
       std::unique_ptr<api::Recruit> question;
       const absl::Status answer = Ask(i, wire, request, /*copies=*/true, question);
       if (answer.ok()) return true;
-      // Peers that run ranks of this job also answer that they are busy.
+      // Does not log that a peer is busy, because a peer that runs a rank of this very job answers the same.
       if (GetReason(answer).reason == jobs::kDeviceBusyReason || absl::IsCancelled(answer)) continue;
       request.log(absl::StrCat("does not join: ", address, ": ", answer.message()));
     }
@@ -369,7 +370,7 @@ class GrpcPeers final : public train::Peers {
     }
     absl::Status copied = copier_.Copy(request, options_.addresses[peer], channels_[peer]);
     if (copied.ok()) return ask();
-    // A copy that failed may fail again, and takes time.
+    // Another copy would take time and may fail, too.
     if (!absl::IsCancelled(copied)) avoided_.Add(request.job, options_.addresses[peer]);
     return copied;
   }

@@ -15,8 +15,8 @@ namespace permafrost::api {
 struct PeerOptions {
   std::vector<std::string> addresses;  // gRPC addresses, host:port
   std::string token;                   // bearer token sent to every peer; empty: none is sent
-  // PEM texts. `authority` signed the peers' certificates; empty: the peers use plain text. `certificate` and `key`
-  // belong to this server, for peers that require a client certificate; empty: it has none.
+  // PEM texts. `authority` signed the peers' certificates; empty: connections to peers use plain text. `certificate`
+  // and `key` are this server's client certificate, for peers that require one; empty: it has none.
   std::string authority, certificate, key;
   // The versions and device of this server. A peer with another version or device refuses the rank.
   std::string version, torch_version, device;

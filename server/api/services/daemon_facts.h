@@ -35,12 +35,12 @@ struct ClockJump {
   absl::Time noticed;
 };
 
-// Says how far the server may trust the wall clock.
+// Functions that tell whether the wall clock has jumped, and that confirm a jump.
 struct ClockWatch {
   // Returns the unconfirmed jump, if any. Does not wait for the disk.
   std::function<std::optional<ClockJump>()> jump = [] { return std::nullopt; };
-  // Trusts the clock from now on. Returns the size of the jump, or zero if there was none. Waits for the disk. An
-  // empty `confirm` makes ConfirmClock UNIMPLEMENTED.
+  // Confirms that the clock is right. Returns the size of the jump, or zero if the clock had not jumped. Waits for
+  // the disk. If `confirm` is empty, ConfirmClock is UNIMPLEMENTED.
   std::function<absl::StatusOr<absl::Duration>()> confirm;
 };
 

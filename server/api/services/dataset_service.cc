@@ -70,7 +70,7 @@ std::vector<data::UploadFile> FilesFromWire(const v1::UploadStart& wire) {
   return files;
 }
 
-// Fills in the answer to a start message whose files have all arrived.
+// Fills in the answer to a start message if all its files have arrived already.
 void AllReceived(const std::vector<data::UploadFile>& files, v1::Upload& wire) {
   for (const data::UploadFile& received : files) {
     auto* file = wire.add_files();
@@ -126,7 +126,7 @@ absl::StatusOr<std::unique_ptr<data::UploadWriter>> UploadCall::Begin(const v1::
   key_ = KeyOf(start.start());
   PF_ASSIGN_OR_RETURN(const bool answered, requests_.IsAnswered(key_));
   response_.set_name(start.start().name());
-  // A daemon that was restored from a backup may remember an upload that does not exist.
+  // A daemon that was restored from a backup may have the call on record, but not the upload.
   if (answered && store_.Source(*id).ok()) {
     AllReceived(files, response_);
     return nullptr;
@@ -148,7 +148,7 @@ absl::Status ListUploadsOf(data::UploadStore& store, const v1::ListUploadsReques
   const auto page_size = static_cast<size_t>(ReadPageSize(request.page_size(), violations));
   const UploadId after = ReadUploadPageToken(request.page_token(), violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  // Asks for one more than the page holds, to learn whether this is the last page.
+  // Asks for one upload more than the page holds, to learn whether this is the last page.
   const std::vector<data::UploadStore::Listed> list = store.List(after, page_size + 1);
   for (size_t i = 0; i < std::min(list.size(), page_size); ++i) {
     const data::UploadStore::Listed& listed = list[i];
@@ -306,7 +306,8 @@ absl::Status DatasetService::Import(const v1::ImportDatasetRequest& request, v1:
   }
   return jobs_.requests().Once(
       KeyOf(request), IdentityOf(import.id), [&](const jobs::Earlier& earlier) -> absl::Status {
-        // If the earlier call was begun and a new dataset has appeared since, the earlier call was accepted.
+        // If the earlier call was begun, and a new dataset has appeared since then, the catalog had accepted the
+        // earlier call.
         const std::string now = IdentityOf(import.id);
         const bool done =
             earlier.seen == Seen::kAnswered || (earlier.seen == Seen::kBegun && !now.empty() && now != earlier.subject);
@@ -348,7 +349,8 @@ absl::Status DatasetService::DeleteUploadOnce(const UploadId& id, const jobs::Re
 absl::Status DatasetService::FindUploaded(const std::string& upload, data::ImportOptions& options) const {
   PF_ASSIGN_OR_RETURN(const UploadId id, ParseUploadName("upload", upload));
   if (uploads_ == nullptr) return NoUploads();
-  // The path must lie inside the upload, whose directory has no symlinks.
+  // The path must lie inside the upload's directory. A lexical check is enough, because this directory has no
+  // symlinks.
   const std::filesystem::path path = options.source.lexically_normal();
   if (path.is_absolute() || (!path.empty() && *path.begin() == "..")) {
     Violations violations;

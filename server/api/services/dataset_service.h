@@ -54,8 +54,8 @@ class DatasetService final : public v1::DatasetService::CallbackService {
   absl::Status Import(const v1::ImportDatasetRequest& request, v1::Dataset& response);
   absl::Status DeleteOnce(const DatasetId& id, const std::string& etag, const jobs::RequestKey& request);
   absl::Status DeleteUploadOnce(const UploadId& id, const jobs::RequestKey& request);
-  // Returns a text that distinguishes a dataset from earlier and later datasets of its name. Empty: there is no such
-  // dataset.
+  // Returns a text that distinguishes the dataset from earlier and later datasets of the same name. Returns an empty
+  // text if there is no dataset of this name.
   std::string IdentityOf(const DatasetId& id) const;
   absl::Status Get(const v1::GetDatasetRequest& request, v1::Dataset& response);
   absl::Status List(const v1::ListDatasetsRequest& request, v1::ListDatasetsResponse& response);

@@ -23,13 +23,15 @@ using graphcache::CommandKind;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// The call of a command. It ends at the first of these events: the manager reports the outcome, the client is gone,
-// the deadline passes. The manager's report may come long after the call, and even after the server is gone. Owns
-// itself: deleted in OnDone, which comes after Finish, so that the thread that sets the flag still finds it alive.
-// Threads: the manager's and gRPC's. Invariant: the thread that first sets `ended` calls Finish, once.
+// The call of a command. The call ends when the manager reports the outcome, when the client has gone, or when the
+// deadline passes, whichever is first. The manager's report may come long after the call, and even after the server
+// is destroyed. Owns itself: deleted in OnDone. OnDone comes after Finish, so the thread that calls Finish still has
+// a living object. Threads: the manager's and gRPC's. Invariant: the thread that first sets `ended` calls Finish,
+// once.
 class CommandCall final : public ServerUnaryReactor {
  public:
-  // Holds `slot` until the manager's report, because the waiting command outlasts a client that goes away.
+  // Holds `slot` until the manager reports the outcome, because the command goes on waiting even if the client goes
+  // away.
   static ServerUnaryReactor* Start(jobs::JobManager& jobs, const JobId& job, const Command& command,
                                    const std::string& request_id, CallLimit::Slot slot, WorkPool& workers,
                                    v1::GraphCache* response) {
@@ -44,7 +46,8 @@ class CommandCall final : public ServerUnaryReactor {
     };
     // Runs on a worker, because it waits for the disk.
     const bool posted = workers.Post([&jobs, job, command, request_id, done, ended = call->ended_] {
-      // A client that has given up the call and asks again must not find the command done late.
+      // If the client has given up the call, the command is not started: a client that asks again must not find it
+      // done late.
       if (ended->load()) return;
       const Patience patience(absl::InfiniteDuration(), [ended] { return !ended->load(); });
       const absl::Status begun = WithoutThrowing("the command", [&]() -> absl::Status {
@@ -54,7 +57,7 @@ class CommandCall final : public ServerUnaryReactor {
       if (!begun.ok()) done(begun);
     });
     if (!posted) done(TooManyCalls("waiting calls", static_cast<int64_t>(workers.most_waiting())));
-    // The call may have an outcome by now. It still exists, because OnDone cannot run before gRPC has the call.
+    // The call may be finished by now. The object still exists, because OnDone cannot run before gRPC has the object.
     return call;
   }
 

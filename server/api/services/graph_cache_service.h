@@ -1,8 +1,8 @@
 // The services about graph caches. GraphCacheService reads the caches of jobs and passes commands to them.
-// PlanService and CensusService say what a job would need without creating it. Borrows the manager, the stream set
-// and the limits.
-// Threads: gRPC's threads. No handler waits for a training step. The thread on which the manager reports the outcome
-// of a command answers the call.
+// PlanService and CensusService predict what a job would need, without creating the job. Borrows the manager, the
+// stream set and the limits.
+// Threads: gRPC's threads. No handler waits for a training step. A command's call is answered on the thread on which
+// the manager reports the command's outcome.
 #pragma once
 
 #include <string>
@@ -45,7 +45,7 @@ class GraphCacheService final : public v1::GraphCacheService::CallbackService {
                                                             const v1::WatchGraphCacheRequest* request) override;
 
  private:
-  // Starts freeze, thaw or clear, the commands without arguments.
+  // Starts a command without arguments: freeze, thaw or clear.
   template <class Request>
   grpc::ServerUnaryReactor* StartKind(grpc::CallbackServerContext* context, const Request& request,
                                       graphcache::CommandKind kind, v1::GraphCache* response);
@@ -61,7 +61,7 @@ class GraphCacheService final : public v1::GraphCacheService::CallbackService {
   CallLimits& limits_;
 };
 
-// PlanService says what a job would need. Borrows all arguments.
+// PlanService predicts what a job's graph cache would need. Borrows all arguments.
 // Threads: gRPC's threads, and one for each plan, because a plan walks a schedule and may wait for the device.
 class PlanService final : public v1::PlanService::CallbackService {
  public:
@@ -78,7 +78,7 @@ class PlanService final : public v1::PlanService::CallbackService {
   CallLimits& limits_;
 };
 
-// CensusService says what a job would leave in the graph cache of MPS. Borrows all arguments.
+// CensusService predicts what a job would leave in libtorch's graph cache on MPS. Borrows all arguments.
 // Threads: gRPC's threads, and one for each census, because a census runs steps.
 class CensusService final : public v1::CensusService::CallbackService {
  public:

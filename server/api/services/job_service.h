@@ -1,5 +1,5 @@
 // JobService converts requests and passes them to the JobManager. Borrows the manager, the stream set and the limits.
-// Threads: gRPC's threads. The longest wait of a handler is for the store.
+// Threads: gRPC's threads, which never wait for a disk. Calls that need the store run on workers.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace permafrost::api {
 
 class JobService final : public v1::JobService::CallbackService {
  public:
-  // `default_graph_cache` is the policy of jobs that give no policy.
+  // `default_graph_cache` is the graph cache policy of jobs whose spec gives none.
   JobService(const spec::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, StreamSet& streams,
              CallLimits& limits)
       : default_graph_cache_(default_graph_cache), jobs_(jobs), streams_(streams), limits_(limits) {}

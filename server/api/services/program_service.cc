@@ -155,7 +155,7 @@ absl::Status ProgramService::List(const v1::ListProgramsRequest& request, v1::Li
   const auto page_size = static_cast<size_t>(ReadPageSize(request.page_size(), violations));
   const ProgramId after = ReadProgramPageToken(request.page_token(), violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  // Asks for one more than the page holds, to learn whether this is the last page.
+  // Asks for one program more than the page holds, to learn whether this is the last page.
   const std::vector<jobs::StoredProgram> list = programs_->List(after, page_size + 1);
   for (size_t i = 0; i < std::min(list.size(), page_size); ++i) *response.add_programs() = ProgramToWire(list[i]);
   if (list.size() > page_size) response.set_next_page_token(MakeProgramPageToken(list[page_size - 1].id));

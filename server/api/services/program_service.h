@@ -37,8 +37,8 @@ class ProgramService final : public v1::ProgramService::CallbackService {
   absl::Status Get(const v1::GetProgramRequest& request, v1::Program& response) const;
   absl::Status List(const v1::ListProgramsRequest& request, v1::ListProgramsResponse& response) const;
   absl::Status DeleteOnce(const ProgramId& id, const std::string& etag, const jobs::RequestKey& request);
-  // Returns a text that distinguishes a program from earlier and later programs of its name. Empty: there is no such
-  // program.
+  // Returns a text that distinguishes the program from earlier and later programs of the same name. Returns an empty
+  // text if there is no program of this name.
   std::string IdentityOf(const ProgramId& id) const;
 
   jobs::ProgramStore* const programs_;

@@ -68,13 +68,14 @@ class ServerWatch final : public StreamSource<v1::ServerInfo> {
     response = status_.Read();
     std::string bytes = response.SerializeAsString();
     if (bytes == sent_) return Pull::kWait;
-    // A change waits for the next notice before it is sent. A drain is sent at once, because the server soon ends.
+    // A change is sent only after the next notice. The beginning of a drain is sent at once, because the server soon
+    // ends.
     const bool drains = response.draining() && !std::exchange(draining_, response.draining());
     if (!sent_.empty() && !drains && !due_.exchange(false)) return Pull::kWait;
     sent_ = std::move(bytes);
     return Pull::kMore;
   }
-  // The values are published without the locks that Next would have to wait for.
+  // Next reads published values, and takes no lock that is held during disk writes.
   bool may_wait() const override { return false; }
   std::string_view watch() const override { return "ServerService/WatchServer"; }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override {
@@ -92,8 +93,8 @@ class ServerWatch final : public StreamSource<v1::ServerInfo> {
   std::atomic<bool> due_ = false;
 };
 
-// A Drain call. The code that creates it calls Finish. OnDone runs once the answer is on its way, and requests the
-// drain.
+// A Drain call. The code that creates the call also calls Finish. OnDone, which runs once the answer is on its way,
+// requests the drain.
 class DrainReactor final : public grpc::ServerUnaryReactor {
  public:
   explicit DrainReactor(const std::function<void()>& request_drain) : request_drain_(request_drain) {}
@@ -149,7 +150,8 @@ absl::Status MakeToken(access::TokenStore& tokens, jobs::RequestLog& requests, c
                                                                 absl::Nanoseconds(wanted.expire_time().nanos())
                                                           : absl::InfiniteFuture();
   return requests.Once(KeyOf(request), "", [&](const jobs::Earlier& earlier) -> absl::Status {
-    // The secret was lost together with the first answer. A repeated call gives the same token a new secret.
+    // The client did not get the first answer, and thus not the secret. A repeated call gives the same token a new
+    // secret.
     absl::StatusOr<access::TokenStore::Made> made = absl::NotFoundError("");
     if (earlier.seen != Seen::kNever) made = tokens.ChangeSecret(request.request_id());
     if (absl::IsNotFound(made.status()) && earlier.seen != Seen::kAnswered) {
@@ -167,7 +169,7 @@ absl::Status RemoveToken(access::TokenStore& tokens, jobs::RequestLog& requests,
   absl::string_view id = request.name();
   if (!absl::ConsumePrefix(&id, kTokenCollection) || !access::IsTokenId(id)) {
     Violations violations;
-    // The error omits the value, so that a secret passed by mistake reaches no log.
+    // The error omits the value, so that a secret that was passed by mistake reaches no log.
     violations.Add("name", "is not tokens/ID, as ListTokens tells them");
     return violations.ToStatus();
   }
@@ -217,8 +219,7 @@ v1::ServerInfo ServerStatus::Read() const {
   wire.set_datasets(static_cast<int32_t>(std::accumulate(datasets.begin(), datasets.end(), int64_t{0})));
   *wire.mutable_device_state() = DeviceStateToWire(device_state_());
   if (const std::optional<ClockJump> jump = clock_jump_()) {
-    // The jump is given in whole seconds, and only while it lasts, so that the passing time alone does not wake a
-    // watch.
+    // The jump is given in whole seconds, so that passing time alone is no change that a watch sends.
     *wire.mutable_clock_jump()->mutable_by() = SignedDuration(absl::Trunc(jump->by, absl::Seconds(1)));
     SetTime(absl::FromUnixSeconds(absl::ToUnixSeconds(jump->noticed)),
             [&wire] { return wire.mutable_clock_jump()->mutable_notice_time(); });
@@ -273,8 +274,8 @@ grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* /*co
     if (absl::IsInvalidArgument(answered.status()) || absl::IsAlreadyExists(answered.status())) {
       return call->AnswerOnly(answered.status());
     }
-    // True if this request was answered before, by this process or by an earlier one. If an earlier process answered
-    // it, that process has stopped, as the client wanted. If the log cannot be read, the server drains all the same.
+    // True if this request was answered before, by this process or by an earlier one. An earlier process has then
+    // stopped, as the client wanted. If the request log cannot be read, the server drains anyway.
     const bool again = answered.value_or(false);
     if (again && !jobs_.draining()) return call->AnswerOnly(absl::OkStatus());
     if (!again) jobs_.requests().Remember(key);
@@ -282,8 +283,8 @@ grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* /*co
     if (again) return call->AnswerOnly(absl::OkStatus());
     call->Finish(grpc::Status::OK);
   };
-  // `drain` runs on a worker, because it waits for the jobs' lock. If too many calls wait, `drain` is skipped: main
-  // also asks the jobs to drain.
+  // `drain` runs on a worker, because it waits for the jobs' lock. If too many calls wait, `drain` is skipped,
+  // because main asks the jobs to drain anyway.
   if (!limits_.workers.Post(drain)) call->Finish(grpc::Status::OK);
   return call;
 }
@@ -323,7 +324,7 @@ grpc::ServerUnaryReactor* ServerService::ConfirmClock(grpc::CallbackServerContex
   return ReplyLater(context, limits_.workers, [=, this]() -> absl::Status {
     if (!confirm_clock_) return absl::UnimplementedError("this server keeps no account of its clock");
     return jobs_.requests().Once(KeyOf(*request), "", [&](const jobs::Earlier& earlier) -> absl::Status {
-      // A jump that came after the first answer is not the jump that this request confirms.
+      // A repeated request confirms nothing: a jump that came after the first answer is another jump.
       if (earlier.seen == jobs::Earlier::Seen::kAnswered) return absl::OkStatus();
       PF_ASSIGN_OR_RETURN(const absl::Duration jump, confirm_clock_());
       if (jump != absl::ZeroDuration()) *response->mutable_jump() = SignedDuration(absl::Trunc(jump, absl::Seconds(1)));

@@ -82,7 +82,7 @@ class ServerService final : public v1::ServerService::CallbackService {
                                          v1::ConfirmClockResponse* response) override;
 
  private:
-  // Wakes the watches at a fixed interval, because the device does not report changes of its memory.
+  // Wakes the watches at a fixed interval, because the device gives no notice when its memory changes.
   void Tick();
 
   ServerStatus status_;

@@ -22,7 +22,7 @@ class ThreadedCall final : public grpc::ServerUnaryReactor {
       : context_(context), what_(what), slot_(std::move(slot)), body_(std::move(body)) {
     absl::StatusOr<std::thread> thread = StartThread(what_, [this] {
       const grpc::Status status = ToGrpcStatus(Do());
-      // Frees the slot before Finish, so that a client with the answer finds it free.
+      // Frees the slot before Finish, so that the slot is free once the client has the answer.
       slot_.reset();
       Finish(status);
     });

@@ -1,4 +1,4 @@
-// Ways to answer a unary call: at once, on a thread of the pool, or on its own thread.
+// Three ways to answer a unary call: at once, on a thread of a pool, or on a thread of the call's own.
 // Threads: all functions are thread-safe.
 #pragma once
 
@@ -35,11 +35,11 @@ inline absl::Duration PatienceOf(const grpc::CallbackServerContext& context) {
 }
 
 // Answers a call whose `body` may wait for a lock that is held during disk writes. `body` runs on a thread of
-// `workers`, and its result is the call's status. It may fill the response; request and response live until the call
-// is finished. If the client is gone or the deadline has passed by then, `body` does not run: the client would not
-// learn the outcome, and on asking again must not find the work done late. For the same reason `body` waits for a
-// locked database only for part of the remaining time (Patience), so that the client learns in time that nothing was
-// done.
+// `workers`, may fill the response, and returns the call's status. Request and response live until the call is
+// finished.
+// If the client has gone, or the deadline has passed, before a thread is free, `body` does not run. A client that
+// asks again must not find that the first call did the work late. For the same reason, `body` waits for a locked
+// database only for part of the remaining time (Patience): the client then learns in time that nothing was done.
 // Errors: ResourceExhausted (reason TOO_MANY_CALLS) if too many calls wait already; those of ConnectionLimit.
 template <class Body>
 grpc::ServerUnaryReactor* ReplyLater(grpc::CallbackServerContext* context, CallPool& workers, Body body) {
@@ -69,9 +69,9 @@ absl::Status NoThreadError(std::string_view what, std::string_view why);
 // Errors: NoThreadError, if the system cannot start a thread.
 absl::StatusOr<std::thread> StartThread(std::string_view what, std::function<void()> body);
 
-// Returns the reactor of a unary handler. `body` runs on its own thread and holds `slot`. Its result is the call's
-// status, and an exception fails the call. `body` may fill the response, which lives until the call is finished.
-// `body` waits for a locked database as in ReplyLater, so that nothing is stored for a client that has gone.
+// Returns the reactor of a unary handler. `body` runs on the call's own thread, may fill the response, and returns
+// the call's status; an exception fails the call. The response lives until the call is finished. The call holds
+// `slot`. `body` waits for a locked database as in ReplyLater, so that nothing is stored for a client that has gone.
 grpc::ServerUnaryReactor* StartThreadedCall(grpc::CallbackServerContext* context, std::string_view what,
                                             CallLimit::Slot slot, std::function<absl::Status()> body);
 

@@ -38,7 +38,7 @@ class RankSource final : public StreamSource<v1::RunRankResponse> {
                     const absl::MutexLock lock(&mu_);
                     progress_ = progress;
                   }
-                  // The total of 1 means only that the device has taken the rank.
+                  // A total of 1 only marks that the device has taken the rank.
                   return on_progress(progress.steps, 1);
                 });
               }) {}
@@ -47,7 +47,7 @@ class RankSource final : public StreamSource<v1::RunRankResponse> {
     const StreamWork::State state = work_.Read();
     if (state.outcome) {
       PF_RETURN_IF_ERROR(*state.outcome);
-      // A rank that the device took also reports its last steps.
+      // If the device had taken the rank, one more response reports its last steps.
       if (state.total == 0 || std::exchange(told_all_, true)) return Pull::kEnd;
     } else if (state.total == 0 || (since_told_ && since_told_->Elapsed() < kTellInterval)) {
       return Pull::kWait;

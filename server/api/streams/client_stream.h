@@ -1,5 +1,5 @@
 // A client stream: first a start message, then data. Takes one request after the other.
-// Threads: each call has its own thread, and only this thread waits for the disk. gRPC's threads only signal it that a
+// Threads: each call has its own thread, and only this thread waits for the disk. gRPC's threads only tell it that a
 // message has arrived.
 #pragma once
 
@@ -33,8 +33,8 @@ class RefusedStream final : public grpc::ServerReadReactor<Request> {
   void OnDone() override { delete this; }
 };
 
-// `Request` has a `start`, which only the first message sets. `Upload` takes the data. The Upload is destroyed before
-// the client learns the outcome, so that the client can retry at once.
+// A call that uploads something. Its first message has `start`; all later messages have data, which the `Upload`
+// takes. The Upload is destroyed before the client gets the call's status, so that the client can retry at once.
 // A client that sends nothing for `unread` loses its call, with ABORTED. An error of the machine ends the call with
 // UNAVAILABLE; the client then waits and sends again. Borrows the context and the stream set. Owns itself: deleted in
 // OnDone.
@@ -78,8 +78,8 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
         unread_(unread),
         admitted_(streams.AdmissionOf(context)) {}
 
-  // The next three methods run on the call's own thread. If one returns an error, the call ends with it.
-  // Begin takes the start. Returns null if the call is already answered and needs no data.
+  // The next three methods run on the call's own thread. If one returns an error, the call ends with that error.
+  // Takes the start message. Returns null if the response is complete without any data.
   virtual absl::StatusOr<std::unique_ptr<Upload>> Begin(const Request& start) = 0;
   virtual absl::Status Append(Upload& upload, const Request& data) = 0;
   // Called when all data have arrived.
@@ -104,7 +104,7 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
     PF_RETURN_IF_ERROR(CheckClient());
     return upload ? End(*upload) : missing();
   }
-  // Returns whether there is another request. If so, it is in `request_`.
+  // Reads the next request into `request_`. Returns false if there is none.
   absl::StatusOr<bool> NextRequest() {
     {
       const absl::MutexLock lock(&mu_);
@@ -122,7 +122,7 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
     if (!read_) return ServerStops();
     return *read_;
   }
-  // Returns Ok, or Cancelled if requests ended because the client went away.
+  // Returns Cancelled if the requests ended because the client went away; otherwise Ok.
   absl::Status CheckClient() const {
     return context_.IsCancelled() ? absl::CancelledError("the client went away") : absl::OkStatus();
   }

@@ -11,8 +11,8 @@
 namespace permafrost::api {
 namespace {
 
-// Bounds on the interval at which the set checks its streams. The interval is short enough for every limit and for
-// revoked tokens, and causes no load.
+// Bounds on the interval at which the set checks its streams. A stream thus ends soon after its limit or the
+// revocation of its token, and the checks cause hardly any load.
 constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr absl::Duration kShortestLook = absl::Milliseconds(10);
 constexpr int kWorkers = 8;

@@ -1,7 +1,7 @@
-// Server streams that need no thread each. A source provides the next response, and a reactor writes it. When the
-// source has nothing new, a change notice wakes the reactor. During a write, notices only set a flag. A slow reader
-// thus skips states, but always gets the last one, and is told how many it missed. A client that reads nothing for
-// too long loses its stream.
+// Server streams that need no thread each. A source provides the next response, and a reactor writes it. If the
+// source has nothing new, the reactor sleeps until a change notice. During a write, a notice only sets a flag. A slow
+// reader thus skips states, but always gets the last one, and is told how many it missed. A client that reads nothing
+// for too long loses its stream.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -46,10 +46,11 @@ class StreamSource {
   // Returns whether Next may wait for a lock that is held during disk writes. If so, Next is called on a worker
   // thread of the StreamSet.
   virtual bool may_wait() const { return true; }
-  // Returns the method's name in RequestMethods() if the source skips states for slow clients. Empty: the source
-  // skips nothing.
+  // If the source skips states for slow clients, returns the method's name in RequestMethods(). Otherwise returns an
+  // empty text.
   virtual std::string_view watch() const { return {}; }
-  // Called once, before the first Next. Returns null for a source that never returns kWait.
+  // Subscribes `listener` to the source's changes. Called once, before the first Next. A source that never returns
+  // kWait may return null.
   // NOLINTNEXTLINE(performance-unnecessary-value-param): a source that subscribes keeps it.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener /*listener*/) { return nullptr; }
 };
@@ -75,8 +76,8 @@ class StreamSet {
     ~Member() = default;
   };
 
-  // Takes the context of a call. Returns a function that checks whether the caller would still be admitted
-  // (credentials.h).
+  // Takes the context of a call. Returns a function that checks, at any later time, whether the caller would still be
+  // admitted (credentials.h).
   using Admission = std::function<std::function<absl::Status()>(const grpc::CallbackServerContext& context)>;
   // Called for each state that a watch skipped, with the watch's method.
   using DroppedObserver = std::function<void(std::string_view method)>;
@@ -132,7 +133,8 @@ inline constexpr absl::Duration kRefusedWriteTime = absl::Seconds(1);
 
 // Writes a source's responses to one client. Owns itself: deleted in OnDone, after which no notice can arrive.
 // Threads: gRPC's, the hub's and the stream set's. The thread that sets `turn_taken_` has the turn: the right to call
-// the source, to write and to finish. Invariant: Finish is called once, and the caller then keeps the turn for ever.
+// the source, to write and to finish. Invariant: Finish is called once, and the thread that calls it never gives the
+// turn back.
 template <class Response>
 class StreamReactor final : public grpc::ServerWriteReactor<Response>, private StreamSet::Member {
  public:
@@ -141,10 +143,10 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
                                                    std::unique_ptr<StreamSource<Response>> source, StreamSet& streams) {
     auto* reactor = new StreamReactor(context, std::move(slot), std::move(source), streams);
     streams.Add(reactor);
-    // Subscribes before the first Next, so that no change between the two is lost.
+    // The subscription comes before the first Next, so that no change between the two is lost.
     reactor->subscription_ = reactor->source_->Subscribe([reactor] { reactor->OnChange(); });
-    // This call has had the turn since the constructor. OnDone cannot run before gRPC has the reactor, so the reactor
-    // still exists.
+    // This thread has had the turn since the constructor. OnDone cannot run before gRPC has the reactor, so the
+    // reactor still exists.
     reactor->Continue();
     return reactor;
   }
@@ -194,9 +196,9 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
     if (!source_->may_wait() || !streams_.workers().Post([this] { Advance(); })) Advance();
   }
 
-  // Counts a skipped state: a change arrives while a write is in progress and another change is already pending. The
-  // first such notice during a write is not counted, because it may be a late notice of the state that is being sent.
-  // The count is thus never too high, and may be too low by one for each write.
+  // Called at each change notice. Counts a skipped state if a write is in progress and another change is pending
+  // already. The first such notice of a write is not counted, because it may be a late notice of the state that is
+  // being sent. The count is thus never too high, and may be too low by one for each write.
   void CountIfPassedOver() {
     if (source_->watch().empty()) return;
     {
@@ -208,7 +210,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
     streams_.CountDropped(source_->watch());
   }
 
-  // gRPC then fails the write, which ends the stream in the same way as a cancellation by the client.
+  // After AbortUnread, gRPC fails the write. The stream then ends as if the client had cancelled it.
   void EndIfUnread(absl::Duration limit) override {
     absl::Duration unread;
     {
@@ -246,7 +248,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
     if (dropped > 0) TellDropped(context_, dropped);
   }
 
-  // Sets `flag` for the holder of the turn. If the turn was free, takes it and returns true.
+  // Sets `flag`, which the holder of the turn reads. If the turn was free, takes it and returns true.
   bool TakeTurn(bool StreamReactor::*flag) {
     absl::MutexLock lock(&mu_);
     this->*flag = true;
@@ -321,8 +323,8 @@ class FailedStream final : public grpc::ServerWriteReactor<Response> {
 };
 
 // Returns the reactor of a service's handler. `open` returns a StatusOr of a unique_ptr to a source, whose responses
-// are streamed. If `open` or `limit` returns an error, the stream ends with it. The slot is taken first, so that a
-// call beyond the limit opens nothing.
+// are streamed. If `open` or `limit` returns an error, the stream ends with that error. The slot is taken before
+// `open` runs, so that a call beyond the limit opens nothing.
 template <class Response, class Open>
 grpc::ServerWriteReactor<Response>* StartStream(grpc::CallbackServerContext& context, CallLimit& limit,
                                                 StreamSet& streams, const Open& open) {
@@ -333,14 +335,14 @@ grpc::ServerWriteReactor<Response>* StartStream(grpc::CallbackServerContext& con
   return StreamReactor<Response>::Start(context, *std::move(slot), *std::move(source), streams);
 }
 
-// Opens its source on a thread that may wait, instead of in the handler.
+// A source that opens another source in its first Next, on a thread that may wait, instead of in the handler.
 // Threads: same as StreamSource.
 template <class Response>
 class DeferredSource final : public StreamSource<Response> {
  public:
   using Open = std::function<absl::StatusOr<std::unique_ptr<StreamSource<Response>>>()>;
 
-  // The first Next calls `open` once. An error of `open` ends the stream.
+  // The first Next calls `open`. An error of `open` ends the stream.
   explicit DeferredSource(Open open) : open_(std::move(open)) {}
 
   absl::StatusOr<Pull> Next(Response& response) override {

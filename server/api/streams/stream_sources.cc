@@ -27,7 +27,8 @@ absl::StatusOr<Pull> JobWatch::Next(v1::Job& response) {
   response = JobToWire(job);
   google::protobuf::RepeatedPtrField<v1::EpochMetrics> epochs;
   epochs.Swap(response.mutable_epochs());
-  // The device time changes all the time. A change of it alone causes no response, but each response has its value.
+  // The device time changes all the time. A change of only the device time causes no response, but each response has
+  // the current device time.
   google::protobuf::Duration device_time;
   const bool has_device_time = response.has_device_time();
   if (has_device_time) device_time.Swap(response.mutable_device_time());
@@ -125,7 +126,7 @@ absl::Status ExportSource::Read(std::string& piece) const {
         pread(file_.get(), piece.data() + done, piece.size() - done, static_cast<off_t>(offset_ + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return SystemError(errno, path_, "read");
-    // The file now ends before the size that it had. CheckUnchanged reports that.
+    // The file has become shorter since Open. CheckUnchanged reports this.
     if (got == 0) break;
     done += static_cast<size_t>(got);
   }

@@ -25,8 +25,8 @@ namespace permafrost::api {
 // A watch sends the resource's current state, then each change, and the terminal state last. It borrows the manager
 // or the catalog. Errors: NotFound once the resource is deleted.
 
-// Sends each epoch once. Each response except the last has at most jobs::kMostEpochs epochs. Notices that change
-// nothing on the wire, such as log lines, send nothing.
+// Sends each epoch once. Each response except the last has at most jobs::kMostEpochs epochs. Notices of changes that
+// the response does not show, such as log lines, send nothing.
 class JobWatch final : public StreamSource<v1::Job> {
  public:
   JobWatch(jobs::JobManager& jobs, JobId id) : jobs_(jobs), id_(std::move(id)) {}
@@ -72,7 +72,7 @@ class DatasetWatch final : public StreamSource<v1::Dataset> {
 // Without `follow`, ends at the current end of the log. Errors: those of JobManager::ReadLog.
 class LogSource final : public StreamSource<v1::StreamJobLogsResponse> {
  public:
-  // `offset` is the offset in the request: a negative offset counts from the current end.
+  // `offset` is the request's: a negative offset counts back from the current end.
   LogSource(jobs::JobManager& jobs, JobId id, int64_t offset, bool follow)
       : jobs_(jobs), id_(std::move(id)), offset_(offset), follow_(follow) {}
   absl::StatusOr<Pull> Next(v1::StreamJobLogsResponse& response) override;
@@ -86,8 +86,8 @@ class LogSource final : public StreamSource<v1::StreamJobLogsResponse> {
 };
 
 // Source of ExportJob. Sends the file as it was when opened, even if the job replaces it. Reads the file instead of
-// mapping it, since the number of mappings is limited and datasets need them. An export that nobody reads holds only
-// a descriptor and one piece.
+// mapping it, since a process has a limited number of mappings, and datasets need them. While its client reads
+// nothing, an export holds only a descriptor and one piece.
 class ExportSource final : public StreamSource<v1::ExportJobResponse> {
  public:
   // Errors: those of opening the file.

@@ -112,7 +112,7 @@ using EvaluatedWeights = WireEnum<v1::InitFrom::Weights, spec::kJobWeightsNames>
 constexpr absl::Duration kEvaluateInterval = absl::Milliseconds(250);
 constexpr size_t kPredictionPieceBytes = 64 << 10;
 
-// Returns the id in a resource name. Adds a violation and returns an empty id for an invalid name.
+// Returns the id in a resource name. For an invalid name, adds a violation and returns an empty id.
 template <class Id>
 Id ReadName(absl::StatusOr<Id> (*parse)(std::string_view, std::string_view), std::string_view field,
             std::string_view name, Violations& violations) {

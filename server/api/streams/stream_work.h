@@ -37,8 +37,8 @@ class StreamWork {
   using OnProgress = std::function<bool(int64_t done, int64_t total)>;
   using Body = std::function<absl::Status(const OnProgress& on_progress)>;
 
-  // `what` names the work in errors. `hub` must outlive this object; it sends notices of progress under `key`, which
-  // must be unique. A thread that reads an outcome sees everything that `body` wrote.
+  // `what` names the work in errors. The work notifies `hub` of its progress under `key`, which must be unique. `hub`
+  // must outlive this object. A thread that has read an outcome sees everything that `body` wrote.
   StreamWork(std::string_view what, ChangeHub& hub, std::string key, Body body);
   // Stops the work and waits for its end.
   ~StreamWork();
@@ -86,8 +86,9 @@ class VerifySource final : public StreamSource<v1::VerifyDatasetResponse> {
 absl::StatusOr<jobs::EvaluationRequest> EvaluationFromWire(const v1::EvaluateJobRequest& wire);
 v1::JobEvaluation EvaluationToWire(const jobs::JobEvaluation& evaluation);
 
-// Source of EvaluateJob. A thread evaluates the job. Then the source sends the result, and the predictions in pieces.
-// Threads: same as StreamSource. The thread starts in Subscribe. The destructor stops and joins it.
+// Source of EvaluateJob. A thread evaluates the job, and the source sends its progress. Then the source sends the
+// result, and the predictions in pieces. Threads: same as StreamSource. The thread starts in Subscribe. The
+// destructor stops and joins it.
 class EvaluateSource final : public StreamSource<v1::EvaluateJobResponse> {
  public:
   // `hub` and `key` are explained in StreamWork. `jobs` must outlive this object.

@@ -164,7 +164,7 @@ v1::Dataset DatasetToWire(const data::Dataset& dataset) {
 
 namespace {
 
-// Reads the contract's older name for inverse_edges KEEP, for which the options have no row.
+// Reads `no_inverse_edges`, an older field for inverse_edges KEEP. The options have no row for it.
 void ReadNoInverseEdges(const v1::ImportOptions& wire, data::ImportOptions& options, Violations& violations) {
   if (!wire.no_inverse_edges()) return;
   if (wire.inverse_edges() != v1::ImportOptions::INVERSE_EDGES_UNSPECIFIED &&
@@ -191,8 +191,8 @@ absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetReque
   } else {
     violations.Add("options", "is missing; accepted: ImportOptions with at least a source_path");
   }
-  // A request that the domain cannot represent never gets to the catalog. The catalog's checks therefore run here, so
-  // that the answer has every bad field.
+  // A request that the domain cannot represent never gets to the catalog. So the catalog's checks run here, too: the
+  // answer then lists every bad field.
   if (!violations.empty()) {
     violations.AddMissing(wire.has_options() ? data::CheckImport(request.id, request.options)
                                              : CheckIdSyntax("dataset_id", request.id.value()));
@@ -214,8 +214,8 @@ using SamplerKinds = WireEnum<v1::SamplerKind, spec::kSamplerKindNames>;
 using TemporalSamplings = WireEnum<v1::TemporalSampling, spec::kTemporalSamplingNames>;
 
 // `wire` is a v1::NeighborSampling or v1::SampleDatasetRequest::Neighbors. `options` has the members replace,
-// weighted, disjoint, temporal and sampler. Adds a violation for an unknown value, with `prefix` ("neighbors.")
-// before its field.
+// weighted, disjoint, temporal and sampler. For an unknown value, adds a violation of the field, with `prefix`
+// ("neighbors.") before the field's name.
 template <class Wire, class Options>
 void ReadDraws(const Wire& wire, std::string_view prefix, Options& options, Violations& violations) {
   options.replace = wire.replace();
@@ -237,8 +237,8 @@ data::NeighborSamplingOptions NeighborsFromWire(const v1::SampleDatasetRequest::
   return options;
 }
 
-// Returns the wire's name for a field of the domain: a field of the query ("nodes[3]"), a field of the query's kind
-// ("fan_outs"), or the kind itself ("walks").
+// Returns the wire's name for `field`, a name in the domain: of a field of the query ("nodes[3]"), of a field of its
+// kind ("fan_outs"), or of the kind itself ("walks").
 std::string WireField(const data::SampleQuery& query, std::string_view field) {
   if (field.starts_with("nodes") || field.starts_with("names") || field == "count") return std::string(field);
   if (field == "walks") return "walk";
@@ -342,7 +342,7 @@ v1::PlannedReading ReadingToWire(const data::PlannedReading& reading) {
 absl::StatusOr<data::ReadPlanQuery> ReadPlanQueryFromWire(const v1::PlanDatasetRequest& wire) {
   Violations violations;
   data::ReadPlanQuery query;
-  // A negative value becomes a huge value, which every range excludes.
+  // A negative value becomes a huge value, which the range check refuses.
   query.memory_bytes = static_cast<uint64_t>(wire.memory_bytes());
   if (wire.has_batch_size()) query.batch_size = wire.batch_size();
   query.sampling.fan_outs.assign(wire.neighbors().fan_outs().begin(), wire.neighbors().fan_outs().end());

@@ -20,8 +20,8 @@ struct ImportRequest {
   data::ImportOptions options;
 };
 
-// Fills in defaults. Errors: InvalidArgument with a violation for every bad field, if the domain cannot represent the
-// request. The catalog refuses values out of range.
+// Fills in defaults. Errors: if the domain cannot represent the request, InvalidArgument with a violation for every
+// bad field. Values out of range pass; the catalog refuses them.
 absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetRequest& wire);
 
 v1::ImportOptions ImportOptionsToWire(const data::ImportOptions& options);
@@ -30,7 +30,7 @@ v1::ImportOptions ImportOptionsToWire(const data::ImportOptions& options);
 // domain checks ranges.
 absl::StatusOr<data::SampleQuery> SampleQueryFromWire(const v1::SampleDatasetRequest& wire);
 
-// Converts an error of data::Sample for `query`: renames the error's fields to the wire's.
+// Converts an error of data::Sample: replaces the names of the fields of `query` by the wire's names.
 absl::Status SampleErrorToWire(const data::SampleQuery& query, const absl::Status& status);
 
 v1::SampleDatasetResponse SampleAnswerToWire(const data::SampleAnswer& answer);
@@ -39,8 +39,8 @@ v1::SampleDatasetResponse SampleAnswerToWire(const data::SampleAnswer& answer);
 // domain checks ranges.
 absl::StatusOr<data::ReadPlanQuery> ReadPlanQueryFromWire(const v1::PlanDatasetRequest& wire);
 
-// Converts an error of data::PlanDataset. Renames the error's fields to the wire's, or names the dataset in an error
-// about the dataset.
+// Converts an error of data::PlanDataset. Replaces the names of the query's fields by the wire's names. Adds the name
+// of the dataset to an error about the dataset.
 absl::Status ReadPlanErrorToWire(const DatasetId& id, const absl::Status& status);
 
 v1::PlanDatasetResponse ReadPlanToWire(const data::ReadPlan& plan);

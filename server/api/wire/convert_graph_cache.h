@@ -27,8 +27,8 @@ v1::FreezePointSource FreezePointSourceToWire(graphcache::FreezeSource source);
 v1::GraphCachePolicy GraphCachePolicyToWire(const spec::PolicyOptions& options);
 
 // Returns the policy of a job. `options` has the fields that `wire` gives; its other fields come from the server's
-// `defaults`. If `wire` gives no freeze_at and the policy differs from the policy in `defaults`, freeze_at becomes 0
-// (derived). If `wire` gives no strict and the policy keeps nothing, strict becomes false.
+// `defaults`. If `wire` gives no freeze_at, and its policy differs from that of `defaults`, freeze_at becomes 0
+// (derived). If `wire` gives no strict, and the policy keeps nothing, strict becomes false.
 spec::PolicyOptions WithPolicyDefaults(const v1::GraphCachePolicy& wire, const spec::PolicyOptions& defaults,
                                        spec::PolicyOptions options);
 

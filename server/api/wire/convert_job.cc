@@ -22,8 +22,9 @@ using JobStates = WireEnum<v1::Job::State, jobs::kJobStateNames>;
 using Architectures = WireEnum<v1::ModelSpec::Architecture, spec::kArchitectureNames>;
 using Artifacts = WireEnum<v1::ExportJobRequest::Artifact, jobs::kArtifactNames>;
 
-// Guesses the level of an unknown dataset. If the model has only one level, it is that level. Otherwise other fields
-// of the spec may imply it. If they do not, it is the first level that the model supported.
+// Guesses the level of an unknown dataset. If the architecture is for graphs only, the level is kGraph. Otherwise
+// other fields of the spec may imply the level. If they do not, the level is the first that the architecture
+// supported.
 spec::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   const auto architecture = Architectures::FromWire(wire.model().architecture());
   if (architecture && !spec::TraitsOf(*architecture).of_nodes) return spec::ModelLevel::kGraph;
@@ -53,8 +54,8 @@ void SetDefaults(const v1::JobSpec& wire, const std::optional<jobs::DatasetTrait
     train.links.given = dataset && dataset->gives_links;
     train.loss = spec::Loss::kBce;
   }
-  // With a budget, only the budget bounds the number of graphs in a batch. For sampled blocks, batch_size is still
-  // the number of seeds.
+  // With BUDGET, batch_size by default does not bound the number of graphs in a batch. For sampled blocks, batch_size
+  // is still the number of seeds.
   if (wire.batching().kind() == v1::Batching::KIND_BUDGET && train.model.level == spec::ModelLevel::kGraph) {
     train.batch_size = spec::kMaxBatchSize;
   }
@@ -112,7 +113,7 @@ void SpecToWire(const spec::JobSpec& spec, v1::JobSpec& wire) {
 
 namespace {
 
-// Writes state changes, time on the device, and the error of a FAILED job.
+// Writes the job's state changes, its time on the device, and, if it is FAILED, its error.
 void LifeToWire(const jobs::Job& job, v1::Job& wire) {
   for (const jobs::StateChange& change : job.history.changes) {
     v1::StateChange& out = *wire.add_state_changes();
@@ -160,8 +161,8 @@ absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobReq
   } else {
     violations.Add("spec", "is missing; accepted: a JobSpec with at least its dataset");
   }
-  // A request that the domain cannot represent never gets to the job manager. The manager's checks therefore run
-  // here, so that the answer has every bad field.
+  // A request that the domain cannot represent never gets to the job manager. So the manager's checks run here, too:
+  // the answer then lists every bad field.
   if (!violations.empty() && wire.has_spec()) violations.AddMissing(jobs::CheckRequest(request));
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return request;
@@ -319,7 +320,7 @@ v1::Checkpoint CheckpointToWire(const train::CheckpointInfo& info) {
   v1::Checkpoint wire;
   wire.set_step(info.step);
   wire.set_state(info.damage.empty() ? v1::Checkpoint::STATE_COMPLETE : v1::Checkpoint::STATE_DAMAGED);
-  // After an epoch's last step, `epochs_done` includes the epoch only once it has been evaluated.
+  // `epochs_done` includes an epoch only once the epoch has been evaluated, which is some time after its last step.
   wire.set_epoch(info.batch > 0 || info.epochs_done == 0 ? info.epochs_done + 1 : info.epochs_done);
   wire.set_batch(info.batch);
   wire.set_best_epoch(info.best_epoch);
@@ -340,7 +341,7 @@ v1::Metric MetricToWire(spec::Metric metric) { return Metrics::ToWire(metric); }
 std::vector<spec::Metric> MetricsFromWire(const google::protobuf::RepeatedField<int>& wire, std::string_view field,
                                           Violations& violations) {
   std::vector<spec::Metric> metrics;
-  // A request can hold a million entries.
+  // The size is checked before the loop, because a request can hold a million entries.
   if (static_cast<std::size_t>(wire.size()) > Metrics::size()) {
     violations.Add(field, absl::StrCat("has ", wire.size(), " entries; accepted: at most the ", Metrics::size(),
                                        " metrics there are, each once"));

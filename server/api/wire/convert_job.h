@@ -26,14 +26,14 @@
 
 namespace permafrost::api {
 
-// Returns the facts about a dataset that decide the defaults of its jobs; nullopt if the dataset is unknown.
+// Returns the facts about a dataset that decide the defaults of jobs on it; nullopt if the dataset is unknown.
 using LevelOf = std::function<std::optional<jobs::DatasetTraits>(const DatasetId& dataset)>;
 inline LevelOf LevelsOf(const jobs::JobManager& jobs) {
   return [&jobs](const DatasetId& dataset) { return jobs.TraitsOf(dataset); };
 }
 
-// Returns a LevelOf that describes the dataset of the existing job `of` as the job knew it. If `now_of` says that the
-// dataset is gone or replaced, the facts come from the job's options.
+// Returns `now_of`, changed for the dataset of the existing job `of`: it describes that dataset as the job knew it.
+// If `now_of` says that the dataset is gone or replaced, the facts come from the job's options.
 inline LevelOf LevelsOf(LevelOf now_of, const jobs::Job& of) {
   const spec::TrainOptions& train = of.spec.train;
   const bool bare =
@@ -51,8 +51,9 @@ inline LevelOf LevelsOf(LevelOf now_of, const jobs::Job& of) {
   };
 }
 
-// Fills in defaults; the server gives the defaults of the graph cache. Errors: InvalidArgument with a violation for
-// every bad field, if the domain cannot represent the request. The job manager refuses values out of range.
+// Fills in defaults; `default_graph_cache` has the defaults of the graph cache. Errors: if the domain cannot
+// represent the request, InvalidArgument with a violation for every bad field. Values out of range pass; the job
+// manager refuses them.
 absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
                                                           const spec::PolicyOptions& default_graph_cache,
                                                           const LevelOf& level_of = {});
@@ -71,8 +72,8 @@ absl::StatusOr<spec::JobSpec> SpecFromWire(const Request& wire, const spec::Poli
 void SpecToWire(const spec::JobSpec& spec, v1::JobSpec& wire);
 v1::Job JobToWire(const jobs::Job& job);
 
-// Adds a violation of `states[I]` for each unknown state, or of `states` if it has more entries than there are
-// states.
+// Adds a violation of `states[I]` for each unknown state. If the list has more entries than there are states, adds
+// only a violation of `states`.
 std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, Violations& violations);
 
 // Adds a violation of `artifact` if the value is unknown.
@@ -92,7 +93,7 @@ v1::Checkpoint CheckpointToWire(const train::CheckpointInfo& info);
 
 v1::Metric MetricToWire(spec::Metric metric);
 
-// Adds violations of `field` and of its elements.
+// Adds a violation of `field` if the list is too long, and of each bad element.
 std::vector<spec::Metric> MetricsFromWire(const google::protobuf::RepeatedField<int>& wire, std::string_view field,
                                           Violations& violations);
 

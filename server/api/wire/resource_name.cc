@@ -144,7 +144,7 @@ int64_t ReadEntryPageToken(const std::string& token, const JobId& job, Violation
   if (absl::WebSafeBase64Unescape(token, &text)) {
     int64_t position = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), position);
-    // Compares with a newly made token instead of parsing further, so that only the canonical spelling passes.
+    // Makes the token again and compares, so that only the canonical spelling of a position passes.
     if (error == std::errc() && position > 0 && MakeEntryPageToken(job, position) == token) return position;
   }
   AddTokenViolation(token, "ListGraphCacheEntries of this job", violations);

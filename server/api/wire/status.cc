@@ -26,8 +26,8 @@ constexpr std::size_t kMaxViolations = 2048;
 constexpr std::size_t kMaxMetadataValue = 128;
 constexpr std::size_t kMaxMetadataEntries = 4;
 
-// A drain takes a step and a checkpoint; then a supervisor restarts the daemon. Slots of a limit on calls also become
-// free after about this time.
+// After about this time, a drain (a step, a checkpoint, and the restart by a supervisor) is over, and slots of call
+// limits are free again.
 constexpr int kRetrySeconds = 5;
 
 google::rpc::BadRequest ToBadRequest(const std::vector<FieldViolation>& violations) {

@@ -20,13 +20,13 @@ inline constexpr char kTooManyConnections[] = "TOO_MANY_CONNECTIONS";
 // Reason of RESOURCE_EXHAUSTED when the system has no thread for the call's work (unary.h).
 inline constexpr char kNoThread[] = "NO_THREAD";
 
-// Clips long texts, because a client drops trailers above 8 KiB, and with them the error.
+// Clips long texts. If the trailers exceeded 8 KiB, the client would drop them, and the error with them.
 grpc::Status ToGrpcStatus(const absl::Status& from);
 
 // Converts `status` like ToGrpcStatus, for a field of a message, but does not clip it. `status` must not be Ok.
 void SetRpcStatus(const absl::Status& status, google::rpc::Status& out);
 
-// Converts another server's answer to its code, message and reason.
+// Converts the status that another server sent: its code, message and reason.
 absl::Status FromGrpcStatus(const grpc::Status& from);
 
 // Returns the canonical name, such as "OK" or "CANCELLED"; "UNKNOWN" for a number that is not a code.

@@ -38,8 +38,8 @@ class WireReader {
   WireReader(const google::protobuf::Message& from, std::string prefix, Violations& violations)
       : from_(from), prefix_(std::move(prefix)), violations_(violations) {}
 
-  // Overwrites the options that the message gives. An unset field, an empty list and an unspecified enum leave the
-  // option as it is. Adds a violation for each value that the domain cannot represent.
+  // Sets the options that the message gives. For an unset field, an empty list or an unspecified enum, the option
+  // keeps its value. Adds a violation for each value that the domain cannot represent.
   template <spec::HasFields T>
   void Read(T& options) const {
     VisitFields(spec::Options<T>(), [&](const spec::Field& field, auto member, const auto&... names) {
@@ -65,7 +65,7 @@ class WireReader {
   int64_t Integer(const google::protobuf::FieldDescriptor& wire) const;
   // Returns false and adds a violation if a list has more entries than the row accepts.
   bool HasRoom(const spec::Field& field, const google::protobuf::FieldDescriptor& wire) const;
-  // Returns the domain's name for the value of an enum field, or of entry `index` of a repeated field. Adds a
+  // Returns the domain's name for the value of an enum field or, for a repeated field, of its entry `index`. Adds a
   // violation and returns nullopt for an unknown value.
   std::optional<std::string> Name(const google::protobuf::FieldDescriptor& wire, const std::vector<std::string>& names,
                                   std::optional<int> index = std::nullopt) const;
@@ -75,7 +75,7 @@ class WireReader {
     option = static_cast<M>(Integer(wire));
   }
   void Value(const google::protobuf::FieldDescriptor& wire, bool& option) const;
-  // Reads one ASCII character; '\0' for an empty string.
+  // Reads one ASCII character. An empty string becomes '\0'.
   void Value(const google::protobuf::FieldDescriptor& wire, char& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, double& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, std::string& option) const;
@@ -102,7 +102,7 @@ class WireReader {
     option.reserve(static_cast<std::size_t>(size));
     for (int i = 0; i < size; ++i) {
       const auto name = Name(wire, Known(names), i);
-      // In place of a refused entry, the last name is added, so that the list still counts as set.
+      // Adds an arbitrary value in place of a refused entry, so that the list still counts as set.
       option.push_back(name ? *names.Parse(*name) : names.rows.back().first);
     }
   }
@@ -127,11 +127,11 @@ class WireWriter {
  public:
   // Writes every field. Borrows the message.
   explicit WireWriter(google::protobuf::Message& to) : to_(to) {}
-  // Writes all fields except each `told_where_needed` field that has no meaning for `job`. Borrows the message and
-  // the job.
+  // Writes every field, except `told_where_needed` fields that have no meaning for `job`. Borrows the message and the
+  // job.
   WireWriter(google::protobuf::Message& to, const spec::TrainOptions& job) : to_(to), job_(&job) {}
 
-  // Sets each field of the contract that has a row, except options without a value.
+  // Writes each option that has a value to the field of its row.
   template <spec::HasFields T>
   void Write(const T& options) const {
     VisitFields(spec::Options<T>(), [&](const spec::Field& field, auto member, const auto&... names) {

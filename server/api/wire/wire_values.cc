@@ -23,7 +23,7 @@ std::string ValidUtf8(std::string_view text) {
 }
 
 std::string Clip(std::string_view text, std::size_t max_bytes) {
-  // Replacement never shortens the text, so bytes after max_bytes do not matter.
+  // ValidUtf8 never shortens the text, so bytes beyond max_bytes + 1 do not matter.
   std::string valid = ValidUtf8(text.substr(0, max_bytes + 1));
   if (valid.size() <= max_bytes && text.size() <= max_bytes) return valid;
   std::size_t end = max_bytes - 3;

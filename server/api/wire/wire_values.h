@@ -27,7 +27,7 @@ std::string ValidUtf8(std::string_view text);
 // which counts towards `max_bytes`.
 std::string Clip(std::string_view text, std::size_t max_bytes);
 
-// Does nothing for an infinite time. `out` is a function, because accessing a submessage would set it:
+// Writes `time` to out(), unless it is infinite. `out` is a function, because accessing a submessage would set it:
 //  SetTime(job.end_time, [&] { return wire.mutable_end_time(); });
 template <class Out>
 void SetTime(absl::Time time, Out out) {
@@ -47,7 +47,7 @@ inline google::protobuf::Duration SignedDuration(absl::Duration duration) {
   return wire;
 }
 
-// Does nothing for a duration that is infinite or not above zero, because the duration is then unknown.
+// Writes `duration` to out(), unless it is unknown: infinite, zero or negative.
 template <class Out>
 void SetDuration(absl::Duration duration, Out out) {
   if (duration <= absl::ZeroDuration() || duration == absl::InfiniteDuration()) return;
@@ -63,7 +63,7 @@ class WireEnum {
  public:
   using Domain = typename std::decay_t<decltype(kNames.rows)>::value_type::first_type;
 
-  // Returns the unspecified value if the wire has no name for `value`.
+  // Returns the wire's value; the unspecified one if the contract has no name for `value`.
   static Wire ToWire(Domain value) {
     for (const auto& [wire, domain] : Rows())
       if (domain == value) return wire;
@@ -75,7 +75,8 @@ class WireEnum {
       if (static_cast<int>(wire) == value) return domain;
     return std::nullopt;
   }
-  // Sets `out`. Keeps `out` if `value` is 0 (unspecified). Adds a violation of `field` if `value` is unknown.
+  // Sets `out` to the domain's value. If `value` is 0 (unspecified), leaves `out` unchanged. If `value` is unknown,
+  // adds a violation of `field`.
   static void Read(int value, std::string_view field, Domain& out, Violations& violations) {
     if (value == 0) return;
     if (const auto domain = FromWire(value)) {
