@@ -1,5 +1,5 @@
-// Identifies callers and decides whether they may call. The methods of all services use this class. Threads: all
-// methods are thread-safe.
+// Identifies callers and decides whether they may call. The methods of all services use this class.
+// Threads: all methods are thread-safe.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
 // The methods of the server, read from the contract: which role may call a method, and under which name its calls are
-// counted. Threads: pure functions.
+// counted.
+// Threads: pure functions.
 #pragma once
 
 #include <optional>

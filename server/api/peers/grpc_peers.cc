@@ -140,7 +140,8 @@ class Recruit {
 };
 
 // Peers that took a rank of a job and did not train it, or that could not get the dataset. For a time that doubles
-// with each failure, such a peer is avoided: it is asked only if too few other peers join. Threads: thread-safe.
+// with each failure, such a peer is avoided: it is asked only if too few other peers join.
+// Threads: thread-safe.
 class AvoidedPeers {
  public:
   void Add(const std::string& job, const std::string& address) {

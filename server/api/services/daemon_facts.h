@@ -1,4 +1,4 @@
-// What the daemon passes to the API: facts about itself, its clock, and a function that makes backups.
+// The values that the daemon passes to the API: facts about itself, its clock, and a function that makes backups.
 // Threads: plain values; any thread may call the functions in them.
 #pragma once
 

@@ -26,8 +26,8 @@ using grpc::ServerUnaryReactor;
 // The call of a command. The call ends when the manager reports the outcome, when the client has gone, or when the
 // deadline passes, whichever is first. The manager's report may come long after the call, and even after the server
 // is destroyed. Owns itself: deleted in OnDone. OnDone comes after Finish, so the thread that calls Finish still has
-// a living object. Threads: the manager's and gRPC's. Invariant: the thread that first sets `ended` calls Finish,
-// once.
+// a living object.
+// Threads: the manager's and gRPC's. Invariant: the thread that first sets `ended` calls Finish, once.
 class CommandCall final : public ServerUnaryReactor {
  public:
   // Holds `slot` until the manager reports the outcome, because the command goes on waiting even if the client goes

@@ -1,5 +1,5 @@
-// WorkerService runs ranks of jobs that other servers lead. Borrows all arguments. Threads: gRPC's threads, and one
-// for each rank.
+// WorkerService runs ranks of jobs that other servers lead. Borrows all arguments.
+// Threads: gRPC's threads, and one for each rank.
 #pragma once
 
 #include <atomic>

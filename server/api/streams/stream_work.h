@@ -87,8 +87,8 @@ absl::StatusOr<jobs::EvaluationRequest> EvaluationFromWire(const v1::EvaluateJob
 v1::JobEvaluation EvaluationToWire(const jobs::JobEvaluation& evaluation);
 
 // Source of EvaluateJob. A thread evaluates the job, and the source sends its progress. Then the source sends the
-// result, and the predictions in pieces. Threads: same as StreamSource. The thread starts in Subscribe. The
-// destructor stops and joins it.
+// result, and the predictions in pieces.
+// Threads: same as StreamSource. The thread starts in Subscribe. The destructor stops and joins it.
 class EvaluateSource final : public StreamSource<v1::EvaluateJobResponse> {
  public:
   // `hub` and `key` are explained in StreamWork. `jobs` must outlive this object.
