@@ -76,7 +76,7 @@ class TokenStore {
   // NotFound if the call `made_by` made no token, or its token was revoked; those of WriteFileAtomic, in which case
   // the old secret stays valid.
   absl::StatusOr<Made> ChangeSecret(const std::string& made_by);
-  // Returns all tokens, the oldest first. Expired ones stay until they are revoked.
+  // Returns all tokens, the oldest first. Expired tokens stay in the list until they are revoked.
   std::vector<Token> List() const;
   // Invalidates the token. An open stream of the token ends once its owner calls Gate::CheckStill. Errors: NotFound;
   // those of WriteFileAtomic, in which case the token stays valid.

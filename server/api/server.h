@@ -28,7 +28,8 @@
 
 namespace permafrost::api {
 
-// Decides who may call, and how connections are protected. All pointers are borrowed until the server is destroyed.
+// Settings that decide who may call, and how connections are protected. All pointers are borrowed until the server is
+// destroyed.
 struct AccessOptions {
   // Null: every caller is an admin.
   const access::Gate* gate = nullptr;

@@ -41,7 +41,7 @@ std::optional<std::set<PeerAddress>> OpenPeers();
 // Threads: all methods are thread-safe and never wait for a disk.
 class ConnectionLimit {
  public:
-  // Returns the client that a call counts against (credentials.h). Empty: no client, and so no limit.
+  // Returns the client whose limit a call counts against (credentials.h). Empty: no client, and so no limit.
   using Namer = std::function<std::string(const grpc::CallbackServerContext& context)>;
 
   // `most` is the limit of one client. 0: no limit.
@@ -49,8 +49,8 @@ class ConnectionLimit {
                   std::function<std::optional<std::set<PeerAddress>>()> open_peers = OpenPeers)
       : most_(most), client_of_(std::move(client_of)), open_peers_(std::move(open_peers)) {}
 
-  // Returns the client that the call counts against. If the call is refused, its connection stays open, because
-  // handlers cannot close it. gRPC closes the connection once it is idle (CallLimitOptions::idle).
+  // Returns the client whose limit the call counts against. If the call is refused, its connection stays open,
+  // because handlers cannot close it. gRPC closes the connection once it is idle (CallLimitOptions::idle).
   // Errors: ResourceExhausted (reason TOO_MANY_CONNECTIONS, metadata `client` and `limit`) if the client already
   // calls on as many other connections as the limit allows.
   absl::StatusOr<std::string> Admit(const grpc::CallbackServerContext& context);
@@ -87,8 +87,7 @@ struct CallLimitOptions {
   // PlanGraphCache and CensusGraphCache together. Each call takes a thread and the memory of a job's schedule, and
   // waits for an idle device.
   int plans = 4;
-  // EvaluateJob. Each call needs the memory of a model and its batches, and takes time on every core from the
-  // training job.
+  // EvaluateJob. Each call needs the memory of a model and its batches, and uses every core beside the training job.
   int evaluations = 2;
   // RunRank. Each call takes a thread. Only one call has the device; the server answers the others at once with a
   // refusal.
@@ -126,7 +125,8 @@ struct CallLimitOptions {
   absl::Duration idle = absl::Minutes(10);
 };
 
-// Returns the client that a call counts against (credentials.h). Empty: no client. An error refuses the call.
+// Returns the client whose limit a call counts against (credentials.h). Empty: no client. If it returns an error, the
+// call is refused.
 using ClientNamer = std::function<absl::StatusOr<std::string>(const grpc::CallbackServerContext& context)>;
 
 // Limits the calls of one kind. Threads: all methods are thread-safe. Slots may outlive the limit.

@@ -60,7 +60,7 @@ absl::StatusOr<access::Caller> CallerOf(const access::Gate& gate, const grpc::Se
 std::function<absl::Status()> StillAdmitted(const access::Gate& gate, const grpc::ServerContextBase& context,
                                             const CallMetadata& metadata);
 
-// Returns the client that a limit counts a call against: the caller's name if callers are identified, else the
+// Returns the client whose limits a call counts against: the caller's name if callers are identified, else the
 // address of the caller's machine. Empty: the call comes from this machine without a name, and is not limited.
 std::string ClientOf(const access::Gate& gate, const grpc::ServerContextBase& context, const CallMetadata& metadata);
 

@@ -86,7 +86,7 @@ class DatasetCopier::Transfer {
     const absl::MutexLock lock(&mu_);
     if (running_ != nullptr) running_->TryCancel();
   }
-  // Returns the lines for the job's log since the last call.
+  // Returns the lines for the job's log that were added since the last call.
   std::vector<std::string> TakeLines() {
     const absl::MutexLock lock(&mu_);
     return std::exchange(lines_, {});

@@ -43,7 +43,7 @@ constexpr absl::Duration kNewsWait = absl::Seconds(1);
 // The leader checks at this interval whether the job still wants its peers. It also waits this long between two
 // rounds of asking peers.
 constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
-// If a rank fails sooner than this, its peer is avoided.
+// If a rank fails before it has run for this long, its peer is avoided.
 constexpr absl::Duration kShortRank = absl::Seconds(30);
 constexpr absl::Duration kFirstAvoidance = absl::Seconds(5), kLongestAvoidance = absl::Minutes(10);
 

@@ -60,7 +60,7 @@ v1::DeviceState DeviceStateToWire(const DeviceState& state) {
   return wire;
 }
 
-// Sends the server's current state, then each change that a notice finds. Borrows both arguments.
+// Sends the server's current state, and after a notice the new state if it has changed. Borrows both arguments.
 class ServerWatch final : public StreamSource<v1::ServerInfo> {
  public:
   ServerWatch(const ServerStatus& status, ChangeHub& hub) : status_(status), hub_(hub) {}

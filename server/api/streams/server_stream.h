@@ -138,7 +138,8 @@ inline constexpr absl::Duration kRefusedWriteTime = absl::Seconds(1);
 template <class Response>
 class StreamReactor final : public grpc::ServerWriteReactor<Response>, private StreamSet::Member {
  public:
-  // Returns the reactor of a service's handler. The reactor holds `slot` until it ends. `streams` must outlive it.
+  // Returns the reactor of a service's handler. The reactor holds `slot` until the stream ends. `streams` must
+  // outlive the reactor.
   static grpc::ServerWriteReactor<Response>* Start(grpc::CallbackServerContext& context, CallLimit::Slot slot,
                                                    std::unique_ptr<StreamSource<Response>> source, StreamSet& streams) {
     auto* reactor = new StreamReactor(context, std::move(slot), std::move(source), streams);

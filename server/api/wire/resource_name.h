@@ -1,6 +1,6 @@
-// Resource names (`jobs/ID`, `jobs/ID/graphCache`, `datasets/NAME`, `uploads/ID` and `programs/NAME`), and page
-// tokens of lists, which hold the last name of a page. All parsing and formatting of names and page tokens is here.
-// Threads: pure functions.
+// Resource names (`jobs/ID`, `jobs/ID/graphCache`, `datasets/NAME`, `uploads/ID` and `programs/NAME`), and the page
+// tokens of lists. A token says where the next page begins. All parsing and formatting of names and page tokens is
+// here. Threads: pure functions.
 #pragma once
 
 #include <cstdint>

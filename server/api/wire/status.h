@@ -29,7 +29,7 @@ void SetRpcStatus(const absl::Status& status, google::rpc::Status& out);
 // Converts the status that another server sent: its code, message and reason.
 absl::Status FromGrpcStatus(const grpc::Status& from);
 
-// Returns the canonical name, such as "OK" or "CANCELLED"; "UNKNOWN" for a number that is not a code.
+// Returns the canonical name of `code`, such as "OK" or "CANCELLED"; "UNKNOWN" for a number that is not a code.
 std::string StatusCodeName(grpc::StatusCode code);
 
 }  // namespace permafrost::api

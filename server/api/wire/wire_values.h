@@ -69,7 +69,7 @@ class WireEnum {
       if (domain == value) return wire;
     return static_cast<Wire>(0);
   }
-  // `value` is a number from the wire. It may come from another version's enum.
+  // Returns nullopt for 0 (unspecified), and for an unknown number, which another version may have sent.
   static std::optional<Domain> FromWire(int value) {
     for (const auto& [wire, domain] : Rows())
       if (static_cast<int>(wire) == value) return domain;
