@@ -21,7 +21,8 @@
 namespace permafrost::access {
 
 struct TlsFiles {
-  // PEM files. The certificate's file may contain intermediate certificates after the server's.
+  // PEM files of the server's certificate and its key. The certificate's file may contain intermediate certificates
+  // after the server's.
   std::filesystem::path certificate, key;
   // Certificates of the authorities that sign client certificates. If given, a connection without a valid client
   // certificate is refused. Empty: clients need no certificate.

@@ -54,8 +54,8 @@ struct Token {
 
 class TokenStore {
  public:
-  // Reads `path`, which may be absent. `now` returns the time that decides whether a token has expired. It is called
-  // on any thread. Errors: FailedPrecondition, naming the file and its fault; those of ReadFile.
+  // Reads `path`, which may be absent. `now` returns the time that decides whether a token has expired. `now` is
+  // called on any thread. Errors: FailedPrecondition, naming the file and its fault; those of ReadFile.
   static absl::StatusOr<std::unique_ptr<TokenStore>> Open(
       std::filesystem::path path, std::function<absl::Time()> now = [] { return absl::Now(); });
   // Reads the file again, in case somebody has replaced it. Errors: those of Open; the tokens then stay unchanged.
@@ -81,8 +81,8 @@ class TokenStore {
   // Invalidates the token. An open stream of the token ends once its owner calls Gate::CheckStill. Errors: NotFound;
   // those of WriteFileAtomic, in which case the token stays valid.
   absl::Status Revoke(const std::string& id);
-  // Returns the token with this secret, or nullopt if there is none or it has expired. The time taken does not depend
-  // on where the secret differs from a stored one.
+  // Returns the token with this secret, or nullopt if there is none or it has expired. The time of the search does
+  // not depend on where the secret differs from a stored secret.
   std::optional<Token> Find(std::string_view secret) const;
 
  private:

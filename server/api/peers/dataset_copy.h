@@ -16,8 +16,8 @@
 
 namespace permafrost::api {
 
-// Remembers the checksum of the last file that it sent, because computing a checksum reads the whole file. Threads:
-// all methods are thread-safe. Each copy runs on its own thread.
+// Remembers the checksum of the last file that it sent, because computing a checksum reads the whole file.
+// Threads: all methods are thread-safe. Each copy runs on its own thread.
 class DatasetCopier {
  public:
   // `token` is explained in PeerOptions.
