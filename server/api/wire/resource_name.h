@@ -1,6 +1,7 @@
 // Resource names (`jobs/ID`, `jobs/ID/graphCache`, `datasets/NAME`, `uploads/ID` and `programs/NAME`), and the page
 // tokens of lists. A token says where the next page begins. All parsing and formatting of names and page tokens is
-// here. Threads: pure functions.
+// here.
+// Threads: pure functions.
 #pragma once
 
 #include <cstdint>
