@@ -11,16 +11,16 @@
 
 namespace permafrost {
 
-// Vectors whose elements begin at a cache line (64 bytes), which is also the width of the widest vector register.
-// They hold large tables, and data that a kernel reads as a tensor. Elements that a resize adds without a value are
-// uninitialised, so that large arrays are not written twice. The caller of resize must write those elements. Each
-// buffer of 4 MiB or more is its own mapping, with huge pages if the system has them. The memory of such a mapping
-// returns to the system when the buffer is freed.
+// Vectors that begin at a multiple of 64 bytes, the size of a cache line and of the widest vector register. They hold
+// large tables, and data that a kernel reads as a tensor. A resize without a value leaves the new elements
+// uninitialised, so that large arrays are not written twice. The caller of resize must write the new elements. A
+// buffer of 4 MiB or more is a memory mapping of its own, with huge pages if the system has them. Freeing the buffer
+// returns the mapping's memory to the system.
 inline constexpr std::size_t kBufferAlignment = 64;
 
 // Returns memory that begins at a multiple of kBufferAlignment. Throws std::bad_alloc.
 void* AllocateBuffer(std::size_t bytes);
-// `bytes` must be the size that the buffer was allocated with.
+// Frees a buffer of AllocateBuffer. `bytes` must be the size that was passed to AllocateBuffer.
 void FreeBuffer(void* buffer, std::size_t bytes);
 
 template <class T>
@@ -45,13 +45,13 @@ struct AlignedAllocator {
 template <class T>
 using AlignedVector = std::vector<T, AlignedAllocator<T>>;
 
-// Prefetching of memory that will be read soon. Threads: safe anywhere.
+// The next two functions prefetch memory that will be read soon. Threads: safe anywhere.
 
-// Prefetches the cache line that holds `address`. The address may be invalid: nothing is read.
+// Prefetches the cache line that holds `address`. An invalid address does no harm.
 inline void PrefetchLine(const void* address) {
   __builtin_prefetch(address);
-  // GCC 12 treats a function that only prefetches as free of effects and drops its calls. The empty asm counts as an
-  // effect.
+  // GCC 12 considers a function that only prefetches free of side effects, and drops calls of it. The empty asm
+  // counts as a side effect.
   asm volatile("");
 }
 
@@ -61,8 +61,8 @@ inline void PrefetchLines(const void* begin, uint64_t bytes) {
   for (uint64_t at = 0; at < bytes; at += 64) PrefetchLine(first + at);
 }
 
-// Returns whether all bytes are zero, at memory bandwidth. A float -0 has a non-zero byte. An empty span counts as
-// zero.
+// Returns whether all bytes are zero; true for an empty span. Runs at memory bandwidth. The float -0.0 has a byte
+// that is not zero.
 inline bool AreZero(std::span<const char> bytes) {
   return bytes.empty() || (bytes[0] == 0 && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }

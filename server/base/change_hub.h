@@ -1,9 +1,9 @@
-// Change notices without a thread per listener. The hub's one thread calls the listeners of a key at most once per
-// `min_interval`. All notices that arrive within the interval lead to one call. The interval is elapsed time: a wall
-// clock that is set back delays nothing.
+// Tells listeners that the object of a key has changed, without a thread for each listener. The hub's single thread
+// calls the listeners of a key at most once per `min_interval`. Several notices of a key within one interval lead to
+// one call. The interval is measured as elapsed time, so a wall clock that is set back delays no call.
 // Threads: all methods are safe anywhere. A listener must not block. It may subscribe, and it may drop subscriptions,
-// even its own. Once a Subscription is destroyed, its listener does not run any more: on any thread but the hub's,
-// the destructor waits for a running call.
+// even its own. Once a Subscription is destroyed, its listener does not run any more. If the listener is running
+// meanwhile, the destructor waits for it, except on the hub's own thread.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// A crew is one owner thread and its helpers, which share the parts of short parallel regions. A region of 20 us is
-// over before a sleeping thread wakes. So no thread waits for a sleeping one: any thread that is awake takes the next
-// part. The owner takes parts too. Threads: a crew belongs to the thread that made it.
+// A crew runs short parallel regions on one owner thread and its helper threads. A region of 20 us is over before a
+// sleeping thread wakes. Parts are therefore not assigned to threads in advance: each thread that is awake, the owner
+// included, takes the next free part. Threads: a crew belongs to the thread that made it.
 #pragma once
 
 #include <atomic>
@@ -35,19 +35,19 @@ class Crew {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Packs the region's number, its count of parts and the next free part into one word. A claim for an older region
-  // therefore fails.
+  // Packs the region's number, its number of parts and its next free part into one word, so that one compare-and-swap
+  // claims a part. The claim fails if a newer region has begun.
   static uint64_t Pack(uint32_t region, int parts, int next) {
     return uint64_t{region} << 32 | static_cast<uint64_t>(parts) << 16 | static_cast<uint64_t>(next);
   }
-  // Takes parts of this region and calls the body until there are none. Returns whether it took any.
+  // Takes parts of this region and calls the body for each, until no part is free. Returns whether it took a part.
   bool Work(uint32_t region);
   void Help();
-  // Waits until the newest region differs from `last`, and returns it. Sleeps if the helper has had no work for a
-  // while.
+  // Waits until region_ differs from `last`, and returns region_. Polls at first. Sleeps once the helper has had no
+  // work for a while since the time `worked`.
   uint32_t AwaitRegion(uint32_t last, Clock::time_point worked);
 
-  alignas(64) std::atomic<uint32_t> region_ = 0;  // the newest region; helpers wait for the next one
+  alignas(64) std::atomic<uint32_t> region_ = 0;  // the newest region; helpers wait for it to change
   const int size_;
   // body_ and context_ describe the region in progress. Only a thread that has taken one of its parts may read them.
   void (*body_)(const void*, int) = nullptr;

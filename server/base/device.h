@@ -1,4 +1,4 @@
-// Devices that Permafrost knows, the choice of a device, and the observed state of a device.
+// The kinds of devices, the choice of a device, and the observed state of a device.
 // Threads: values and pure functions.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace permafrost {
 
-// Flags, API and metrics use these names.
+// Flags, the API and metrics use the names in kDeviceNames.
 enum class DeviceKind { kAuto, kCpu, kMps, kCuda };
 inline constexpr EnumNames<DeviceKind, 4> kDeviceNames{
     {{{DeviceKind::kAuto, "auto"}, {DeviceKind::kCpu, "cpu"}, {DeviceKind::kMps, "mps"}, {DeviceKind::kCuda, "cuda"}}}};
@@ -24,7 +24,7 @@ inline constexpr EnumNames<DeviceKind, 4> kDeviceNames{
 // The device that a user asks for: "cpu", "cuda", or "cuda:1" for the second card. `index` is the card's number for
 // CUDA, and 0 for every other kind.
 struct DeviceChoice {
-  // A kind without an index stands for its first card.
+  // Without an index, a kind means its first card.
   constexpr DeviceChoice(DeviceKind of_kind = DeviceKind::kAuto, int of_index = 0) : kind(of_kind), index(of_index) {}
   DeviceKind kind;
   int index;
@@ -58,8 +58,8 @@ inline std::string AcceptedDevices() {
   return absl::StrCat(kDeviceNames.Accepted(), ", or cuda:N for the card N, from 0");
 }
 
-// The observed state of a device: its memory by kind, and the compiled graphs that it keeps in addition to the jobs'
-// executables. Threads: values.
+// The observed state of a device: its use of memory, and the compiled graphs that the device itself keeps besides the
+// jobs' executables. Threads: values.
 
 // All values are in bytes. nullopt means that the device does not report the value.
 struct DeviceMemory {
@@ -97,8 +97,8 @@ struct DeviceSetting {
 
 struct DeviceState {
   DeviceMemory memory;
-  // The number of graphs that the device itself keeps compiled, one per shape. nullopt means that it is not known;
-  // the next field says why.
+  // The number of compiled graphs that the device itself keeps, one per shape. nullopt means that the number is
+  // unknown, for the reason in no_graph_entries_reason.
   std::optional<int64_t> graph_entries;
   std::string no_graph_entries_reason;
   // How often the device's caches were emptied, by reason (kEmptyReasonNames). A device with such caches has an entry
@@ -107,7 +107,7 @@ struct DeviceState {
   std::optional<double> utilization;  // 0 to 1
   // This device's settings in the environment of the process, as read at start.
   std::vector<DeviceSetting> settings;
-  // Each line describes a setting that defeats its own purpose.
+  // One line for each environment setting that defeats its own purpose.
   std::vector<std::string> warnings;
   bool operator==(const DeviceState&) const = default;
 };

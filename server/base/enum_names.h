@@ -37,14 +37,15 @@ struct EnumNames {
   }
 };
 
-// Makes a table of names from rows of traits. A row has a `name`, and a member that holds its enum value.
+// Makes a table of names from rows of traits. Each row has a member `name`, and holds its enum value in the member
+// that `value` points to.
 template <class E, class Traits, std::size_t N>
 constexpr EnumNames<E, N> NamesFrom(const std::array<Traits, N>& rows, E Traits::*value) {
   EnumNames<E, N> names{};
   for (std::size_t i = 0; i < N; ++i) names.rows[i] = {rows[i].*value, rows[i].name};
   return names;
 }
-// Returns the row of `wanted`, or the first row if no row has that value.
+// Returns the row whose enum value is `wanted`, or the first row if there is none.
 template <class E, class Traits, std::size_t N>
 constexpr const Traits& RowOf(const std::array<Traits, N>& rows, E Traits::*value, E wanted) {
   for (const Traits& row : rows)

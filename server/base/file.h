@@ -1,5 +1,5 @@
-// Opens, reads and writes files, and moves files that are not the daemon's own to a quarantine. Writes are atomic,
-// and every system error names its path. Threads: safe anywhere, unless a class says otherwise.
+// Opens, reads and writes files, replaces files atomically, and moves files of unknown origin to a quarantine. Every
+// system error names its path. Threads: safe anywhere, unless a class says otherwise.
 #pragma once
 
 #include <fcntl.h>
@@ -41,8 +41,8 @@ class Descriptor {
 Descriptor OpenRetrying(const std::filesystem::path& path, int flags, mode_t mode = 0);
 
 // Turns an errno into the error "PATH: cannot ACTION: reason". The code is NotFound, PermissionDenied,
-// ResourceExhausted (no space, quota, descriptors or memory left) or Internal. All codes but NotFound are transient
-// (status.h): they come from the present state of the machine, while the absence of a file is a fact.
+// ResourceExhausted (no space, quota, descriptors or memory left) or Internal. Every error except NotFound is marked
+// transient (status.h), because it may come from a passing state of the machine.
 absl::Status SystemError(int error, const std::filesystem::path& path, std::string_view action);
 
 // Returns the time of the file's last write according to fstat, in nanoseconds since the epoch. Threads: pure.
@@ -55,11 +55,12 @@ inline std::int64_t ModifiedNanoseconds(const struct stat& info) {
   return time.tv_sec * 1'000'000'000 + time.tv_nsec;
 }
 
-// Files that are never half-written: the writer uses a temporary name, fsync, rename, and fsync of the directory.
-// Threads: every function is safe anywhere. Callers make sure that no two threads write to one path.
+// Functions on files and directories. WriteFileAtomic never leaves a half-written file: it writes under a temporary
+// name, fsyncs the file, renames it, and fsyncs the directory. Threads: every function is safe anywhere. Callers make
+// sure that no two threads write to one path.
 // Errors: those of SystemError, which always name the path and the system's reason.
 
-// Reads the whole file, even if the system reports another size.
+// Reads the whole file, even if the system reports a wrong size.
 absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path);
 // Reads the rest of an open file, and calls `take` with pieces of at most `most_bytes`. Stops at the first error of
 // `take` and returns it. Errors name `path`.
@@ -69,40 +70,43 @@ absl::Status ReadPieces(const Descriptor& file, const std::filesystem::path& pat
 // so that it fits into a message to a server. Errors: Unavailable if the file cannot be read.
 absl::Status ReadPieces(const std::filesystem::path& path, int64_t offset,
                         const std::function<bool(std::string_view)>& take);
-// Returns whether `path` is `root` or lies below it. /data-old is not below /data. Both paths must be free of links.
+// Returns whether `path` is `root` or lies below it. /data-old is not below /data. Both paths must be free of
+// symbolic links.
 bool IsBelow(const std::filesystem::path& path, const std::filesystem::path& root);
 // Writes all of `data` to an open file, pipe or device. Errors name `path`.
 absl::Status WriteAll(int fd, const std::filesystem::path& path, std::string_view data);
 // Returns the file that WriteFileAtomic should replace: `path` itself or, if `path` is a symbolic link, the final
 // target. The file need not exist. Errors: FailedPrecondition if something other than a file is there.
 absl::StatusOr<std::filesystem::path> FileToReplace(const std::filesystem::path& path);
-// Replaces the file of this name, either wholly or not at all. The new file is durable if the result is Ok. If the
-// path is a symbolic link, the link is replaced and its target stays. So a person who can put a link into a folder
-// cannot have another file overwritten.
+// Replaces the file at `path` wholly or not at all. After Ok, the new file is durable. A symbolic link at `path` is
+// itself replaced, and its target stays unchanged. So nobody can have another file overwritten by placing a link
+// here.
 // Errors: FailedPrecondition for a pipe, a socket, a device or a directory, which the rename would destroy.
 absl::Status WriteFileAtomic(const std::filesystem::path& path, std::string_view data);
-// Writes and fsyncs a file under its final name. For files in a directory that is itself renamed later.
+// Writes a file directly under its final name, and fsyncs it. Use it within a directory that PublishDirectory will
+// rename.
 absl::Status WriteFileSynced(const std::filesystem::path& path, std::string_view data);
 absl::Status SyncDirectory(const std::filesystem::path& path);
-// Makes the directory and all missing directories above it. They are durable if the result is Ok.
+// Makes the directory and all missing directories above it. After Ok, they are durable.
 absl::Status CreateDirectories(const std::filesystem::path& path);
-// Returns the names in a directory, in no particular order, or nullopt if there is no directory. An error is never
-// reported as an empty directory.
+// Returns the names in a directory, in no particular order, or nullopt if the directory does not exist. An error is
+// never reported as an empty directory.
 absl::StatusOr<std::optional<std::vector<std::string>>> ListDirectory(const std::filesystem::path& path);
-// Renames within a file system and fsyncs both parents. Can replace a file, but not a directory that holds something.
+// Renames within one file system, and fsyncs both parent directories. `to` may be a file, which is replaced, but not
+// a directory that holds something.
 absl::Status Rename(const std::filesystem::path& from, const std::filesystem::path& to);
-// Fsyncs the directory `from`, whose files must be synced already, renames it to `to`, and fsyncs the parent of `to`.
-// `to` must not exist.
+// Fsyncs the directory `from`, renames it to `to`, and fsyncs the parent of `to`. The files in `from` must be synced
+// already, and `to` must not exist.
 absl::Status PublishDirectory(const std::filesystem::path& from, const std::filesystem::path& to);
-// Removes `path` and all that is below it. It is no error if `path` does not exist.
+// Removes `path` and all that is below it. Returns Ok if `path` does not exist.
 absl::Status RemoveAll(const std::filesystem::path& path);
 
-// The folder for files that cannot be proven to be the daemon's own. It is made in the directory where they were
-// found. Nothing in it is ever removed.
+// The name of the folder for files that may not be the daemon's own. The folder is made in the directory in which
+// such a file was found. The daemon never removes anything from the folder.
 inline constexpr char kQuarantine[] = ".quarantine";
 
-// Moves `path` to `directory`/.quarantine/TIME-NAME, under an unused name, and returns the new path. The move is
-// durable if the result is Ok. Errors: those of SystemError. Callers make sure that no two threads move one path.
+// Moves `path` to `directory`/.quarantine/TIME-NAME, under an unused name, and returns the new path. After Ok, the
+// move is durable. Errors: those of SystemError. Callers make sure that no two threads move one path.
 absl::StatusOr<std::filesystem::path> MoveToQuarantine(const std::filesystem::path& directory,
                                                        const std::filesystem::path& path);
 

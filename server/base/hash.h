@@ -1,5 +1,5 @@
-// XXH3 hashes. Every file that Permafrost writes has a 64-bit checksum. A 128-bit hash stands in for a value that is
-// not stored.
+// XXH3 hashes. The 64-bit hash is the checksum of every file that Permafrost writes. The 128-bit hash identifies a
+// value that is not stored itself.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Identifiers that cannot be mixed up: `using JobId = Id<struct JobTag>;`.
+// Identifiers of different things have different types: `using JobId = Id<struct JobTag>;`.
 #pragma once
 
 #include <compare>

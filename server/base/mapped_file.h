@@ -1,8 +1,8 @@
-// A read-only, shared mapping of a whole file. The page cache is the only copy.
-// While the file is mapped, another process may truncate it or write to it, or the disk may fail. If a page lies
-// beyond the new end, or the disk cannot read it, the kernel answers a read with SIGBUS, which would end the process.
-// This class catches the signal and maps zeros at the page. From then on CheckIntact returns an error. A reader must
-// survive zeros, and must not trust what it read until a later CheckIntact returns Ok.
+// A read-only, shared mapping of a whole file. The page cache holds the only copy in memory.
+// While the file is mapped, another process may truncate it or write to it, or the disk may fail. A read of a page
+// beyond the new end, or of a page that the disk cannot read, then raises SIGBUS, which would end the process. This
+// class catches SIGBUS and maps zeros from that page to the end of the mapping. From then on, CheckIntact returns an
+// error. A reader must survive zeros, and must not trust what it read until a later CheckIntact returns Ok.
 // Threads: all methods are safe anywhere. Memory: the object owns the mapping. Unlinking the file, or replacing it by
 // a rename, does not affect the mapping.
 #pragma once
@@ -27,12 +27,12 @@ void AdviseWillNeed(std::span<const std::byte> bytes);
 
 class MappedFile {
  public:
-  // Tells the kernel how the file will be read. With kRandom, touching a page does not read its neighbours, which
-  // would push out pages that are needed.
+  // A hint to the kernel about how the file will be read. With kRandom, the kernel does not also read the neighbours
+  // of a touched page, which would push needed pages out of memory.
   enum class Access { kNormal, kRandom };
 
-  // Errors: same as ReadFile. Also ResourceExhausted if kMaxMappings files are mapped already; this is transient
-  // (status.h).
+  // Errors: those of ReadFile; ResourceExhausted, which is transient (status.h), if kMaxMappings files are mapped
+  // already.
   static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::filesystem::path& path,
                                                           Access access = Access::kNormal);
   MappedFile(const MappedFile&) = delete;
@@ -43,9 +43,9 @@ class MappedFile {
   std::uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Makes one system call. If the file was truncated or written to since Open, returns DataLoss that names the path.
-  // If a read failed although the file did not change, returns a transient error of SystemError: reading may work
-  // after the caller opens the file anew.
+  // Returns Ok if everything read so far is what the file holds. Makes one system call. Errors: DataLoss, naming the
+  // path, if the file was truncated or written to since Open; a transient error of SystemError if the disk failed to
+  // read a page of the unchanged file. After a transient error, the caller may open the file anew and read again.
   absl::Status CheckIntact() const;
 
   static constexpr size_t kMaxMappings = 4096;

@@ -1,7 +1,7 @@
-// Elapsed time, independent of the wall clock, and the waits that depend on it: requests to stop, limits on waiting,
-// and delays between retries. Abseil's timed waits (AwaitWithTimeout, WaitForNotificationWithTimeout) end at a time
-// of the wall clock: if the clock is set back by an hour, they last an hour longer. So waits and intervals use this
-// file instead.
+// Elapsed time, which does not depend on the wall clock, and what is measured in it: waits for events, limits on
+// waiting, and delays between retries. Also requests to stop. Abseil's timed waits (AwaitWithTimeout,
+// WaitForNotificationWithTimeout) end at a time of the wall clock: if it is set back by an hour, they last an hour
+// longer. So the server uses this file for waits and intervals.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace permafrost {
 
-// Measures the time since it was made or restarted.
+// Measures the time since its construction or its last restart.
 // Threads: one at a time. Several threads may call Elapsed at once.
 class Stopwatch {
  public:
@@ -33,12 +33,12 @@ class Stopwatch {
 class Event {
  public:
   void Set();
-  // A waiter must call Reset before it looks at the state that the event announces. Then it misses no change.
+  // A waiter must call Reset before it reads the state that the event announces. Otherwise it may miss a change.
   void Reset();
   bool is_set() const;
   void Wait() const;
-  // Waits until the event is set, at most for `timeout`; an infinite timeout is the same as Wait. Returns whether it
-  // is set.
+  // Waits until the event is set, at most for `timeout`; an infinite timeout is the same as Wait. Returns whether the
+  // event is set.
   bool WaitFor(absl::Duration timeout) const;
 
  private:
@@ -47,20 +47,21 @@ class Event {
   bool set_ = false;
 };
 
-// Returns Cancelled once a stop was requested. Long work calls it to learn whether to end. Threads: safe anywhere.
+// Returns Cancelled once a stop was requested. Long work calls this function to learn whether to end. Threads: safe
+// anywhere.
 inline absl::Status CheckStop(const std::stop_token& stop) {
   return stop.stop_requested() ? absl::CancelledError("cancelled") : absl::OkStatus();
 }
 
-// Bounds how long this thread may wait for something that another process holds, such as a lock on the database. It
-// also tells whether the result of the wait is still wanted.
+// Bounds how long this thread may wait for something that another process holds, such as a lock on the database. Also
+// tells whether anyone still wants the result of this thread's work.
 // Threads: each thread has its own patience. A Patience is made and destroyed on one thread, in last-in, first-out
 // order.
 class Patience {
  public:
-  // Until the object is destroyed, this thread waits for `most` in total, or for less if an enclosing Patience has
-  // less left. `wanted` is called during waits and before anything is changed. If it is null, the enclosing Patience
-  // decides.
+  // Until the object is destroyed, this thread may wait for `most` in total, or for less if an enclosing Patience has
+  // less left. `wanted` returns whether anyone still wants the result. It is called during waits, and before a change
+  // is made. If `wanted` is null, the `wanted` of the enclosing Patience is used.
   explicit Patience(absl::Duration most, std::function<bool()> wanted = nullptr);
   ~Patience();
   Patience(const Patience&) = delete;
@@ -68,7 +69,7 @@ class Patience {
 
   // Returns `most`, or what is left of this thread's patience if that is less. Never negative.
   static absl::Duration Left(absl::Duration most);
-  // Returns false if the caller has gone and its work should be dropped.
+  // Returns false if the client of this thread's work has gone, so that the work should be dropped.
   static bool IsWanted();
 
  private:
@@ -78,11 +79,11 @@ class Patience {
   const Patience* const around_;
 };
 
-// Delays before a retry after an error of the machine, such as a full disk or too many open files. Threads: pure.
+// The longest delay before a retry after an error of the machine, such as a full disk or too many open files.
 inline constexpr absl::Duration kLongestRetry = absl::Minutes(5);
 
-// Returns zero if `tries` is 0, `first` after one try, and twice as long after each further try in a row. The result
-// is at most kLongestRetry.
+// Returns the delay after `tries` failed tries in a row: zero after none, `first` after one, and twice as long after
+// each further one, up to kLongestRetry. Threads: pure.
 inline absl::Duration RetryDelay(absl::Duration first, int tries) {
   if (tries <= 0) return absl::ZeroDuration();
   // 30 doublings reach the bound; more would overflow.

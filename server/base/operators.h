@@ -1,10 +1,11 @@
-// How a device (server/device) runs Permafrost's own operators (server/nn): the number of threads, and the launcher
-// of kernels.
+// The means by which a device (server/device) runs Permafrost's own operators (server/nn): the number of threads, and
+// the launcher of kernels.
 #pragma once
 
 namespace permafrost {
 
-// How many of a job's threads libtorch's operators use. Permafrost's own operators use all of them.
+// The threads that libtorch's operators use: all threads of the job, or one. Permafrost's own operators always use
+// all threads of the job.
 enum class TorchThreads { kAll, kOne };
 
 namespace operator_threads_internal {
@@ -15,7 +16,7 @@ inline thread_local int own_threads = 0;
 inline void SetOperatorThreads(int threads) { operator_threads_internal::own_threads = threads; }
 inline int OperatorThreads() { return operator_threads_internal::own_threads; }
 
-// Runs kernels that were compiled for a device at run time. Threads: the device thread.
+// Launches kernels that were compiled for the device while the process runs. Threads: the device thread.
 class KernelLauncher {
  public:
   struct Extent {

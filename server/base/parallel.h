@@ -39,8 +39,8 @@ class Caught {
   std::exception_ptr thrown_;  // written by the thread that set failed_
 };
 
-// Calls work(0) on the calling thread, and work(1) to work(workers - 1) on one other thread each. If OpenMP provides
-// fewer threads, it leaves out the calls with the largest numbers.
+// Calls work(0) on the calling thread, and each of work(1) to work(workers - 1) on a thread of its own. If OpenMP
+// provides only n threads, calls only work(0) to work(n - 1).
 template <class Work>
 void OnWorkers([[maybe_unused]] int workers, const Work& work) {
 #ifdef __SANITIZE_THREAD__
@@ -49,7 +49,7 @@ void OnWorkers([[maybe_unused]] int workers, const Work& work) {
   work(0);
   for (std::thread& other : others) other.join();
 #else
-  // The threads are numbered here and not by omp_get_thread_num, so that no OpenMP header is needed.
+  // This code numbers the threads itself instead of calling omp_get_thread_num, so that it needs no OpenMP header.
   const std::thread::id caller = std::this_thread::get_id();
   std::atomic<int> others{0};
 #pragma omp parallel num_threads(workers)
@@ -59,14 +59,15 @@ void OnWorkers([[maybe_unused]] int workers, const Work& work) {
 
 }  // namespace parallel_internal
 
-// Calls body(begin, end, worker) for pieces of at most `piece` elements that together cover [0, count), in any order.
-// `worker` is from 0 to threads - 1, and each worker runs one call at a time. With one piece or one thread, all calls
-// run on the calling thread.
+// Splits [0, count) into pieces of at most `piece` elements, and calls body(begin, end, worker) for each piece, in
+// any order. `worker` is from 0 to threads - 1, and each worker runs one call at a time. With one piece or one
+// thread, all calls run on the calling thread.
 template <class Body>
 void ParallelFor(int threads, int64_t count, int64_t piece, const Body& body) {
   const int64_t pieces = piece > 0 ? (count + piece - 1) / piece : 0;
   parallel_internal::Caught caught;
-  // A free thread takes the next piece, because the cost of a piece depends on the degrees of its nodes.
+  // Pieces are not assigned in advance, because the cost of a piece depends on the degrees of its nodes. A free
+  // thread takes the next piece.
   std::atomic<int64_t> next{0};
   const auto work = [&](int worker) {
     for (int64_t p = next++; p < pieces && !caught.failed(); p = next++) {
@@ -83,8 +84,8 @@ void ParallelFor(int threads, int64_t count, int64_t piece, const Body& body) {
 }
 
 // Calls make(piece, worker) for each piece from 0 to pieces - 1 on several threads, as ParallelFor does. Calls
-// take(piece) on the calling thread in the order of the pieces. The take of a piece follows its make, and runs while
-// later pieces are still being made.
+// take(piece) on the calling thread for each made piece, in ascending order. While take(piece) runs, other threads go
+// on to make later pieces.
 template <class Make, class Take>
 void ParallelInOrder(int threads, int64_t pieces, const Make& make, const Take& take) {
   const int workers = static_cast<int>(std::min<int64_t>(threads, pieces));
@@ -118,7 +119,7 @@ void ParallelInOrder(int threads, int64_t pieces, const Make& make, const Take& 
         caught.Try([&] { take(taken); });
         ++taken;
       } else if (!make_next(0)) {
-        // All pieces are begun, and another thread is still making this one.
+        // No piece is left to begin, and another thread is still making this one.
         std::this_thread::yield();
       }
     }

@@ -1,5 +1,5 @@
-// Random numbers that are the same on every machine. The distributions in <random> and std::shuffle give different
-// numbers on different machines.
+// Random numbers that are the same on every machine. std::shuffle and the distributions in <random> give other
+// numbers with another standard library.
 // Threads: a value type.
 #pragma once
 

@@ -22,46 +22,47 @@ inline constexpr char kControlGroupRoot[] = "/sys/fs/cgroup";
 // file.
 std::string ControlGroupMembership();
 
-// Calls visit(directory, version) for each group that `membership` names for `controller` ("memory" or "cpu"). Does
-// so for the group's parents below `root` too, because their limits also apply. `version` is 1 or 2; the names of the
-// files in a group depend on it.
+// Calls visit(directory, version) for each group that `membership` names for `controller` ("memory" or "cpu"). Also
+// calls it for the parents of the group below `root`, because their limits apply too. `version`, 1 or 2, determines
+// the names of the files in the directory.
 void VisitControlGroups(std::string_view membership, std::string_view controller, const std::filesystem::path& root,
                         const std::function<void(const std::filesystem::path& directory, int version)>& visit);
 
 // Returns the number of threads that this process can run at once, at least 1. All code that computes in parallel
-// uses this number. It is the smaller of two numbers: the cores that the scheduler lets the calling thread use (its
-// affinity), and the control groups' quota of processor time. On a system without affinity, all cores of the machine
-// count.
+// uses this number. It is the smaller of two numbers: the cores on which the scheduler may run the calling thread
+// (its affinity), and the CPU quota of the control groups. On a system without affinity, the first number is that of
+// all cores.
 int AvailableCores();
 
-// Returns the least CPU quota, in whole cores rounded up, of the groups that `membership` (the text of
-// /proc/self/cgroup) names and of their parents below `root`. Reads `cpu.max` (version 2), or `cpu.cfs_quota_us` and
+// Returns the smallest CPU quota, rounded up to whole cores, among the groups in `membership` (the text of
+// /proc/self/cgroup) and their parents below `root`. Reads `cpu.max` (version 2), or `cpu.cfs_quota_us` and
 // `cpu.cfs_period_us` (version 1). nullopt means that no quota is set.
 std::optional<int> CgroupCores(std::string_view membership, const std::filesystem::path& root);
 
 // Returns the bytes of memory that this process may use: the machine's memory, or the limit of a control group if
-// that is less. Imports, page advice and the admission of jobs all use this number. 1 GiB if the system does not
-// tell.
+// that is less. Imports, page advice and the admission of jobs all use this number. Returns 1 GiB if the system does
+// not tell.
 uint64_t MemoryLimit();
 
-// Returns the least memory limit of the groups that `membership` (the text of /proc/self/cgroup) names and of their
+// Returns the smallest memory limit among the groups in `membership` (the text of /proc/self/cgroup) and their
 // parents below `root` (/sys/fs/cgroup). Reads `memory.max` (version 2) or `memory.limit_in_bytes` (version 1).
 // nullopt means that no limit is set.
 std::optional<uint64_t> CgroupLimit(std::string_view membership, const std::filesystem::path& root);
 
-// The memory that can still be taken before the kernel has to reclaim some. It is measured for the machine and for
-// every control group of this process, including parents. All values are in bytes.
+// The memory of the machine, or of one control group, in bytes: how much is used, and how much can still be allocated
+// before the kernel has to reclaim pages.
 struct MemoryLeft {
   uint64_t limit = 0;
-  // memory that cannot be reclaimed at once: all but clean, unmapped file pages and (in version 2) slab
+  // Memory that the kernel cannot reclaim at once: all except clean, unmapped file pages and, in version 2,
+  // reclaimable slab.
   uint64_t used = 0;
   uint64_t left = 0;    // limit - used, or 0 if more is used
   uint64_t mapped = 0;  // mapped file pages; they are part of `used`
   bool operator==(const MemoryLeft&) const = default;
 };
 
-// Returns the values of the machine or of a group, whichever has the least left. nullopt means that the system does
-// not tell.
+// Compares the machine with each control group of this process, parents included, and returns the values of the one
+// that has the least left. nullopt means that the system does not tell.
 std::optional<MemoryLeft> GetMemoryLeft();
 
 // Computes GetMemoryLeft from the groups that `membership` (the text of /proc/self/cgroup) names below `root`
@@ -69,23 +70,23 @@ std::optional<MemoryLeft> GetMemoryLeft();
 std::optional<MemoryLeft> MemoryLeftOf(std::string_view membership, const std::filesystem::path& root,
                                        std::string_view meminfo);
 
-// Returns the bytes of `file` that this process has mapped and that are in memory now. 0 if the system does not tell.
+// Returns how many bytes of this process's mappings of `file` are in memory now, or 0 if the system does not tell.
 uint64_t MappedBytesOf(const std::filesystem::path& file);
 // Computes MappedBytesOf from `smaps`, the text of /proc/self/smaps.
 uint64_t MappedBytesIn(std::string_view smaps, const std::filesystem::path& file);
 
 // Counters that only rise: callers use the difference between two calls.
 struct MemoryPressure {
-  // How often a group met its limit, so that pages had to be reclaimed, summed over all groups: `high` and `max` of
-  // memory.events (version 2), or memory.failcnt (version 1).
+  // The number of times that a group reached its limit and pages had to be reclaimed, summed over all groups. Read
+  // from `high` and `max` of memory.events (version 2), or from memory.failcnt (version 1).
   uint64_t limit_hits = 0;
-  // Microseconds in which some thread waited for memory. The value comes from the nearest group that reports it
-  // (memory.pressure, "some"), or else from the machine.
+  // Microseconds in which at least one thread waited for memory. The value comes from the nearest group that reports
+  // it (memory.pressure, "some"), or else from the machine.
   uint64_t stalled_micros = 0;
   bool operator==(const MemoryPressure&) const = default;
 };
 
-// Returns zeros if the system does not tell.
+// Returns the counters of this process, or zeros if the system does not tell.
 MemoryPressure GetMemoryPressure();
 
 // Computes GetMemoryPressure. `machine_pressure` is the text of /proc/pressure/memory.
@@ -100,8 +101,8 @@ void ReturnFreeHeap();
 // Returns an id of the machine's present boot, or an empty string if the system does not tell.
 std::string BootId();
 
-// Free disk space that is reserved for the database. When only the reserve is left, datasets, uploads and checkpoints
-// have to wait for space, and the database can go on.
+// Free disk space that is reserved for the database. Once only the reserve is left, datasets, uploads and checkpoints
+// wait for space, while the database goes on.
 // Threads: all methods are safe anywhere.
 class DiskReserve {
  public:
@@ -111,9 +112,10 @@ class DiskReserve {
   DiskReserve(std::filesystem::path folder, uint64_t bytes) : folder_(std::move(folder)), bytes_(bytes) {}
 
   uint64_t bytes() const { return bytes_; }
-  // Returns the bytes that this process may still write. nullopt if the file system does not tell.
+  // Returns the free bytes of the file system, including the reserve. nullopt if nothing is reserved, or if the file
+  // system does not tell.
   std::optional<uint64_t> Free() const;
-  // Returns Ok if the reserve would still be free after `wanted` more bytes, or if the file system does not tell.
+  // Returns Ok if the whole reserve would still be free after `wanted` more bytes, or if Free() returns nullopt.
   // Errors: ResourceExhausted (transient, reason DISK_NEARLY_FULL, metadata `free` and `reserve`).
   absl::Status Check(uint64_t wanted = 0) const;
 

@@ -32,7 +32,7 @@ class Violations {
   static constexpr std::size_t kMax = 64;
 
   void Add(std::string_view field, std::string_view description);
-  // Adds the violations of `status` for fields that have none yet, so that no field is reported twice.
+  // Adds the violations in `status`, except those of fields that have a violation already.
   void AddMissing(const absl::Status& status);
   bool empty() const { return list_.empty(); }
   // Returns Ok if there are no violations. Errors: InvalidArgument with the message "field: description; field:
@@ -66,19 +66,20 @@ absl::Status AsTransient(absl::Status status);
 bool IsTransient(const absl::Status& status);
 
 // Returns `status` marked as a fault that leaves the accelerator unusable until the process ends, such as an illegal
-// memory access on CUDA. Each later call of the device fails with the same error. The fault is also transient: only a
-// retry in another process can show that the work itself is to blame.
+// memory access on CUDA. Each later call of the device fails with the same error. The status is also marked
+// transient, because the work itself need not be at fault: only a retry in another process can tell.
 absl::Status AsDeviceFault(absl::Status status);
 bool IsDeviceFault(const absl::Status& status);
 
-// Returns `error` with the payloads of `from`. Callers use it to report `from` with another code or message.
+// Returns `error` with the payloads of `from`. Callers use the function to report `from` with another code or
+// message.
 absl::Status WithPayloadsOf(absl::Status error, const absl::Status& from);
 // Returns `status` with "context: " before its message. The payloads stay.
 absl::Status Annotate(const absl::Status& status, std::string_view context);
 
-// Calls `body`, which returns a Status or a StatusOr, and turns exceptions of the standard library into a Status. So
-// an exception fails `what` (such as "batch 3") instead of the process. std::bad_alloc becomes ResourceExhausted, and
-// any other std::exception becomes Internal.
+// Calls `body`, which returns a Status or a StatusOr, and turns exceptions of the standard library into a Status. An
+// exception thus fails only the work that `what` names ("batch 3"), and not the process. std::bad_alloc becomes
+// ResourceExhausted, and any other std::exception becomes Internal.
 template <class Body>
 auto WithoutThrowing(std::string_view what, const Body& body) -> decltype(body()) {
   try {

@@ -13,8 +13,8 @@
 
 namespace permafrost {
 
-// A training step is forward, backward and optimizer. An evaluation step is forward only, without dropout and with
-// running statistics.
+// A training step runs forward, backward and the optimizer. An evaluation step runs only forward, without dropout,
+// and its batch norms use running statistics.
 enum class Mode { kTrain, kEval };
 inline constexpr EnumNames<Mode, 2> kModeNames{{{{Mode::kTrain, "train"}, {Mode::kEval, "eval"}}}};
 
@@ -30,7 +30,7 @@ struct BatchShape {
   }
 };
 
-// The words for what BatchShape::graphs counts: the graphs of a set, or the seed nodes of one large graph.
+// Words for BatchShape::graphs, which counts the graphs of a set, or the seed nodes of one large graph.
 inline constexpr std::string_view kCountedGraphs = "graphs", kCountedSeeds = "seeds";
 // Returns, for example, "(757 nodes, 1630 edges, 33 graphs)".
 inline std::string ToString(const BatchShape& shape, std::string_view counted = kCountedGraphs) {

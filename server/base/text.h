@@ -13,10 +13,10 @@ namespace permafrost {
 // Returns the length in bytes of the valid sequence at the beginning of `text`, or 0 if there is none. `text` must
 // not be empty.
 std::size_t Utf8SequenceLength(std::string_view text);
-// Returns the offset of the first byte that is not part of a valid sequence, or npos if all bytes are.
+// Returns the offset of the first byte that is not part of a valid sequence, or npos if the whole text is valid.
 std::size_t FindInvalidUtf8(std::string_view text);
 
-// Formats values for messages: short and on one line, whatever they contain.
+// Formats any value for a message, as a short text on one line.
 
 // Escapes the value, cuts it if it is long, and puts it in double quotes.
 std::string Quote(std::string_view value);

@@ -17,7 +17,7 @@ class WorkPool {
  public:
   // At most `most_waiting` pieces of work can wait for a thread.
   WorkPool(int threads, size_t most_waiting);
-  // Runs the work that still waits, and then ends the threads.
+  // Runs all work that is still queued, and then ends the threads.
   ~WorkPool();
   WorkPool(const WorkPool&) = delete;
   WorkPool& operator=(const WorkPool&) = delete;
