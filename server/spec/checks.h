@@ -37,7 +37,7 @@ class FieldChecker {
   Violations& violations_;
 };
 
-// Holds and RefusalOf say for which jobs a field has a meaning. Threads: pure functions.
+// Holds says whether a field has a meaning for a job, and RefusalOf words why it has none. Threads: pure functions.
 
 // True if a field with this need has a meaning for the job `options`.
 bool Holds(Need need, const TrainOptions& options);
@@ -52,8 +52,9 @@ class RowCheck {
   // `job` decides which fields have a meaning; if it is null, all of them do. Borrows `check` and `job`.
   RowCheck(FieldChecker& check, const TrainOptions* job) : check_(check), job_(job) {}
 
-  // Adds a violation for each field that has no meaning for the job and yet differs from `usual`. Adds one too for
-  // each number that has a meaning and is out of range. Prepends `prefix` ("model.") to the names of fields.
+  // Adds a violation for each field that has no meaning for the job and differs from its value in `usual`. For a
+  // field that has a meaning, adds a violation if its number is out of range. Prepends `prefix` ("model.") to the
+  // names of fields.
   template <HasFields T>
   void Visit(const T& options, const T& usual, const std::string& prefix = "") {
     VisitFields(Options<T>(), [&](const Field& field, auto member, const auto&... /*names*/) {

@@ -1,5 +1,5 @@
 // Describes the fields of option structs, one row for each field. The wire, the database, flags, checks and documents
-// take everything they know about a field from its row. The rows stand behind the struct that they describe:
+// take everything they know about a field from its row. The rows follow the struct that they describe:
 //
 //   template <class F>
 //   void VisitFields(Options<CheckpointOptions>, F&& f) {
@@ -18,11 +18,11 @@
 
 namespace permafrost::spec {
 
-// Chooses the overload of VisitFields.
+// A tag by which a call chooses the overload of VisitFields for T.
 template <class T>
 struct Options {};
 
-// The numbers that a field accepts. Functions in rules.cc check what these kinds cannot express.
+// The numbers that a field accepts. Rules that these kinds cannot express are checked in rules.cc.
 struct Accepts {
   enum class Kind {
     kAny,
@@ -43,8 +43,8 @@ constexpr Accepts Entries(int64_t high) { return {Accepts::Kind::kEntries, 0, hi
 inline constexpr Accepts kNotNegative{Accepts::Kind::kNotNegative}, kPositive{Accepts::Kind::kPositive},
     kPart{Accepts::Kind::kPart};
 
-// The jobs for which a field has a meaning. For every other job, a value that differs from the default is refused
-// (checks.cc).
+// The jobs for which a field has a meaning. If the field has no meaning for a job, any value but the default is
+// refused (checks.cc).
 enum class Need : uint8_t {
   kNothing,  // every job
   kSet,
@@ -57,7 +57,7 @@ enum class Need : uint8_t {
   kProducts,
   kNeighbors,   // not node2vec
   kSampling,    // not node2vec, and fan_outs is given
-  kDrawnLinks,  // a job whose links the dataset does not divide
+  kDrawnLinks,  // every job except one that takes its link split from the dataset
   kSgd,
   kWholeUpdates,  // not sparse_adam
   kWeightDecay,
@@ -70,23 +70,24 @@ enum class Need : uint8_t {
 // Says whether the rows of a struct member are visited as if they were rows of the enclosing struct.
 enum class Inline : uint8_t { kNo, kOnWire, kAlways };
 
-// A counter on /metrics that grows with a field. Fields that share a counter's name differ in the value of its label.
+// A counter on /metrics, to which each increase of a field's value is added. Fields that share a counter have the
+// same `name` and `label`, and differ in the label's `value`.
 struct Counter {
   const char *name = nullptr, *help = nullptr;
   const char *label = nullptr, *value = nullptr;
 };
 
 struct Field {
-  const char* name = "";         // the name in the contract, i.e. in proto/
+  const char* name = "";         // the name in proto/
   const char* stored = nullptr;  // the name in the database, if it differs from `name`
   Accepts accepts = {};
   std::array<Need, 3> needs = {};
   uint32_t formats = 0;  // bits of the import formats that use the field (import_options.h); 0: all
   Inline inlined = Inline::kNo;
   bool not_stored = false;         // the field is absent from the database
-  bool only_stored = false;        // the field is absent from the contract
-  bool inverted = false;           // the contract states the opposite
-  bool told_where_needed = false;  // answers omit the field for jobs to which it means nothing
+  bool only_stored = false;        // the field is absent from proto/
+  bool inverted = false;           // the bool in proto/ is the negation of the member
+  bool told_where_needed = false;  // answers contain the field only for jobs for which it has a meaning
   const char* flag = nullptr;      // the flag of `job submit`
   const char* help = nullptr;      // "{}" stands for the default
   const char* value = nullptr;     // the placeholder for the value in the help; null: N, X, P or the enum's names

@@ -52,7 +52,7 @@ inline constexpr EnumNames<InverseEdges, 3> kInverseEdgesNames{
 
 // How the cells of an edge list name nodes.
 enum class NodeIds {
-  kRows,  // row numbers from 0; the largest one, or num_nodes, determines the number of nodes
+  kRows,  // row numbers from 0; the number of nodes is the largest one plus 1, or num_nodes if that is more
   // Any whole numbers below 2^64. Rows are assigned in increasing order of the numbers, which are kept.
   kNumbers,
   // Any UTF-8 text. Rows are assigned in order of first appearance, and the texts are kept.
@@ -75,7 +75,8 @@ inline constexpr EnumNames<Header, 3> kHeaderNames{
 
 // Which node features to take from a source with both a dense and a sparse table.
 enum class NodeFeatureChoice {
-  // The sparse table, except if the dense one has as many columns and at least a tenth of its values are non-zero.
+  // The sparse table, unless the dense table has as many columns and at least a tenth of the dense values are
+  // non-zero.
   kAuto,
   kDense,   // refused if the source has no dense table
   kSparse,  // refused if the source has no sparse table
@@ -90,7 +91,7 @@ enum class FeatureType {
   kFloat32,
   kFloat16,   // refuses a value that would become infinite
   kBfloat16,  // refuses a value that would become infinite
-  kInt8,      // integers -127..127 times a scale for each column: its largest absolute value / 127
+  kInt8,      // integers -127..127 and a scale per column: the column's largest absolute value / 127
 };
 inline constexpr EnumNames<FeatureType, 5> kFeatureTypeNames{{{{FeatureType::kAsIs, "as-is"},
                                                                {FeatureType::kFloat32, "float32"},
@@ -98,7 +99,7 @@ inline constexpr EnumNames<FeatureType, 5> kFeatureTypeNames{{{{FeatureType::kAs
                                                                {FeatureType::kBfloat16, "bfloat16"},
                                                                {FeatureType::kInt8, "int8"}}}};
 
-// The order in which an import numbers the rows of one large graph. A store holds the number of the enumerator.
+// The order in which an import numbers the rows of one large graph. A stored dataset records the enumerator's number.
 enum class NodeOrder : uint32_t {
   kNone,       // the order of the source
   kDegree,     // descending out-degree
@@ -129,7 +130,7 @@ struct EdgeListOptions {
   // Encloses a cell that may contain the delimiter. Two quotes within the cell stand for one (RFC 4180). A line break
   // within a cell is refused. '\0': quotes are ordinary text.
   char quote = '"';
-  // For kRows: the least number of nodes. 0: the edges determine it.
+  // For kRows: the minimum number of nodes. 0: the edges alone determine the number.
   int64_t num_nodes = 0;
   bool operator==(const EdgeListOptions&) const = default;
 };
@@ -228,17 +229,17 @@ void VisitFields(Options<TuOptions>, F&& f) {
 struct ImportOptions {
   std::filesystem::path source;
   ImportFormat format = ImportFormat::kAuto;
-  // A list contains both directions if it has every (u, v), u != v, as often as (v, u). kAuto then adds no inverses.
-  // In one large graph a self-loop is its own inverse. A TUDataset lists both directions, and its edges are stored
-  // unchanged.
+  // If a list has every edge (u, v), u != v, as often as (v, u), it contains both directions, and kAuto adds no
+  // inverses. In one large graph a self-loop is its own inverse. A TUDataset lists both directions, so that kAuto
+  // stores its edges unchanged.
   InverseEdges inverse_edges = InverseEdges::kAuto;
   // For one large graph: merges edges with equal ends into one, with the sum of their weights and the latest
   // timestamp. For a TUDataset: keeps the first of the edges with equal ends, with its features.
   bool coalesce = false;
-  // For one large directed graph: stores the edges in order of source too, not only of target. Walks need the order
-  // of source. Symmetric graphs always have both orders.
+  // For one large directed graph: stores the edges twice, sorted by target and sorted by source. Walks need the order
+  // by source. Symmetric graphs always have both orders.
   bool keep_out_edges = true;
-  // For one large graph in the OGB layout.
+  // For one large graph in the OGB layout: the table from which node features are taken.
   NodeFeatureChoice node_features = NodeFeatureChoice::kAuto;
   // For dense node features of one large graph: each value is rounded to the nearest number of this type, ties to
   // even. A type other than kAsIs is refused if the graph has no dense features.
@@ -291,7 +292,7 @@ void VisitFields(Options<ImportOptions>, F&& f) {
      .help = "Part of the random split that validates ({}); the rest is test",
      .value = "0..1"},
     &I::valid_fraction);
-  // TUDatasets use this option too, except kAdd, which CheckImportFormat refuses.
+  // A TUDataset uses this option too, but CheckImportFormat refuses kAdd for it.
   f({.name = "inverse_edges",
      .formats = kForeign,
      .flag = "--inverse-edges",
@@ -337,8 +338,8 @@ void VisitFields(Options<ImportOptions>, F&& f) {
     &I::memory_bytes);
 }
 
-// Returns Ok, or InvalidArgument with a violation for each invalid option, such as "options.train_fraction". Refuses
-// options that the format does not use. If the format is kAuto, this refusal waits until the format is known.
+// Returns Ok, or InvalidArgument with a violation for each invalid option, such as "options.train_fraction". Also
+// refuses options that the format does not use; for kAuto, CheckImportFormat does so once the format is known.
 absl::Status CheckImportOptions(const ImportOptions& options);
 
 // Adds a violation for each option that differs from its default and that `format` does not use. Does nothing for

@@ -61,7 +61,7 @@ void VisitFields(Options<JobSpec>, F&& f) {
 
 // Adds a violation for each bad field. Fields are named as on the wire ("spec.epochs").
 void Validate(const JobSpec& spec, Violations& violations);
-// These two check what UpdateJob can change. Fields are named after `prefix` ("job.spec.").
+// The next two functions check the fields that UpdateJob can change. Fields are named after `prefix` ("job.spec.").
 void ValidatePriority(int32_t priority, std::string_view prefix, Violations& violations);
 void Validate(const JobLimits& limits, std::string_view prefix, Violations& violations);
 

@@ -8,7 +8,8 @@
 
 namespace permafrost::spec {
 
-// The labels that a loss compares with: arbitrary numbers, one class 0..C-1 for each row, or 0 or 1 for each target.
+// The labels with which a loss compares predictions. kValues: arbitrary numbers. kClass: one class 0..C-1 per row.
+// kBinary: 0 or 1 per target.
 enum class LabelKind { kValues, kClass, kBinary };
 
 // The metrics that evaluation can report beside the loss (explained in nn/metrics.h). kMrr and all after it serve
@@ -77,7 +78,7 @@ inline constexpr std::array kLosses{
     LossTraits{Loss::kBce, "bce", LabelKind::kBinary, Metric::kRocAuc}};
 inline constexpr auto kLossNames = NamesFrom(kLosses, &LossTraits::loss);
 constexpr const LossTraits& TraitsOf(Loss loss) { return RowOf(kLosses, &LossTraits::loss, loss); }
-// Returns whether the labels are classes or binary. Only these can have class weights.
+// Returns whether the labels of the loss are classes or binary. Only such a loss can have class weights.
 constexpr bool HasClasses(Loss loss) { return TraitsOf(loss).labels != LabelKind::kValues; }
 
 // Returns whether the metric suits this loss, for jobs that do not predict links.

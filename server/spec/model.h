@@ -23,18 +23,18 @@ inline constexpr EnumNames<Pooling, 2> kPoolingNames{{{{Pooling::kMean, "mean"},
 enum class EdgeUse {
   kNone,
   kWhereGiven,
-  kNeeded  // requires them for one large graph; in sets, a learned vector replaces missing features
+  kNeeded  // for one large graph, features are required; in sets, a learned vector replaces missing features
 };
 
 enum class Architecture { kGine, kSage, kGcn, kGin, kGatv2, kNode2Vec, kProgram };
 
-// The objects that a model predicts for: each graph in a set of graphs, or each node of one large graph. The dataset
-// determines the level.
+// The objects for which a model predicts. kGraph: each graph of a set. kNode: each node of one large graph. The
+// dataset determines the level.
 enum class ModelLevel { kGraph, kNode };
 inline constexpr EnumNames<ModelLevel, 2> kModelLevelNames{
     {{{ModelLevel::kGraph, "graph"}, {ModelLevel::kNode, "node"}}}};
 
-// The facts about a model that need no torch. nn/models/model.h has its weights, its steps and their cost.
+// The facts about a model that need no torch. The model's weights, its steps and their cost are in nn/models/model.h.
 struct ModelTraits {
   Architecture architecture;
   std::string_view name;
@@ -48,7 +48,8 @@ struct ModelTraits {
   bool has_aggregation = false;  // true: ModelOptions::aggregation has a meaning
   // True: the model has no layers, and learns an embedding of each node from random walks.
   bool walks = false;
-  // True: the model is a program (server/program). A program has its own options, and reads what its inputs name.
+  // True: the model is a program (server/program). A program has its own options, and the names of its inputs say
+  // what it reads.
   bool is_program = false;
   constexpr bool Serves(ModelLevel level) const { return level == ModelLevel::kGraph ? of_graphs : of_nodes; }
 };
@@ -89,7 +90,7 @@ inline constexpr std::array kModels{
                 .edges = EdgeUse::kWhereGiven,
                 .is_program = true}};
 
-// The built-in models, that is all but programs.
+// The built-in models: all except programs.
 inline constexpr std::span<const ModelTraits> kOwnModels = std::span(kModels).first<kModels.size() - 1>();
 static_assert(kModels.back().is_program);
 
@@ -99,8 +100,9 @@ constexpr const ModelTraits& TraitsOf(Architecture architecture) {
 
 inline constexpr auto kArchitectureNames = NamesFrom(kModels, &ModelTraits::architecture);
 
-// The operators that make up a step: fused CPU operators, plain PyTorch operators, or operators that add no entry to
-// the graph cache of MPS (nn/ops/lowering.h). kAuto: shape-free on MPS, fused on the CPU, else plain.
+// The operators of which a step consists (nn/ops/lowering.h). kPlain: plain PyTorch operators. kShapeFree: operators
+// that add no entry to the graph cache of MPS. kAuto: kShapeFree on MPS, fused operators on the CPU, and kPlain on
+// other devices.
 enum class Lowering { kAuto, kPlain, kShapeFree };
 inline constexpr EnumNames<Lowering, 3> kLoweringNames{
     {{{Lowering::kAuto, "auto"}, {Lowering::kPlain, "plain"}, {Lowering::kShapeFree, "shape-free"}}}};
@@ -111,8 +113,8 @@ enum class Precision { kFloat32, kBfloat16 };
 inline constexpr EnumNames<Precision, 2> kPrecisionNames{
     {{{Precision::kFloat32, "float32"}, {Precision::kBfloat16, "bfloat16"}}}};
 
-// How a link is scored: by the dot product of its two node representations, or by two linear layers applied to their
-// elementwise product.
+// The score of a link. kDot: the dot product of the representations of its two nodes. kMlp: two linear layers,
+// applied to the elementwise product of the two representations.
 enum class LinkScore { kDot, kMlp };
 inline constexpr EnumNames<LinkScore, 2> kLinkScoreNames{{{{LinkScore::kDot, "dot"}, {LinkScore::kMlp, "mlp"}}}};
 // Returns the level of a stored spec that names none: the only level that the model had in older versions.
@@ -131,8 +133,8 @@ enum class Norm { kNone, kBatch, kLayer };
 inline constexpr EnumNames<Norm, 3> kNormNames{
     {{{Norm::kNone, "none"}, {Norm::kBatch, "batch"}, {Norm::kLayer, "layer"}}}};
 
-// The rows that the prediction reads: the last layer's output, all layers' outputs concatenated, or their elementwise
-// maximum.
+// The rows from which a model predicts. kLast: the output of the last layer. kCat: the outputs of all layers,
+// concatenated. kMax: the elementwise maximum of the outputs of all layers.
 enum class JumpingKnowledge { kLast, kCat, kMax };
 inline constexpr EnumNames<JumpingKnowledge, 3> kJumpingKnowledgeNames{
     {{{JumpingKnowledge::kLast, "last"}, {JumpingKnowledge::kCat, "cat"}, {JumpingKnowledge::kMax, "max"}}}};
@@ -148,8 +150,8 @@ inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto,
                                                              {NodeInputs::kDegree, "degree"},
                                                              {NodeInputs::kConstant, "constant"}}}};
 
-// What a model that reads edges takes for each edge of one large graph: its features, its weight as one column, or
-// nothing. kAuto: features if the graph has some, else nothing.
+// The input of an edge of one large graph, for models that read edges. kFeatures: its features. kWeights: its weight,
+// as one column. kNone: nothing. kAuto: kFeatures if the graph has edge features, else kNone.
 enum class EdgeInputs { kAuto, kFeatures, kWeights, kNone };
 inline constexpr EnumNames<EdgeInputs, 4> kEdgeInputsNames{{{{EdgeInputs::kAuto, "auto"},
                                                              {EdgeInputs::kFeatures, "features"},
@@ -190,8 +192,8 @@ struct ModelOptions {
   bool normalize_features = false;  // for node-level models: divides each feature row by the sum of its absolute values
   NodeInputs node_inputs = NodeInputs::kAuto;
   EdgeInputs edge_inputs = EdgeInputs::kAuto;  // for node-level models
-  // For kDegree on one large graph. True: as many columns as the graph's largest in-degree needs, instead of the 256
-  // that fit every graph. The weights of older jobs have this form.
+  // For kDegree on one large graph. True: the one-hot degrees have as many columns as the graph's largest in-degree
+  // needs, instead of 256 columns for every graph. The weights of older jobs have this form.
   bool own_degree_columns = false;
   Lowering lowering = Lowering::kAuto;
   Precision precision = Precision::kFloat32;

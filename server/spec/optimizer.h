@@ -8,8 +8,8 @@
 
 namespace permafrost::spec {
 
-// kSparseAdam is Adam for the rows of a table that have a gradient in a step. It leaves all other rows and their
-// moments unchanged.
+// kSparseAdam is Adam that updates only the rows of a table that have a gradient in the step. It leaves the remaining
+// rows and their moments unchanged.
 enum class OptimizerAlgorithm { kAdam, kAdamW, kSgd, kSparseAdam };
 inline constexpr EnumNames<OptimizerAlgorithm, 4> kOptimizerNames{{{{OptimizerAlgorithm::kAdam, "adam"},
                                                                     {OptimizerAlgorithm::kAdamW, "adamw"},
@@ -39,22 +39,22 @@ struct OptimizerOptions {
   // The warm-up raises the learning rate to learning_rate. The schedule starts when the warm-up ends.
   Schedule schedule = Schedule::kConstant;
   int64_t warmup_steps = 0;  // >= 0
-  // For SGD only. 0 <= momentum < 1. `nesterov` selects Nesterov's momentum.
+  // For SGD only: 0 <= momentum < 1, and `nesterov` selects Nesterov's momentum.
   double momentum = 0;
   bool nesterov = false;
   // For kStep: the learning rate is multiplied by decay_factor after every decay_epochs epochs.
   int64_t decay_epochs = 0;   // >= 1 under kStep; 0: not given
   double decay_factor = 0.1;  // > 0
-  // For kPlateau: the learning rate is multiplied by decay_factor, down to min_learning_rate, after more than
-  // plateau_patience epochs in a row without an improvement. An epoch is an improvement if it beats the best metric
-  // by more than the fraction plateau_threshold of that metric.
+  // For kPlateau: after more than plateau_patience epochs in a row without an improvement, the learning rate is
+  // multiplied by decay_factor, but never falls below min_learning_rate. An epoch is an improvement if its metric
+  // beats the best one so far by more than plateau_threshold times the best one.
   int64_t plateau_patience = 10;    // >= 0
   double plateau_threshold = 1e-4;  // 0 <= t < 1
   double min_learning_rate = 0;     // 0 <= r < learning_rate
   WeightDecayOf weight_decay_of = WeightDecayOf::kAll;
-  // The decay d of the running averages of the weights, 0 <= d < 1. An update keeps the fraction d of an average, as
-  // torch.optim.swa_utils.AveragedModel does. The averages are evaluated and exported in place of the weights. 0: no
-  // averages.
+  // The decay d of the running averages of the weights, 0 <= d < 1. 0: no averages. The first update sets an average
+  // to the weight, and each later one to d * average + (1 - d) * weight, as torch.optim.swa_utils.AveragedModel does.
+  // The averages are evaluated and exported in place of the weights.
   double ema_decay = 0;
   int64_t accumulate_steps = 1;  // batches whose mean gradient makes one update, 1..65,536
   bool operator==(const OptimizerOptions&) const = default;

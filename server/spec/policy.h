@@ -1,5 +1,6 @@
-// Decides when a job's graph cache keeps executables, and what a step does without one. Source of the policies and of
-// their names: pyg-team/pytorch_geometric#10689. Threads: plain values and pure functions.
+// The policy of a job's graph cache: when the cache keeps executables, and what a step without an executable does.
+// Source of the policies and of their names: pyg-team/pytorch_geometric#10689. Threads: plain values and pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ inline constexpr EnumNames<Policy, 4> kPolicyNames{{{{Policy::kAlways, "always"}
 enum class OnMiss {
   kPad,        // pads the batch to the held shape with the fewest rows that fits; if none fits, runs the step eager
   kEager,      // runs the step uncaptured
-  kTransient,  // captures, replays and drops: what #10689 does
+  kTransient,  // captures, replays and drops an executable, as #10689 does
   kReject,     // fails the job without running the step: for tests and audits
 };
 inline constexpr EnumNames<OnMiss, 4> kOnMissNames{{{{OnMiss::kPad, "pad"},
@@ -36,10 +37,10 @@ inline constexpr EnumNames<OnMiss, 4> kOnMissNames{{{{OnMiss::kPad, "pad"},
                                                      {OnMiss::kTransient, "transient"},
                                                      {OnMiss::kReject, "reject"}}}};
 
-// How many shapes an executable serves.
+// The shapes that one executable serves.
 enum class Shapes {
   kAuto,  // kDynamic under Policy::kFreeze, else kExact
-  // one executable for every shape of a mode; kLadder if the step, the job or the device does not support that
+  // One executable for all shapes of a mode. Becomes kLadder if the step, the job or the device does not support it.
   kDynamic,
   kExact,   // one executable for each shape
   kLadder,  // one executable for each of a few planned shapes, to which batches are padded
@@ -65,11 +66,12 @@ struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in 
   // Training steps from one audited replay to the next (graphcache/findings.h), 0..kMaxAuditEvery. 0: no audits. A
   // smaller interval finds a difference earlier, but audited steps take two to three times as long.
   int64_t audit_every = 1'000;
-  // True: a graph break or a failed audit fails the job. Once the cache is frozen, an eager step fails it too, and so
-  // does any capture except one after a resume or for a command.
+  // True: the job fails at a graph break or a failed audit. Once the cache is frozen, the job also fails at an eager
+  // step, and at a capture that is caused neither by a resume nor by a command.
   bool strict = false;
-  // The most executables of both modes that the cache holds, 1..kMaxExecutables. The plan is cut to this number
-  // (shape_plan.h). Steps of other shapes are padded to a held shape or run eager. 0: no limit.
+  // The most executables that the cache holds for both modes together, 1..kMaxExecutables. 0: no limit. The plan of
+  // shapes is cut to this number (shape_plan.h). A step whose shape is not held is padded to a held shape or runs
+  // eager.
   int64_t max_executables = 4'096;
   bool operator==(const PolicyOptions&) const = default;
 };
@@ -152,7 +154,7 @@ inline PolicyOptions Updated(PolicyOptions options, const PolicyUpdate& update) 
   return options;
 }
 
-// Returns `options` adjusted to batches that are never padded: no ladder, and a miss runs eager.
+// Returns `options` changed for batches that must not be padded: without a ladder, and a miss runs eager.
 inline PolicyOptions WithoutPadding(PolicyOptions options) {
   if (options.on_miss == OnMiss::kPad) options.on_miss = OnMiss::kEager;
   if (options.shapes == Shapes::kLadder) options.shapes = Shapes::kExact;
@@ -161,8 +163,8 @@ inline PolicyOptions WithoutPadding(PolicyOptions options) {
 
 inline bool KeepsNothing(Policy policy) { return policy == Policy::kNever || policy == Policy::kClearPerStep; }
 
-// Returns whether a cache under `options` should serve every shape of a mode with one executable. Policies that keep
-// nothing do not use one.
+// Returns whether a cache under `options` should serve every shape of a mode with one executable. False for a policy
+// that keeps no executables.
 inline bool WantsDynamic(const PolicyOptions& options) {
   if (KeepsNothing(options.policy)) return false;
   return options.shapes == Shapes::kDynamic || (options.shapes == Shapes::kAuto && options.policy == Policy::kFreeze);

@@ -54,8 +54,8 @@ struct ProgramTensor {
   std::string name;  // the name in the user's module: "convs.0.nn.0.weight"
   ProgramTensorKind kind = ProgramTensorKind::kParameter;
   std::string type;         // "float32[64, 9]"
-  bool trained = false;     // it is a parameter and receives a gradient
-  bool persistent = false;  // it is part of the module's state_dict
+  bool trained = false;     // the tensor is a parameter that receives a gradient
+  bool persistent = false;  // the tensor is part of the module's state_dict
   bool operator==(const ProgramTensor&) const = default;
 };
 

@@ -20,13 +20,14 @@ inline constexpr EnumNames<BatchingKind, 3> kBatchingNames{
     {{{BatchingKind::kRandom, "random"}, {BatchingKind::kBalanced, "balanced"}, {BatchingKind::kBudget, "budget"}}}};
 
 inline constexpr int64_t kMaxBudget = int64_t{1} << 40;
-// The largest batch_size. It is so large that under kBudget max_nodes or max_edges nearly always ends a batch first.
+// The largest batch_size. Under kBudget, this number is so large that max_nodes or max_edges nearly always ends a
+// batch first.
 inline constexpr int64_t kMaxBatchSize = 65'536;
 
 struct BatchingOptions {
   BatchingKind kind = BatchingKind::kRandom;
-  // Bounds for kBudget: the most nodes and directed edges in a batch, without padding, 1..kMaxBudget. 0: no bound. At
-  // least one of the two must be bounded.
+  // For kBudget: the most nodes and the most directed edges in a batch, before padding, 1..kMaxBudget. 0: no bound.
+  // At least one of the two must be set.
   int64_t max_nodes = 0, max_edges = 0;
   bool operator==(const BatchingOptions&) const = default;
 };
@@ -99,8 +100,8 @@ std::optional<DrawConflict> FindDrawConflict(const Options& options) {
   return std::nullopt;
 }
 
-// How targets of negatives are drawn. kUniform: every node is equally likely. kDegree: in proportion to in-degree, so
-// that popular targets serve as negatives more often.
+// The probability with which a node is drawn as the target of a negative. kUniform: equal for all nodes. kDegree: in
+// proportion to in-degree, so that popular targets serve as negatives more often.
 enum class NegativeSampling { kUniform, kDegree };
 inline constexpr EnumNames<NegativeSampling, 2> kNegativeSamplingNames{
     {{{NegativeSampling::kUniform, "uniform"}, {NegativeSampling::kDegree, "degree"}}}};
@@ -154,7 +155,8 @@ void VisitFields(Options<CrossValidation>, F&& f) {
 }
 
 struct LinkSplitOptions {
-  // The fractions of the links that validate and test, each >= 0, together < 1. The other links train.
+  // The fractions of the links in the validation and the test split, each >= 0, together < 1. The remaining links
+  // train.
   double valid_part = 0.05, test_part = 0.1;
   uint64_t seed = 0;
   bool operator==(const LinkSplitOptions&) const = default;

@@ -21,11 +21,11 @@ namespace permafrost::spec {
 
 // A checkpoint is written when either interval has passed, when the job is stopped, and when it ends.
 struct CheckpointOptions {
-  // Steps between checkpoints. 0: the number of steps does not trigger one.
+  // Steps between checkpoints. 0: no checkpoint is written because of the number of steps.
   int64_t every_steps = 0;
-  // Seconds between checkpoints, 0..86,400. 0: time does not trigger one. The interval grows if writing a checkpoint
-  // takes longer than 2 % of it, and is shorter in a run's first minute. A smaller value loses less work when the
-  // machine dies, and writes to disk more often.
+  // Seconds between checkpoints, 0..86,400. 0: no checkpoint is written because of the time. If writing a checkpoint
+  // takes longer than 2 % of the interval, the interval grows. In a run's first minute, it is shorter. A smaller
+  // value loses less work when the machine dies, and writes to disk more often.
   int64_t every_seconds = 60;
   // Number of checkpoints kept, 1..100. The newest complete one is never deleted.
   int64_t keep = 2;
@@ -53,7 +53,7 @@ void VisitFields(Options<CheckpointOptions>, F&& f) {
 
 // How a node-level job samples its batches, and how it is evaluated.
 struct NodeTrainingOptions {
-  // Neighbours drawn for each node, one entry for each hop from the seeds, that is for each layer. -1: all
+  // The number of neighbours drawn for each node: one entry per hop from the seeds, that is, per layer. -1: all
   // neighbours. If empty, every step uses the whole graph and ignores batch_size.
   std::vector<int64_t> fan_outs;
   // The fan-outs of evaluation. Empty: fan_outs.
@@ -71,8 +71,8 @@ struct NodeTrainingOptions {
   SamplerKind sampler = SamplerKind::kNeighbor;
   // True: each seed has a subgraph of its own. Temporal sampling is always disjoint, whatever this field says.
   bool disjoint = false;
-  // If temporal, a seed sees only edges before its time. The time of a link is its timestamp. The time of a node is
-  // seed_time, or else the node's time in the dataset. A node with neither sees every edge.
+  // Under temporal sampling, a seed sees only edges before the seed's time. A link's time is its timestamp. A node's
+  // time is seed_time, or else the node's time in the dataset. A node that has neither sees every edge.
   TemporalSampling temporal = TemporalSampling::kNone;
   std::optional<int64_t> seed_time;  // in the units of the dataset's timestamps
 
@@ -142,7 +142,7 @@ void VisitFields(Options<NodeTrainingOptions>, F&& f) {
     &N::advise_pages);
 }
 
-// Names for LinkOptions::given. The links that train, validate and test are drawn at random, or given by the dataset.
+// Names for the values of LinkOptions::given: the split of the links is drawn at random, or given by the dataset.
 inline constexpr EnumNames<bool, 2> kLinkSplitNames{{{{false, "drawn"}, {true, "dataset"}}}};
 
 // The options of a job on one large graph that predicts links instead of node labels.
@@ -151,9 +151,9 @@ struct LinkOptions {
   // True: the dataset gives the links of each split (GivenLinksSummary), and for some splits also the negatives of
   // evaluation. False: `split` draws the links.
   bool given = false;
-  // Chooses the links that train, validate and test; under temporal sampling the latest links test. The seed in
-  // `split` also draws the negatives of evaluation, so that jobs whose weights have different seeds can share these
-  // negatives.
+  // Says how the links are split. Under temporal sampling, the latest links are the test split. The negatives of
+  // evaluation are drawn with split.seed and not with TrainOptions::seed, so that jobs with different initial weights
+  // can share them.
   LinkSplitOptions split;
   int64_t negatives = 1;         // negatives (pairs without an edge) per link of a training batch, 1..1000
   int64_t eval_negatives = 100;  // negatives for each evaluated link, the same ones in every epoch, 1..10,000
@@ -232,13 +232,13 @@ void VisitFields(Options<Node2VecOptions>, F&& f) {
   f({.name = "num_negative_samples", .accepts = Between(1, 100)}, &N::num_negative_samples);
 }
 
-// The weights of an earlier job from which training starts: the weights of its best epoch, or its last weights.
+// The weights of an earlier job from which training starts. kBest: those of its best epoch. kLast: its last ones.
 enum class JobWeights { kBest, kLast };
 inline constexpr EnumNames<JobWeights, 2> kJobWeightsNames{
     {{{JobWeights::kBest, "best"}, {JobWeights::kLast, "last"}}}};
 struct InitialWeights {
-  // Training starts from the weights of a job or of a safetensors file, instead of random ones. At most one of the
-  // two is given.
+  // Training starts from the weights of this job or of this safetensors file, instead of random weights. At most one
+  // of the two fields is set.
   JobId job;
   std::string file;
   JobWeights weights = JobWeights::kBest;  // which weights of `job` to take
@@ -274,7 +274,7 @@ void VisitFields(Options<InitialWeights>, F&& f) {
 }
 
 // The reaction of a job when its loss or one of its weights is no longer finite. kRewind goes back to the newest
-// checkpoint and skips the batches whose steps gave such values (train/loop/state_aside.h).
+// checkpoint and skips the batches whose steps gave non-finite values (train/loop/state_aside.h).
 enum class NonFinite { kFail, kRewind };
 inline constexpr EnumNames<NonFinite, 2> kNonFiniteNames{
     {{{NonFinite::kFail, "fail"}, {NonFinite::kRewind, "rewind"}}}};
@@ -308,7 +308,7 @@ struct TrainOptions {
   // Parameters whose names start with one of these prefixes are not trained (nn::TensorSet::Fix).
   std::vector<std::string> fixed_parameters;
   NonFinite non_finite = NonFinite::kFail;
-  // Number of daemons that train the job together, 1..64. Each trains on a share of every batch.
+  // Number of daemons that train the job together, 1..64. Each daemon trains on a share of every batch.
   int64_t replicas = 1;
   int64_t min_replicas = 0;  // the fewest daemons that the job trains with; 0: replicas
   // Daemons round gradients to this precision before they send them. Sums of gradients are computed in float32, and
@@ -398,7 +398,7 @@ void VisitFields(Options<TrainOptions>, F&& f) {
 // Returns the names of the models of a level: "sage, gcn".
 std::string ModelsOf(ModelLevel level, std::string_view separator);
 
-// Returns the options of a job that gives only a dataset of this level.
+// Returns the options of a job whose spec names only a dataset, which is of this level.
 TrainOptions DefaultOptions(ModelLevel level);
 
 // Returns the defaults for a job with the level and model of `options`.
@@ -412,11 +412,12 @@ inline bool Walks(const TrainOptions& options) { return TraitsOf(options.model.a
 void SetNode2VecDefaults(TrainOptions& options);
 
 // True if the job is evaluated layer by layer over the whole graph. A job may ask for this. A job that samples
-// batches of links without times always does it, because the negatives of such links may be any nodes.
+// batches of links is always evaluated so, except under temporal sampling, because the negatives of its links may be
+// any nodes.
 bool EvaluatesLayerWise(const TrainOptions& options);
 
-// True if evaluation bypasses the graph cache. That is so for evaluation layer by layer, and for links with times,
-// because each end of such a link needs a sampled block.
+// True if evaluation bypasses the graph cache. Layer-wise evaluation does so. The evaluation of links under temporal
+// sampling does so too, because it needs a sampled block for each end of a link.
 bool EvaluatesOutsideCache(const TrainOptions& options);
 
 // Returns the metrics that the job's evaluations report, in order. The first one chooses the best epoch.
