@@ -5,7 +5,7 @@
 namespace permafrost {
 namespace {
 
-// Buffers of this size or more are mappings.
+// A buffer of this size or more is a memory mapping of its own.
 constexpr std::size_t kMappedBytes = std::size_t{4} << 20;
 
 }  // namespace

@@ -19,7 +19,7 @@ struct ChangeHub::Impl {
 
   struct Entry {
     std::uint64_t id;
-    // It is shared so that a listener may drop its own subscription while it runs.
+    // Shared ownership lets a listener drop its own subscription while it runs.
     std::shared_ptr<const Listener> listener;
   };
   // A key exists only while it has listeners, so that the keys of deleted objects cost nothing.
@@ -32,7 +32,7 @@ struct ChangeHub::Impl {
   explicit Impl(absl::Duration interval) : min_interval(absl::ToChronoNanoseconds(interval)) {}
 
   void Unsubscribe(const std::string& name, std::uint64_t id) {
-    // It is declared before the lock, so that the listener's captures are destroyed after the lock is released.
+    // Declared before the lock, so that the listener's captures are destroyed after the lock is released.
     std::shared_ptr<const Listener> dropped;
     absl::MutexLock lock(&mu);
     if (const auto it = keys.find(name); it != keys.end()) {
@@ -44,18 +44,19 @@ struct ChangeHub::Impl {
       }
       if (entries.empty()) keys.erase(it);
     }
-    // On the hub's thread, the running call is this function's own caller, further up the stack.
+    // On the hub's thread, the listener that runs now is itself the caller of this function, so a wait would never
+    // end.
     if (std::this_thread::get_id() == thread_id) return;
     const auto not_running = [this, id]() ABSL_SHARED_LOCKS_REQUIRED(mu) { return running != id; };
     mu.Await(absl::Condition(&not_running));
   }
 
-  // Returns how long until the key may be called. Zero or negative if it may be called now.
+  // Returns the time until the key's listeners may be called. Zero or negative: they may be called now.
   std::chrono::nanoseconds Left(const Key& key, Clock::time_point now) const {
     return key.last_call ? min_interval - (now - *key.last_call) : std::chrono::nanoseconds::zero();
   }
 
-  // Returns how long until a pending key may be called; nullopt if none is pending.
+  // Returns the time until the listeners of some pending key may be called; nullopt if no key is pending.
   std::optional<std::chrono::nanoseconds> UntilNextCall(Clock::time_point now) const ABSL_SHARED_LOCKS_REQUIRED(mu) {
     std::optional<std::chrono::nanoseconds> next;
     for (const auto& [name, key] : keys) {
@@ -64,7 +65,7 @@ struct ChangeHub::Impl {
     return next;
   }
 
-  // Calls the listeners that `name` has when the call begins. Skips a listener that is dropped meanwhile.
+  // Calls each listener that the key has at this moment. Skips a listener whose subscription ends before its turn.
   void Call(const std::string& name, Key& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     key.pending = false;
     key.last_call = Clock::now();
@@ -96,7 +97,7 @@ struct ChangeHub::Impl {
       if (const auto next = UntilNextCall(now); !next || next->count() > 0) {
         mu.Unlock();
         changed.WaitFor(next ? absl::FromChrono(*next) : absl::InfiniteDuration());
-        // Reset comes before the state is read, so that any later change wakes the next wait.
+        // Resets the event before it reads the state, so that any later change wakes the next wait.
         changed.Reset();
         mu.Lock();
         continue;
@@ -124,7 +125,7 @@ struct ChangeHub::Impl {
 
 namespace {
 
-// Borrows nothing: the shared state may outlive the hub as long as subscriptions exist.
+// Shares ownership of the hub's state, so that a subscription may outlive the hub.
 template <class Impl>
 class Handle : public ChangeHub::Subscription {
  public:

@@ -13,8 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A helper without work polls for kStaysAwake before it sleeps, since most regions of a step follow sooner. It keeps
-// its core for the first kKeepsCore of this time. After that it yields to other threads.
+// A helper without work polls for kStaysAwake before it sleeps, because most regions of a step follow within that
+// time. For the first kKeepsCore, it keeps its core. After that, it yields the core to other threads.
 constexpr std::chrono::microseconds kKeepsCore(20), kStaysAwake(200);
 
 void Pause() {
@@ -75,8 +75,8 @@ void Crew::Run(int parts, void (*body)(const void*, int), const void* context) {
   context_ = context;
   unfinished_.store(parts, std::memory_order_relaxed);
   claim_.store(Pack(region, parts, 0), std::memory_order_release);
-  // A helper counts itself in asleep_ before its last look at region_. So a helper that is not counted here will see
-  // the new region.
+  // A helper counts itself in asleep_ before its last look at region_. So a helper that is not yet counted here will
+  // see the new region and not sleep.
   region_.store(region);
   const int asleep = asleep_.load(), awake = static_cast<int>(threads_.size()) - asleep;
   for (int wanted = std::min(parts - 1 - awake, asleep); wanted > 0; --wanted) region_.notify_one();
@@ -98,7 +98,7 @@ bool Crew::Work(uint32_t region) {
     try {
       body_(context_, next);
     } catch (...) {
-      // The owner cannot leave Run before this part ends, so it reads error_ only after this.
+      // The owner reads error_ at the end of Run, which it reaches only after this part has ended.
       if (!failed_.exchange(true)) error_ = std::current_exception();
     }
     if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();

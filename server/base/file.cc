@@ -80,7 +80,8 @@ namespace {
 
 absl::Status Sync(int fd, const fs::path& path) {
 #ifdef F_FULLFSYNC
-  // On macOS fsync leaves the data in the drive's cache. Some file systems lack F_FULLFSYNC, and fsync is their best.
+  // On macOS fsync leaves the data in the drive's cache. Some file systems lack F_FULLFSYNC. For them, fsync has to
+  // do.
   if (fcntl(fd, F_FULLFSYNC) == 0) return absl::OkStatus();
 #endif
   int result;
@@ -126,9 +127,9 @@ absl::StatusOr<std::string> ReadFile(const fs::path& path) {
   Descriptor file = OpenRetrying(path, O_RDONLY);
   if (!file.valid()) return SystemError(errno, path, "open");
   std::string data;
-  // Memory for the whole file is reserved at once. A growing string would hold all bytes twice while it reallocates,
-  // and could end with half its capacity unused. The reported size is only a hint: the file may change meanwhile, and
-  // the kernel's own files report a size of 0 or of one page. The reservation is bounded, so that a wrong size cannot
+  // Reserves memory for the whole file at once. A growing string would hold all bytes twice while it reallocates, and
+  // half of its capacity could stay unused. The reported size is only a hint: the file may change meanwhile, and the
+  // kernel's own files report a size of 0 or of one page. The reservation is bounded, so that a wrong size cannot
   // exhaust memory.
   constexpr off_t kMostReserved = off_t{1} << 28;
   struct stat status;
@@ -240,7 +241,8 @@ absl::Status CreateDirectories(const fs::path& path) {
   std::error_code error;
   std::vector<fs::path> missing;
   for (fs::path at = path; !fs::is_directory(at, error); at = ParentOf(at)) {
-    if (!missing.empty() && at == missing.back()) break;  // the root or a working directory cannot be read
+    // `at` is the root, or a relative path that cannot be resolved.
+    if (!missing.empty() && at == missing.back()) break;
     missing.push_back(at);
   }
   std::ranges::reverse(missing);
@@ -248,7 +250,7 @@ absl::Status CreateDirectories(const fs::path& path) {
     const bool made = fs::create_directory(at, error);
     if (error) return SystemError(error.value(), path, "create");
     if (!made) continue;
-    // If the directory stayed, the next try would take it for durable.
+    // Removes the directory. If it stayed, the next try would find it there and take it for durable.
     if (absl::Status synced = SyncDirectory(ParentOf(at)); !synced.ok()) {
       fs::remove(at, error);
       return synced;
@@ -410,7 +412,8 @@ absl::StatusOr<FileLock> FileLock::Acquire(const fs::path& path) {
 FileLock::FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
 
 FileLock::~FileLock() {
-  // The file stays. If it were unlinked, a third process could lock a new file while a second one holds the old file.
+  // The file is not unlinked. Otherwise a process could lock a new file of this name while another process still
+  // holds the lock of the unlinked one.
   if (fd_ >= 0) close(fd_);
 }
 

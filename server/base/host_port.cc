@@ -24,7 +24,7 @@ bool IsIpv6(const std::string& host) {
 
 bool IsHostName(const std::string& host) {
   const auto is_allowed = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '.'; };
-  // A name of digits and dots alone is a malformed IPv4 address.
+  // A name that consists of digits and dots is a malformed IPv4 address.
   const auto is_letter = [](unsigned char c) { return std::isalpha(c); };
   return std::all_of(host.begin(), host.end(), is_allowed) && std::any_of(host.begin(), host.end(), is_letter);
 }

@@ -17,12 +17,12 @@
 
 namespace permafrost {
 
-// One slot of the table that the signal handler reads, without locks. `end` is 0 while the slot is free. It is
-// written last and cleared first.
+// One slot of the table that the signal handler reads, without locks. `end` is 0 while the slot is free. Of all
+// members, `end` is written last and cleared first.
 struct MappedWatch {
   std::atomic<bool> taken{false};
   std::atomic<std::uintptr_t> begin{0}, end{0};
-  std::atomic<bool> zeroed{false};  // a read failed; the mapping holds zeros since then
+  std::atomic<bool> zeroed{false};  // true: a read failed, and the mapping has contained zeros since then
 };
 
 namespace {
@@ -51,7 +51,7 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
     watch.zeroed.store(true, std::memory_order_release);
     return;
   }
-  // The fault is not in a mapping of this table: act as if this handler were not installed.
+  // The failed address is in no mapping of this table. The handler then does what would happen without it.
   if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
     previous_action.sa_sigaction(signal, info, context);
   } else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {
@@ -119,8 +119,7 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::filesyst
     const auto begin = reinterpret_cast<std::uintptr_t>(mapping);
     watch->zeroed.store(false, std::memory_order_release);
     watch->begin.store(begin, std::memory_order_release);
-    // `end` is the end of the last page, because the handler may map zeros up to there, and they must be unmapped
-    // too.
+    // `end` is the end of the last page and not of the file, because the handler may map zeros up to there.
     watch->end.store(begin + (size + page_size - 1) / page_size * page_size, std::memory_order_release);
   }
   return std::unique_ptr<MappedFile>(
@@ -148,7 +147,7 @@ absl::Status MappedFile::CheckIntact() const {
   const bool zeroed = watch_ != nullptr && watch_->zeroed.load(std::memory_order_acquire);
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size == size_ && ModifiedNanoseconds(info) == modified_) {
-    // The file has not changed: the disk failed to read the bytes.
+    // The file is unchanged, so zeros mean that the disk failed to read a page.
     return zeroed ? SystemError(EIO, path_, "read") : absl::OkStatus();
   }
   return changed(zeroed || size < size_ ? "cut short" : "written to");

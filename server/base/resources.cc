@@ -81,7 +81,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns nullopt for "max" and -1 too: they mean that there is no quota.
+// Returns nullopt for "max" and -1, which mean that there is no quota, and for other text that is not a positive
+// number.
 std::optional<int64_t> ReadNumber(std::istream&& in) {
   int64_t number = 0;
   if (!(in >> number) || number < 1) return std::nullopt;
@@ -203,7 +204,7 @@ std::optional<MemoryLeft> OfGroup(const fs::path& group, int version) {
   const auto charged = Number(ReadText(group / (first ? "memory.usage_in_bytes" : "memory.current")));
   if (!limit || !charged) return std::nullopt;
   // The kernel can reclaim file pages at once if they are clean and unmapped. (Programs, libraries and the edges of a
-  // graph are mapped.) It reclaims pages on the active list later, but as surely.
+  // graph are mapped.) Pages on its active list count too: the kernel reclaims them later, but as surely.
   const std::string stat = ReadText(group / "memory.stat");
   const auto pages = [&](const char* name) {
     return Field(stat, first ? std::string("total_").append(name) : std::string(name)).value_or(0);
@@ -268,8 +269,8 @@ uint64_t MappedBytesIn(std::string_view smaps, const fs::path& file) {
   uint64_t bytes = 0;
   bool of_file = false;
   for (const absl::string_view line : absl::StrSplit(AbslView(smaps), '\n')) {
-    // The first line of a mapping begins with its address range "A-B" and ends with its file. Each further line
-    // begins with a name and a colon.
+    // In smaps, the first line about a mapping begins with the address range "A-B" and ends with the path of the
+    // file. Each further line about the mapping begins with a name and a colon.
     const bool begins = line.find('-') < line.find(' ');
     if (begins) of_file = absl::EndsWith(line, absl::StrCat(" ", file.string()));
     if (!of_file || begins || !absl::StartsWith(line, "Rss:")) continue;

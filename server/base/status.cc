@@ -22,8 +22,7 @@ void AppendPiece(std::string& out, std::string_view piece) {
   absl::StrAppend(&out, piece.size(), ":", AbslView(piece));
 }
 
-// Returns the pieces before the first malformed one. Only a payload that was not written here can have a malformed
-// piece.
+// Returns the pieces before the first malformed one. A payload that AppendPiece wrote has no malformed piece.
 std::vector<std::string> SplitPieces(std::string_view payload) {
   std::vector<std::string> pieces;
   while (!payload.empty()) {

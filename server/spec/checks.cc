@@ -29,7 +29,7 @@ std::string ForAlgorithm(const TrainOptions& options, const char* accepted) {
                       accepted);
 }
 
-// Checks the fields of a job other than its training options.
+// Checks the fields of a job that are not training options.
 void CheckRows(const JobSpec& beside, std::string_view prefix, Violations& violations) {
   FieldChecker check(prefix, violations);
   RowCheck(check, nullptr).Visit(beside, beside);
@@ -80,7 +80,7 @@ bool FieldChecker::Fits(std::string_view field, int64_t value, const Accepts& ac
 bool FieldChecker::Fits(std::string_view field, double value, const Accepts& accepts) {
   switch (accepts.kind) {
     case Accepts::Kind::kBetween:
-      // The comparisons are written so that NaN is outside.
+      // The comparisons are written so that they are false for NaN, which is thus refused.
       if (value >= static_cast<double>(accepts.low) && value <= static_cast<double>(accepts.high)) return true;
       Add(field, absl::StrCat(value, " is outside ", accepts.low, "..", accepts.high));
       return false;

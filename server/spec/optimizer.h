@@ -39,9 +39,8 @@ struct OptimizerOptions {
   // The warm-up raises the learning rate to learning_rate. The schedule starts when the warm-up ends.
   Schedule schedule = Schedule::kConstant;
   int64_t warmup_steps = 0;  // >= 0
-  // For SGD only: 0 <= momentum < 1, and `nesterov` selects Nesterov's momentum.
-  double momentum = 0;
-  bool nesterov = false;
+  double momentum = 0;       // for SGD; 0 <= momentum < 1
+  bool nesterov = false;     // for SGD; true: Nesterov's momentum
   // For kStep: the learning rate is multiplied by decay_factor after every decay_epochs epochs.
   int64_t decay_epochs = 0;   // >= 1 under kStep; 0: not given
   double decay_factor = 0.1;  // > 0

@@ -101,7 +101,7 @@ void CheckSchedule(const OptimizerOptions& o, FieldChecker& check) {
   if (o.decay_factor >= 1) {
     check.Add("optimizer.decay_factor", absl::StrCat(o.decay_factor, " is not below 1, which schedule plateau needs"));
   }
-  // The comparisons are written so that NaN fails them.
+  // The comparisons are written so that they are false for NaN, which is thus refused.
   const double least = o.min_learning_rate;
   const bool is_below = least >= 0 && least < o.learning_rate;
   if (!is_below) {
@@ -245,7 +245,7 @@ void CheckClassWeights(const TrainOptions& options, FieldChecker& check) {
                                             "; accepted for bce: two, the weights of labels 0 and 1"));
   }
   for (size_t i = 0; i < weights.size(); ++i) {
-    // One violation is enough, because there may be as many weights as classes.
+    // Stops at the first bad weight, because thousands of classes could give as many violations.
     if (!check.IsPositive(absl::StrCat("class_weights[", i, "]"), weights[i])) break;
   }
 }
@@ -328,8 +328,8 @@ void CheckWalks(const TrainOptions& options, FieldChecker& check) {
   }
 }
 
-// Checks the options of a job on several daemons. Only the operators of lowering auto can sum over a batch that is
-// shared by several daemons.
+// Checks the options of a job on several daemons. A batch is divided among the daemons, and only the operators of
+// lowering auto can sum over all of its parts.
 void CheckReplicas(const TrainOptions& options, FieldChecker& check) {
   const int64_t most = std::max<int64_t>(1, options.replicas);
   if (options.min_replicas > most) {
@@ -353,7 +353,8 @@ void CheckReplicas(const TrainOptions& options, FieldChecker& check) {
     refuse(absl::StrCat("with lowering ", AbslView(kLoweringNames.Name(options.model.lowering)), "; accepted: auto"));
   }
   if (options.non_finite == NonFinite::kRewind) refuse("with non_finite rewind; accepted: fail");
-  // With an executable for each shape, each rank would capture at different steps while the others wait.
+  // With an executable for each shape, the ranks would capture at different steps, and at each capture all other
+  // ranks would wait.
   const PolicyOptions& cache = options.graph_cache;
   const bool is_dynamic =
       cache.policy == Policy::kFreeze && (cache.shapes == Shapes::kAuto || cache.shapes == Shapes::kDynamic);
