@@ -1,4 +1,4 @@
-// The addresses of the daemon: who may call, how callers prove it, and where metrics are served.
+// The addresses of the daemon: who may call them, how callers identify themselves, and where metrics are served.
 // Threads: one, while the daemon starts.
 #pragma once
 
@@ -39,8 +39,8 @@ struct Access {
 // Borrows `clock`, which decides when tokens expire.
 absl::StatusOr<Access> OpenAccess(const Options& options, const std::filesystem::path& state_dir, SeenClock& clock);
 
-// Reads the credentials that the daemon shows to its peers. `instance` is explained in api::PeerOptions. Returns null
-// if the daemon has no peers.
+// Reads the credentials that the daemon presents to its peers. `instance` is explained in api::PeerOptions. Returns
+// null if the daemon has no peers.
 absl::StatusOr<std::unique_ptr<train::Peers>> MakePeers(const Options& options, std::string instance);
 
 // Serves /metrics, over HTTPS if there are certificates. Borrows `access`. `before_scrape` is explained in
@@ -52,8 +52,8 @@ absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartExposer(const Options& 
 // Logs what an operator who starts the daemon should know about its addresses.
 void TellAccess(const Options& options, const Access& access);
 
-// Updates the metrics that the given objects do not report themselves. Called for each scrape of /metrics. Threads:
-// one call at a time; other threads may use the objects meanwhile.
+// Copies the state of `catalog`, `uploads` and `disk` into the metrics, because they do not report it themselves.
+// Called for each scrape of /metrics. Threads: one call at a time; other threads may use the objects meanwhile.
 void RefreshMetrics(const data::Catalog& catalog, const data::UploadStore& uploads, const DiskReserve& disk,
                     telemetry::JobMetrics& job_metrics, telemetry::ServerMetrics& server_metrics);
 

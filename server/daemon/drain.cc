@@ -28,8 +28,8 @@ sigset_t WaitedSignals() {
 
 bool IsLimited(absl::Duration timeout) { return timeout > absl::ZeroDuration() && timeout < absl::InfiniteDuration(); }
 
-// ExitLate must not hang when another part of the process hangs. So it runs no other code of the process and does not
-// write to a full pipe.
+// Must not hang when another part of the process hangs. It therefore runs no other code of the process, and does not
+// write to standard error if that is a full pipe.
 [[noreturn]] void ExitLate(int code) {
   constexpr char kLine[] = "permafrostd: did not end within --exit-timeout\n";
   pollfd standard_error{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
@@ -74,7 +74,7 @@ void DrainSignal::Request(std::string reason) {
   reason_ = std::move(reason);
   since_request_.Restart();
   StartDeadline();
-  // Called under the lock, so that Wait does not return before the hook has run.
+  // The hook is called under the lock, so that Wait does not return before the hook has run.
   if (hook_) hook_();
 }
 
@@ -106,15 +106,15 @@ void DrainSignal::RequestReload() {
 void DrainSignal::StartDeadline() {
   if (!IsLimited(exit_timeout_)) return;
   try {
-    // The thread is detached, because it must watch everything until the process ends.
+    // The thread is detached, because it must be able to end the process even during the last destructors.
     std::thread([timeout = exit_timeout_, code = late_exit_code_] {
       const Event never;
       never.WaitFor(timeout);
       ExitLate(code);
     }).detach();
   } catch (const std::system_error&) {
-    // Without the thread, TimeLeft still limits the work. Nothing is logged here, because a log that nobody reads may
-    // block.
+    // The system provided no thread. TimeLeft still limits the work. Nothing is logged, because a log that nobody
+    // reads may block.
   }
 }
 

@@ -1,5 +1,5 @@
-// The only way in which the daemon ends: a signal or the Drain call requests it. Main waits for the request, and then
-// stops the parts of the daemon in order. DrainSignal also tells main of SIGHUP, which requests a reload.
+// The orderly end of the daemon is a drain. A signal or the Drain call requests it. Main waits for the request, and
+// then stops the parts of the daemon in order. DrainSignal also tells main of SIGHUP, which requests a reload.
 #pragma once
 
 #include <atomic>
@@ -42,7 +42,7 @@ class DrainSignal {
 
   // Sets the timeout for a later Request.
   void SetExitTimeout(absl::Duration timeout);
-  // Keeps the reason of the first call only. Never blocks, except in the hook.
+  // Requests a drain. Only the reason of the first call is kept. Never blocks, except while the hook runs.
   void Request(std::string reason);
   bool requested() const;
   // The first Request calls `hook` once, before Wait returns, even while Wait runs a reload. If a Request came
@@ -53,9 +53,9 @@ class DrainSignal {
   void RequestReload();
 
   // Waits for the first Request and returns its reason. Meanwhile, runs `reload` on this thread for each
-  // RequestReload. Several of these that come together share one run.
+  // RequestReload. Several requests to reload that come together share one run.
   std::string Wait(const std::function<void()>& reload = {});
-  // Returns the time until the exit timeout. Infinite: there is no timeout, or nothing was requested yet.
+  // Returns the time until the exit timeout. Infinite: there is no timeout, or no drain was requested yet.
   absl::Duration TimeLeft() const;
 
  private:
@@ -75,8 +75,9 @@ class DrainSignal {
 // Must be called before any other thread is created: a signal that some thread does not block would kill the process.
 void BlockSignals();
 
-// Receives the blocked signals on its own thread. SIGHUP requests a reload. The first other signal requests a drain,
-// and the second one ends the process at once with 128 + its number. Owns the thread and borrows the DrainSignal.
+// Receives the blocked signals on its own thread. SIGHUP requests a reload. The first SIGTERM or SIGINT requests a
+// drain, and the second one ends the process at once with exit code 128 + its number. Owns the thread and borrows the
+// DrainSignal.
 class SignalWaiter {
  public:
   explicit SignalWaiter(DrainSignal& drain);
@@ -93,8 +94,8 @@ class SignalWaiter {
 
 // Stops imports and waits until the running job ends. JobManager::Drain has already asked that job to stop. `running`
 // names the job; empty: none. Errors: DeadlineExceeded, naming the import or job that still runs after `timeout` (0:
-// no limit). `catalog` and `jobs` are then still in use, so that neither may be destroyed and the process cannot end
-// in order. Threads: call it once.
+// no limit). After DeadlineExceeded, `catalog` and `jobs` are still in use: neither may be destroyed, so the process
+// cannot end in order. Threads: call it once.
 absl::Status StopWork(absl::Duration timeout, data::Catalog& catalog, jobs::JobManager& jobs, const JobId& running);
 
 // The objects that a reload changes.
@@ -104,10 +105,10 @@ struct Reloaded {
   DrainSignal& drain;
 };
 
-// Handles SIGHUP: reads certificates, tokens and options again. `read` reads the options as at the start. Options
-// that can change while the daemon runs take effect; the log lists the others, which wait for the next start. If one
-// of the three cannot be read, it stays as it was, and the log reports it. On return, `options` holds the values in
-// effect. Threads: the main thread.
+// Handles SIGHUP: reads certificates, tokens and options again. `read` reads the options from the same places as at
+// the start. Options that can change while the daemon runs take effect; the log lists the others, which wait for the
+// next start. If the certificates, the tokens or the options cannot be read, they stay as they were, and the log
+// reports it. On return, `options` holds the values in effect. Threads: the main thread.
 void Reload(const std::function<ParsedOptions()>& read, const Reloaded& what, Options& options);
 
 }  // namespace permafrost

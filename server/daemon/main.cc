@@ -58,10 +58,11 @@ namespace fs = std::filesystem;
 using telemetry::Log;
 using telemetry::Severity;
 
-// The time that calls under way get to end. The daemon does not wait longer for a client that does not read.
+// The time that calls under way have left to end. The daemon does not wait longer for a client that does not read.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 
-// Returns how much of the drain's time the work may use. The rest of the time suffices to end calls within the limit.
+// Returns the part of the drain's time limit that the running work may use. The rest is for ending the calls under
+// way.
 absl::Duration TimeForWork(const DrainSignal& drain) {
   const absl::Duration left = drain.TimeLeft();
   return std::max(left - std::min(kShutdownGrace, left / 5), absl::Milliseconds(1));
@@ -75,7 +76,8 @@ std::vector<std::string_view> NamesOf(const Names& names) {
   return out;
 }
 
-// Adds the newest backup to an error about a damaged database, because a backup repairs it.
+// Adds the path of the newest backup to an error about a damaged database, because the operator can restore the
+// database from it.
 absl::Status WithNewestBackup(const absl::Status& status, const fs::path& root) {
   const fs::path newest = backup::FindNewest(root);
   if (!absl::IsDataLoss(status) || newest.empty()) return status;
@@ -176,7 +178,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                              .warn = warn,
                                              .reserve = reserve,
                                              .max_bytes = options.max_dataset_bytes}));
-  // Opening the store deletes old uploads, except those that imports in the catalog still wait to read.
+  // Opening the store deletes old uploads, except those that imports of the catalog have yet to read.
   const auto in_use = [&catalog](const fs::path& folder) { return catalog->ImportsFrom(folder); };
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::UploadStore> uploads,
                       data::UploadStore::Create({.directory = state_dir / "uploads",
@@ -195,7 +197,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                 .reserve = reserve,
                                 .max_bytes = options.max_program_bytes,
                                 .warn = warn}));
-  // The fault is set when the device fails. The job is then back in the queue, and a new process continues it.
+  // Holds the fault if the device fails. The job then returns to the queue, and a new process continues it.
   DeviceFault device_fault;
   const auto on_device_fault = [&](const absl::Status& fault) {
     device_fault.Set(fault);
@@ -222,7 +224,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
     return absl::OkStatus();
   }
 
-  // Both addresses are bound before the first job starts, so that a taken port does not cost a job any work.
+  // Binds both addresses before the first job starts, so that no job loses work because a port is taken.
   auto exposer = StartExposer(options, access, registry, [&] {
     RefreshMetrics(*catalog, *uploads, reserve, job_metrics, server_metrics);
     const std::optional<SeenClock::Jump> jump = clock->jump();

@@ -249,7 +249,7 @@ std::string VariableOf(const std::string& name) {
   return variable;
 }
 
-// The values given for one setting, and where: "--listen", "PERMAFROST_LISTEN", "FILE: listen".
+// The values given for one setting. `where` is the place: "--listen", "PERMAFROST_LISTEN", "FILE: listen".
 struct Given {
   std::string where;
   std::vector<std::string> values;
@@ -348,7 +348,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment&
     if (s.metavar.empty()) {
       app.add_flag(flag, help);
     } else {
-      // Apply checks how often a setting is given, in the same way for flags, variables and files.
+      // CLI11 takes any number of values, because Apply checks the number for flags, variables and files alike.
       app.add_option(flag, help)->type_name(s.metavar)->expected(1)->take_all();
     }
   }
@@ -362,7 +362,8 @@ ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment&
     const bool version = dynamic_cast<const CLI::CallForVersion*>(&e) != nullptr;
     return {.options = std::nullopt, .text = version ? absl::StrCat(e.what(), "\n") : app.help(), .exit_code = 0};
   } catch (const CLI::ParseError& e) {
-    // CLI11's own message would list flag and value in the wrong order. The client words this error as here.
+    // CLI11's own message would list flag and value in the wrong order. The client (client/cli.cc) words this error
+    // in the same way.
     const std::vector<std::string> strange = app.remaining();
     return Usage(strange.empty() ? absl::StrCat(e.what(), "; see --help")
                                  : absl::StrCat("'", strange.front(), "' is not known here; see --help"));

@@ -23,8 +23,9 @@
 namespace permafrost {
 
 struct Options {
-  // host:port of gRPC and of /metrics. Port 0 picks a free port.
+  // The address (host:port) of gRPC. Port 0 picks a free port.
   std::string listen = "127.0.0.1:7433";
+  // The address of /metrics, in the same form.
   std::string metrics = "127.0.0.1:9464";
   // Directory of the database, datasets and jobs. At most one daemon uses it at a time.
   std::filesystem::path state_dir = "./permafrost-state";
@@ -39,57 +40,58 @@ struct Options {
   uint64_t max_upload_bytes = uint64_t{16} << 30;
   // The most bytes of all program archives together. 0: uploads of programs are refused.
   uint64_t max_program_bytes = uint64_t{16} << 30;
-  // Bytes to keep free on the disk of the state directory. While fewer are free, imports, uploads and checkpoints
-  // wait. 0: no bound.
+  // Bytes to keep free on the disk of the state directory. While less is free, imports, uploads and checkpoints wait.
+  // 0: no bound.
   uint64_t min_free_disk_bytes = uint64_t{256} << 20;
   // The most bytes on disk of all datasets together. 0: no limit.
   uint64_t max_dataset_bytes = 0;
-  // The most jobs that have not ended. 0: no limit.
+  // The most unfinished jobs at any time. 0: no limit.
   int64_t max_jobs = 10'000;
-  // The most connections on which one client has calls at once. 0: no limit.
+  // The most connections on which one client may have calls under way at the same time. 0: no limit.
   int64_t max_connections_per_client = 64;
   // True: the daemon starts even if directories with checkpoints or artifacts of jobs lie beside a database that has
   // never held a job. It renames these directories to .quarantine-*.
   bool quarantine_unknown_jobs = false;
-  // True: a job of higher priority waits until the job on the device ends.
+  // True: even a job of higher priority waits until the job on the device ends.
   bool no_preemption = false;
-  // True: even without TLS or without tokens, serves addresses that other machines can reach.
+  // True: the daemon may serve addresses that other machines can reach even without TLS or without tokens.
   bool insecure = false;
   // True: gRPC reflection is off, so that clients cannot query the API's description.
   bool no_reflection = false;
-  // Which ended jobs are kept, and the most bytes kept of each job's log (0: all).
+  // Says which ended jobs are kept.
   jobs::KeepFinished keep_finished;
+  // The most bytes that are kept of each job's log. 0: all.
   uint64_t max_job_log_bytes = 0;
   // How callers identify themselves. ParseOptions never returns kAuto.
   access::Auth auth = access::Auth::kAuto;
   // The certificates of gRPC and /metrics. Without a certificate both use plain text.
   access::TlsFiles tls;
-  // `peers` holds the gRPC addresses (host:port) of daemons that train jobs with replicas. `peer_token_file` holds a
-  // bearer token that they accept; empty: they need none. `peer_authority` signed their certificates; empty: they use
-  // plain text. `peer_certificate` and `peer_key` belong to this daemon, for peers that require a client certificate;
-  // empty: it has none.
+  // The gRPC addresses (host:port) of the other daemons that train jobs with replicas: the peers.
   std::vector<std::string> peers;
+  // `peer_token_file` holds a bearer token that the peers accept. Empty: the peers need no token. `peer_authority`
+  // signed the peers' certificates. Empty: the peers use plain text. `peer_certificate` and `peer_key` are this
+  // daemon's own, for peers that require a client certificate. Empty: this daemon has none.
   std::filesystem::path peer_token_file, peer_authority, peer_certificate, peer_key;
-  // How long a step of a job with replicas waits for another daemon.
+  // The longest time that a step of a job with replicas waits for another daemon.
   absl::Duration peer_timeout = absl::Seconds(30);
   // The role of a caller with a client certificate and no token. nullopt: such a caller is refused.
   std::optional<access::Role> tls_client_role;
   // The path of the unix socket, "auto" or "off".
   std::string socket = "auto";
   // The time limit of a drain, 0: none. It covers the running job's checkpoint, calls under way and the closing of
-  // files. A step takes milliseconds, so only a device that hangs exceeds the limit. The job then loses its work
-  // since the last checkpoint. The limit is shorter than the time after which a supervisor kills the process
-  // (Kubernetes: 30 s).
+  // files. A step takes milliseconds, so only a device that hangs makes a drain exceed the limit. In that case the
+  // job loses its work since the last checkpoint. The limit is shorter than the time after which a supervisor kills
+  // the process (Kubernetes: 30 s).
   absl::Duration exit_timeout = absl::Seconds(25);
-  // How long the device thread may show no progress before health reports it as stalled. Zero: no limit.
+  // The longest time that the device thread may make no progress before health reports it as stalled. Zero: no limit.
   absl::Duration watchdog = absl::Minutes(10);
   // Threshold on MPS driver memory, as a fraction of the recommended maximum, 0..2. Above it the caches of MPS are
   // emptied between steps. A smaller value needs less memory, but shapes are compiled again more often. 0: the caches
   // are never emptied.
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
-  // How node features of large graphs are read, and the most bytes of memory that a feature cache takes. 0 bytes: the
-  // cache takes as much memory as is free.
+  // The way in which node features of large graphs are read.
   data::FeatureReader feature_reader = data::FeatureReader::kAuto;
+  // The most bytes of memory that a feature cache takes. 0: as many as are free.
   uint64_t feature_cache_bytes = 0;
   // The format of the log on stderr.
   telemetry::LogFormat log_format = telemetry::LogFormat::kText;
@@ -117,10 +119,11 @@ struct ParsedOptions {
   int exit_code = 0;
 };
 
-// An option that has another value after a reload.
+// An option whose value differs after a reload.
 struct OptionChange {
-  std::string name, from, to;  // `from` and `to` are texts as in the configuration file
-  bool reloads = false;        // false: takes effect at the next start
+  // `from` and `to` are the values before and after the reload, written as in the configuration file.
+  std::string name, from, to;
+  bool reloads = false;  // false: takes effect at the next start
 };
 std::vector<OptionChange> ChangesBetween(const Options& before, const Options& after);
 
@@ -128,8 +131,8 @@ std::vector<OptionChange> ChangesBetween(const Options& before, const Options& a
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
 // Parses the options. A flag wins over the environment, the environment over the file, the file over the default. A
-// variable set to the empty string counts as not set. Errors are one line that says where the value was given, the
-// value, and what would be accepted.
+// variable set to the empty string counts as not set. An error is one line with the place where the value was given,
+// the value, and what would be accepted.
 ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment& environment);
 
 }  // namespace permafrost

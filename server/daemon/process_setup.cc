@@ -42,11 +42,11 @@ void UseShortSpins(char** argv) {
   // A count of 1000 takes about 10 us. That is longer than a wait within a region on free cores, and far shorter
   // than a time slice.
   if (setenv("GOMP_SPINCOUNT", "1000", /*overwrite=*/0) != 0) return;
-  // Executes by the resolved path. Otherwise pkill and ps, which look for the name, would see a process called "exe".
+  // Executes the program by its resolved path. Otherwise ps and pkill would know the process by the name "exe".
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) execv(self.c_str(), argv);
-  execv("/proc/self/exe", argv);  // the file is gone or was replaced
+  execv("/proc/self/exe", argv);  // if the program's file is gone or was replaced
 }
 
 }  // namespace permafrost

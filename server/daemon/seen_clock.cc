@@ -40,7 +40,7 @@ struct ClockSchema {
 
 absl::Duration Uptime() {
 #ifdef __linux__
-  // Reads the kernel's value, which a clock faked for this process alone (LD_PRELOAD) does not change.
+  // Reads the kernel's value. A library that fakes the clock of this process (LD_PRELOAD) does not change it.
   if (const absl::StatusOr<std::string> text = ReadFile("/proc/uptime"); text.ok()) {
     const std::string first(*absl::StrSplit(*text, absl::MaxSplits(' ', 1)).begin());
     double seconds = 0;
@@ -90,7 +90,7 @@ void SeenTime::Advance(const ClockReading& now) {
   if (!now.boot.empty() && now.boot == last.boot && by_uptime >= absl::ZeroDuration()) {
     expected += by_uptime;
   } else if (by_wall >= absl::ZeroDuration() && by_wall <= SeenClock::kMostDrift) {
-    // The machine has booted again: the elapsed time is unknown, and a difference this small does no harm.
+    // The machine has booted again, so the elapsed time is unknown. A difference of at most kMostDrift does no harm.
     expected += by_wall;
   }
   last = now;
@@ -197,7 +197,7 @@ absl::StatusOr<absl::Duration> SeenClock::Confirm() {
     by = noticed_ ? seen_.drift() : absl::ZeroDuration();
   }
   confirmed.expected = confirmed.last.wall;
-  // The confirmation is saved before it takes effect, because deletions from here on rely on it.
+  // Saves the confirmation before it takes effect, because later deletions rely on it.
   PF_RETURN_IF_ERROR(Save(confirmed));
   const absl::MutexLock lock(&mu_);
   seen_ = confirmed;

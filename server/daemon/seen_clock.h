@@ -39,7 +39,7 @@ struct SeenTime {
   // The time that the wall clock would show if nobody had set it since it was last trusted.
   absl::Time expected;
 
-  // Adds the time that passed until `now`, as far as it is known.
+  // Moves `last` to `now`, and adds the time between the two to `expected`, as far as that time is known.
   void Advance(const ClockReading& now);
   // Returns how far the wall clock is ahead of `expected`; negative: behind.
   absl::Duration drift() const { return last.wall - expected; }
@@ -70,13 +70,13 @@ class SeenClock {
 
   // Returns the time for computing ages: the wall clock or the expected time, whichever is earlier.
   absl::Time Now();
-  // Returns the wall clock or the expected time, whichever is later. Use it to end things that must not last too
-  // long.
+  // Returns the wall clock or the expected time, whichever is later. Use it for limits that must not be exceeded,
+  // such as the end of a token.
   absl::Time Latest();
   // Returns the unconfirmed jump, if there is one. A jump ends when the clock is set back to the expected time.
   std::optional<Jump> jump();
-  // An operator confirms that the wall clock is right: it is trusted from now on. Returns the size of the jump, or
-  // zero if there was none. The confirmation is on disk when this returns Ok.
+  // Call it when an operator confirms that the wall clock is right. The wall clock is trusted from now on. Returns
+  // the size of the jump, or zero if there was none. After Ok, the confirmation is on disk.
   absl::StatusOr<absl::Duration> Confirm();
 
  private:

@@ -58,7 +58,8 @@ absl::StatusOr<data::OpenedDataset> ImportSample(const fs::path& source, const f
   while (true) {
     PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog->Get(id));
     if (dataset.state == data::DatasetState::kReady) return catalog->Open(id);
-    // An import that waits for the machine counts as failed, because the self-test does not wait.
+    // An import that waits to retry after an error of the machine counts as failed, because the self-test does not
+    // wait.
     const std::string& failed = dataset.error.empty() ? dataset.last_error : dataset.error;
     if (!failed.empty()) return absl::FailedPreconditionError(absl::StrCat("--self-test-data: ", failed));
     absl::SleepFor(kPoll);

@@ -152,7 +152,8 @@ void ServiceNotifier::Run() {
 }
 
 void ServiceNotifier::Send(const std::string& lines) const {
-  // The datagram is lost if the manager has gone or does not read. The manager decides what a silent service means.
+  // If the manager has gone or does not read, the datagram is lost. The manager decides how to treat a silent
+  // service.
   if (socket_ >= 0) send(socket_, lines.data(), lines.size(), 0);
 }
 

@@ -39,14 +39,15 @@ class ServiceNotifier {
 
   // Sends one line about the daemon's current work, which `systemctl status` shows.
   void Status(std::string_view line);
-  // The daemon serves. From now on, reports to the manager twice in each watchdog interval that the daemon is alive.
-  // When `healthy` returns false, the reports stop, and the manager restarts the daemon. `healthy` is called on the
-  // notifier's thread.
+  // Reports that the daemon serves. From now on, also reports twice in each watchdog interval that the daemon is
+  // alive. While `healthy` returns false, these reports stop, so that the manager restarts the daemon. `healthy` is
+  // called on the notifier's thread.
   void Ready(std::string_view status, std::function<bool()> healthy);
   // Call these before and after a reload of what can change while the daemon serves.
   void Reloading();
   void Reloaded();
-  // The daemon drains. It counts as alive until it ends, because the drain has its own time limit.
+  // Reports that the daemon drains. Until the daemon ends, it is reported as alive, because the drain has its own
+  // time limit.
   void Stopping(std::string_view status);
 
  private:

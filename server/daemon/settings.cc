@@ -475,7 +475,7 @@ absl::Status CheckAccess(Options& options, const WhereOf& where) {
   }
   for (const auto& [name, address] : {std::pair("listen", options.listen), std::pair("metrics", options.metrics)}) {
     if (!IsReachable(address)) {
-      // On an address without TLS, gRPC accepts tokens only for these hosts.
+      // Without TLS, gRPC carries tokens only on connections to these hosts.
       const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
       const bool usual =
           parsed.ok() && (parsed->host == "localhost" || parsed->host == "127.0.0.1" || parsed->host == "::1");

@@ -1,5 +1,5 @@
-// The settings of the daemon. A setting is a flag, a variable and a key of the configuration file at once. Each row
-// says how a value is read and shown. CheckAccess checks that the settings of access fit together.
+// The settings of the daemon. Each setting can be given as a flag, as a variable, and as a key of the configuration
+// file. Its row says how a value is read and shown. CheckAccess checks that the settings about access fit together.
 // Threads: pure functions.
 #pragma once
 
@@ -27,7 +27,7 @@ struct Setting {
   std::string metavar;  // empty: the setting is a switch
   std::string help;
   bool is_list;
-  // Reads one value. For a list, appends it.
+  // Reads one value into `out`. For a list, appends the value.
   absl::Status (*read)(const std::string& value, Options& out);
   // Shows the value in the form that `read` accepts. The values of a list are separated by `:`. Equal texts must mean
   // equal values, because a reload compares the texts.

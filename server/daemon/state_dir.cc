@@ -31,7 +31,8 @@ bool Holds(const fs::path& outer, const fs::path& inner) {
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
-// Returns whether the directory may be closed to others: it is empty, or holds what a daemon left there.
+// Returns whether the directory may be closed to others, because it is empty or contains files that a daemon left
+// there.
 bool IsOurs(const fs::path& path) {
   std::error_code error;
   return fs::is_empty(path, error) || fs::exists(path / "permafrost.db", error) || fs::exists(path / "lock", error);
@@ -141,7 +142,7 @@ absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::
                         jobs.List(0, token, {.states = {jobs::JobState::kQueued}, .filter = ""}));
     for (const jobs::Job& job : page.jobs) {
       const DatasetId& dataset = job.spec.train.dataset;
-      // An unfinished import starts again, and may end differently.
+      // Only a READY dataset counts: an unfinished import starts again, and may fail this time.
       const auto known = catalog.Get(dataset);
       if (known.ok() ? known->state == data::DatasetState::kReady : !absl::IsNotFound(known.status())) continue;
       PF_RETURN_IF_ERROR(jobs.Pause(job.id).status());

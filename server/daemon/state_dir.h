@@ -17,25 +17,26 @@ namespace permafrost {
 
 // Creates the directory if it is missing. If other users could open it, closes it to them and logs that. From then
 // on, this process creates files with mode 0600 and directories with mode 0700. Returns the path without symlinks.
-// Errors: FailedPrecondition if another user owns the directory, or if it is open to others and holds foreign files;
-// those of SystemError.
+// Errors: FailedPrecondition if another user owns the directory, or if the directory is open to others and holds
+// files that no daemon left there; those of SystemError.
 absl::StatusOr<std::filesystem::path> OpenStateDir(const std::filesystem::path& path);
 
-// Returns the roots without symlinks. Errors: FailedPrecondition for a root that is not a directory, and for one that
-// contains the state directory or lies in it: an import could otherwise read tokens.
+// Returns the roots without symlinks. Errors: FailedPrecondition for a root that is not a directory, and for a root
+// that contains the state directory or lies in it, because an import could then read tokens.
 absl::StatusOr<std::vector<std::filesystem::path>> ResolveImportRoots(const std::vector<std::filesystem::path>& roots,
                                                                       const std::filesystem::path& state_dir);
 
-// Checks and returns --backup-root in the same way. It must not overlap an import root either. Empty: there is no
-// backup root.
+// Checks and returns --backup-root as ResolveImportRoots does with an import root. The backup root must not overlap
+// an import root either. Empty: there is no backup root.
 absl::StatusOr<std::filesystem::path> ResolveBackupRoot(const std::filesystem::path& root,
                                                         const std::filesystem::path& state_dir,
                                                         const std::vector<std::filesystem::path>& import_roots);
 
 // Takes up a state directory that is a copy of a backup, before any job runs. Pauses each queued job whose dataset is
 // missing, and logs that. Such a job would otherwise fail, although an operator only has to import the dataset again.
-// Then marks the state directory as taken up, so that later starts skip all this. If the daemon dies before the mark,
-// the next start repeats it and finds the jobs paused. Errors: those of the store and of Rename.
+// Then marks the state directory as taken up, so that later starts do not call this function. If the daemon dies
+// before it sets the mark, the next start repeats the work and finds the jobs paused already. Errors: those of the
+// store and of Rename.
 absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::Catalog& catalog,
                             jobs::JobManager& jobs);
 

@@ -47,7 +47,7 @@ void Watchdog::Run() {
     metrics_.Set(!healthy, detector.since_progress());
     if (healthy == healthy_.load(std::memory_order_acquire)) continue;
     healthy_.store(healthy, std::memory_order_release);
-    // The call comes before the log line, because standard error itself may hang.
+    // Calls on_change before it logs, because writing to standard error may hang.
     options_.on_change(healthy);
     if (healthy) {
       telemetry::Log(telemetry::Severity::kInfo, absl::StrCat("the device thread gets on: ", ActivityText(activity)));

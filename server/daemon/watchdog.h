@@ -1,5 +1,5 @@
-// Watches the device thread. A thread without progress for too long hangs in the driver, in a file or in a loop, and
-// nothing else would detect that. Threads: the watchdog has its own thread; all methods are thread-safe.
+// Watches the device thread. If it makes no progress for too long, it hangs in the driver, in a file or in a loop,
+// and nothing else would detect that. Threads: the watchdog has its own thread; all methods are thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace permafrost {
 
-// Decides only from the arguments of its calls. Threads: one.
+// Decides whether the device thread is stalled, from nothing but the arguments of its calls. Threads: one.
 class StallDetector {
  public:
   // `limit` is how long a busy thread may go without progress. Zero: no limit.
@@ -48,8 +48,8 @@ class Watchdog {
   Watchdog(Options options, telemetry::WatchdogMetrics& metrics);
   ~Watchdog();
 
-  // Returns whether the device thread made progress within the limit, as of the last check. Code that tells a
-  // supervisor that the process is alive asks this first.
+  // Returns whether the device thread made progress within the limit, as of the last check. Code must call this
+  // before it tells a supervisor that the process is alive.
   bool Healthy() const { return healthy_.load(std::memory_order_acquire); }
 
  private:
