@@ -67,7 +67,8 @@ CLI::Validator OneOf(const std::vector<std::string>& names);
 // Refuses negative numbers, because CLI11 would read -1 as a large unsigned number.
 CLI::Validator NotNegative();
 
-// Adds a flag that is true, or false if it is given as --NAME=false. `value` stays empty if the flag is not given.
+// Adds a flag that sets `value` to true, or to false if it is given as --NAME=false. Without the flag, `value` stays
+// empty.
 void AddSwitch(CLI::App& command, const std::string& flag, std::optional<bool>& value, const std::string& help);
 // Adds a flag that takes the short names of an enum of the API.
 void AddEnumOption(CLI::App& command, const std::string& flag, std::optional<std::string>& value,

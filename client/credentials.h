@@ -1,5 +1,6 @@
-// The protection of a connection to a server, and the credentials of the caller. Flags, variables and contexts name
-// the files. Threads: one. Everything is pure except for reading the environment and the files.
+// The protection of a connection to a server, and the credentials of the caller. Flags, environment variables and
+// contexts name the files that hold them. Threads: one. Everything is pure except for reading the environment and the
+// files.
 #pragma once
 
 #include <memory>
@@ -32,7 +33,7 @@ struct Credentials {
 
 // Takes each credential from the first source that has it: `flags`, then the environment (PERMAFROST_TOKEN,
 // PERMAFROST_TOKEN_FILE, PERMAFROST_CA_CERT, PERMAFROST_CLIENT_CERT, PERMAFROST_CLIENT_KEY, PERMAFROST_TLS), then
-// `context`. `server` is the address to which they will be sent.
+// `context`. `server` is the address to which the credentials will be sent.
 // Errors: InvalidArgument for an unreadable file, an invalid token, a certificate without its key or a key without
 // its certificate, a PERMAFROST_TLS that is not a boolean, and a token that would travel in plain text. The message
 // names the flag or variable and the file, never the contents of the file.

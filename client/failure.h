@@ -26,7 +26,7 @@ enum class ExitCode : int {
   kRefused = 4,
   // A local file could not be read, written or verified.
   kLocalFile = 5,
-  // The time limit of a wait is over.
+  // A wait reached its time limit.
   kTimedOut = 6,
   // The user pressed Ctrl-C. The work on the server goes on.
   kInterrupted = 130,
@@ -48,7 +48,7 @@ struct Failure {
   // The name of the gRPC code. For failures that no server reported: USAGE, LOCAL_FILE, UNREACHABLE, INTERRUPTED,
   // ENDED_BADLY or TIMED_OUT.
   std::string code;
-  // True if the failure is a server's answer. Only then is the code shown to people.
+  // True if a server answered with this failure. People see the code only in this case.
   bool from_server = false;
   // The name that --on gives to the server that answered. Empty without --on.
   std::string server;

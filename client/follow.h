@@ -31,8 +31,8 @@ class Reconnect {
 
   // Records that the connection stands. Call it when a message has arrived.
   void Alive();
-  // Call it when the stream ended with `status` before its task was done. If the caller should try once more, waits
-  // and returns nullopt. Otherwise returns the result of the whole task.
+  // Call it when a stream ended with `status` before its last message. If the caller should open the stream again,
+  // waits and returns nullopt. Otherwise returns the result of following.
   std::optional<FollowResult> Ended(const grpc::Status& status);
 
  private:
@@ -48,8 +48,8 @@ class Reconnect {
 void TellPassedOver(Session& session, const grpc::ClientContext& ended);
 
 // Reads the stream that `open` begins, and reopens it after each loss. Passes each message to `on_message`, which
-// returns true for the last one. `ok_is_end` says whether a stream that ends with OK is done, too. Fails at once if
-// the server was unreachable from the start.
+// returns true for the last one. With `ok_is_end`, a stream that ends with OK has also reached its end, and is not
+// opened again. Fails at once if the server was unreachable from the start.
 template <class Message>
 FollowResult Follow(Session& session, absl::Duration window,
                     const std::function<std::unique_ptr<grpc::ClientReader<Message>>(grpc::ClientContext*)>& open,

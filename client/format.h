@@ -34,8 +34,8 @@ std::string MetricText(double value);
 // Returns the shortest decimal that reads back as `value`, such as "0.001".
 std::string ExactText(double value);
 
-// Returns a percentage: "0.0 %", "9.1 %", "100 %". Only an empty part gives "0.0 %", and only the whole gives "100
-// %". Values that would round to these give "<0.1 %" and ">99.9 %".
+// Returns a percentage: "0.0 %", "9.1 %", "100 %". "0.0 %" means exactly nothing, and "100 %" exactly the whole.
+// Other shares that would round to these texts give "<0.1 %" and ">99.9 %".
 std::string ShareText(int64_t part, int64_t whole);
 
 // Text in a table for a missing value.
@@ -64,7 +64,7 @@ inline constexpr char kAcceptedTime[] = "a time, such as 2026-01-31T13:00:00Z, o
 // Parses durations such as "90s", "1h30m", "1.5h" or "2d". Returns nullopt if `text` is not a duration, or not a
 // finite one.
 std::optional<absl::Duration> ParseDurationText(const std::string& text);
-// Parses a time in RFC 3339, or a duration that is counted from `now`.
+// Parses a time in RFC 3339, or a duration, which is added to `now`.
 std::optional<absl::Time> ParseTimeText(const std::string& text, absl::Time now);
 
 inline absl::Time ToTime(const google::protobuf::Timestamp& wire) {

@@ -40,8 +40,8 @@ std::string MetricName(v1::Metric metric);
 // Returns whether the job trains on the nodes of one large graph.
 bool IsNodeLevel(const v1::Job& job);
 
-// `valid_metric` is the metric of the last finished epoch. It is passed in, because the messages of a watched job
-// give it only once.
+// `valid_metric` is the validation metric of the last finished epoch. It is an argument because the messages about a
+// watched job contain it only once.
 JobSnapshot ToSnapshot(const v1::Job& job, std::optional<double> valid_metric);
 EpochTable EpochTableOf(const v1::Job& job);
 EpochRow ToEpochRow(const v1::EpochMetrics& epoch);

@@ -1,4 +1,4 @@
-// Line charts as SVG, to be embedded in a page. They take their colours from the page's style.
+// Line charts as SVG, to be embedded in a page. The charts take their colours from the page's style.
 // Threads: pure functions.
 #pragma once
 
@@ -28,8 +28,8 @@ struct Chart {
 // Returns about `wanted` round numbers within [low, high]. Both bounds must be finite, with low < high.
 std::vector<double> TicksOf(double low, double high, int wanted);
 
-// At most this many points of a series are drawn. A longer series is cut into sections, and of each section the
-// points with the smallest and the largest y are drawn.
+// The most points of a series that are drawn. A longer series is cut into sections. In each section, the points with
+// the smallest and the largest y are drawn.
 inline constexpr size_t kMaxDrawnPoints = 800;
 
 // Draws the chart. The lines have the CSS classes s0, s1, ... Returns an empty text if no series has a point.

@@ -14,8 +14,8 @@
 namespace permafrost::client {
 
 // Returns each plain field's path and value, such as "optimizer.learning_rate" and "0.001", in the order of the
-// .proto file. It descends into messages that are set. It leaves out lists of messages, and fields with presence that
-// are unset. A list is one text, such as "10,5".
+// .proto file. Descends into messages that are set. Leaves out lists of messages, and unset fields that have
+// presence. A list is one text, such as "10,5".
 std::vector<std::pair<std::string, std::string>> MessageFields(const google::protobuf::Message& message);
 
 // Returns protobuf's JSON mapping as one line without a newline, with names in lowerCamelCase. Plain fields at their

@@ -23,15 +23,15 @@ std::string CacheShapesText(const v1::GraphCachePolicy& policy, v1::GraphCachePo
 std::string PlanPolicyText(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
 std::string PlanShapesText(const v1::GraphCachePlanRow& row);
 
-// Returns whether a row only repeats the plan's first row, which shows the policy that the job asks for.
+// Returns whether `row` only repeats the first row of the plan, which is about the policy that the job asks for.
 bool SaysTheSame(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
 
 // Shows the schedule, one row per policy, and the recommendation. `subject` names what is planned, such as "zinc,
 // batches of 32".
 std::string RenderPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject, const RenderStyle& style);
 
-// Draws the rows of RenderPlan as SVG. The bars are the predicted times of the training steps and of the captures.
-// Without measured times, they are the rows that padding adds.
+// Draws the rows of RenderPlan as SVG. The bars show the predicted times of the training steps and of the captures
+// or, without measured times, the rows that padding adds.
 std::string DrawPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject);
 
 // Shows a census of the graph cache of MPS: the schedule, and for each lowering the entries by operator and by

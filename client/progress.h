@@ -30,9 +30,9 @@ struct JobSnapshot {
   std::optional<double> valid_metric;
   double units_per_second = 0;
   std::optional<absl::Duration> eta;
-  // Executables captured so far, of all that are captured before the next step. A total of 0 means that there are
-  // none to capture.
+  // The number of executables captured so far, of warm_up_total.
   int64_t warm_up_done = 0;
+  // The number of executables to capture before the next step. 0 means that there are none.
   int64_t warm_up_total = 0;
 };
 
@@ -42,13 +42,13 @@ struct JobSnapshot {
 std::string RenderJobProgress(const JobSnapshot& job, const RenderStyle& style);
 
 struct CacheSnapshot {
-  // The state of a cache that is not frozen and will not freeze by itself: "always", "thawed", ...
+  // For a cache that is not frozen and will not freeze by itself: its state, such as "always" or "thawed".
   std::string state;
   bool frozen = false;
   int64_t freeze_step = 0;
-  // The number of distinct training shapes kept, and the number at which the cache freezes. A `freeze_at` of 0 means
-  // that the cache does not freeze by itself.
+  // The number of distinct training shapes kept so far.
   int64_t kept_shapes = 0;
+  // The number of kept shapes at which the cache freezes. 0 means that the cache does not freeze by itself.
   int64_t freeze_at = 0;
   int64_t executables = 0;
   int64_t bytes = 0;
@@ -103,7 +103,7 @@ struct EpochTable {
   std::vector<std::string> more_metrics;
 };
 
-// A finished epoch. The header and the rows of one table align.
+// A finished epoch, as a row of the table of epochs. The header and the rows of a table have columns of equal widths.
 struct EpochRow {
   int64_t epoch = 0;
   double train_loss = 0;

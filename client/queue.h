@@ -21,8 +21,8 @@ struct ServerQueue {
 // Sorts the jobs: first those on the device, then waiting jobs by priority and age, then paused jobs.
 void SortQueue(std::vector<v1::Job>& jobs);
 
-// Makes a row for each server, and then a row for each job. The jobs are grouped by server, in the order of its
-// queue.
+// Makes a row for each server, and then a row for each job. The jobs are grouped by server, and each group is in the
+// order of the server's queue.
 std::string RenderQueues(const std::vector<ServerQueue>& queues, const ViewTime& time, const RenderStyle& style);
 // Returns one line of JSON: {"servers":[{"server":...,"info":...}],"jobs":[{"server":...,"place":...,"job":...}]},
 // with ServerInfo and Job in protobuf's mapping. `place` counts from 1, and is null for a job that is not queued.

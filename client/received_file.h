@@ -31,7 +31,7 @@ class OutputTarget {
   // Returns whether the target is a terminal, where a person reads the output.
   bool is_terminal() const;
   bool is_file() const { return !stream_.valid(); }
-  // Returns the file that will be replaced, if is_file() holds.
+  // Returns the file that will be replaced. Requires is_file().
   const std::filesystem::path& file() const { return file_; }
   // Writes all of `data` to a stream. Errors: the system's reason.
   absl::Status Write(std::string_view data) const;
@@ -50,8 +50,8 @@ absl::Status WriteOutput(const OutputTarget& target, std::string_view text);
 
 // A file that arrives in pieces and appears whole and verified, or not at all.
 // Invariant: the target is untouched until Commit(), and no other file is left behind.
-// Memory: owns the temporary file, which lies beside the file that it will replace. For a stream, the temporary file
-// has no name.
+// Memory: the object owns a temporary file. For a file target, it lies beside the target; for a stream, it has no
+// name.
 class ReceivedFile {
  public:
   static absl::StatusOr<ReceivedFile> Create(OutputTarget target);

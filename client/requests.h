@@ -16,12 +16,12 @@ namespace permafrost::client {
 // Returns a random UUID (version 4).
 std::string MakeUuid();
 
-// Returns a request ID that is always the same for a job of this spec. A repeated command thus finds the job that the
-// first command made. `what` distinguishes jobs with equal specs.
+// Returns a request ID that depends only on the arguments. A repeated command thus finds the job that the first
+// command made. `what` distinguishes jobs with equal specs.
 std::string RepeatableRequestId(std::string_view what, v1::JobSpec spec);
 
-// Makes the call, and repeats it while the server is temporarily unreachable, within the session's timeout. Use it
-// only for calls that carry a request_id or change nothing.
+// Makes the call. While the server is temporarily unreachable, repeats it within the session's timeout. Use it only
+// for calls that carry a request_id or change nothing.
 grpc::Status CallPatiently(Session& session, const std::function<grpc::Status(grpc::ClientContext*)>& call);
 
 // Creates the job. The request ID makes a retry safe even if the first answer was lost.

@@ -39,7 +39,7 @@ class ServerGroup {
   // Returns the member's name in --on or, without --on, the member's address.
   const std::string& name(size_t member) const { return members_[member].name; }
 
-  // The member whose server refused something, and the server's answer.
+  // A refusal: the member whose server refused a request, and the server's answer.
   struct Refusal {
     size_t member = 0;
     grpc::Status status;
@@ -68,15 +68,15 @@ class ServerGroup {
     int64_t ahead = 0;  // unfinished, unpaused jobs there whose priority is not lower
     std::vector<Refusal> passed_over;
   };
-  // Call it after Prepare. Finds the server that will begin the job first, and counts the job there. The order is:
-  // idle servers, then servers with fewer jobs ahead, then servers named earlier. In this order, each server
-  // validates the job. A server that refuses the job is passed over: its memory, device or limits must differ,
-  // because data and programs are equal. If all refuse, `passed_over` has all refusals, and the first is returned. A
-  // server that cannot be reached is returned at once.
+  // Call it after Prepare. Finds the server that will probably begin the job first, and counts the job there. Servers
+  // are asked to validate the job in this order: idle servers first, then those with fewer jobs ahead, then those
+  // named earlier. A server that refuses the job is passed over. Its memory, device or limits must differ, because
+  // data and programs are equal. If all servers refuse, `passed_over` has all refusals, and the first one is
+  // returned. If a server cannot be reached, Place returns that at once.
   std::optional<Refusal> Place(v1::CreateJobRequest request, Placement& placement);
 
   // Finds the jobs that match `filter` (ListJobsRequest.filter). For each of them, adds to `found` the job's name and
-  // the members that have the job. Returns the first server that cannot be reached.
+  // the members that have the job. If a server cannot be reached, returns the first such server.
   std::optional<Refusal> FindJobs(const std::string& filter, std::map<std::string, std::vector<size_t>>& found);
   // Returns a warning if the job is on several members, or an empty text.
   std::string TwinsText(const std::string& job, const std::vector<size_t>& members) const;

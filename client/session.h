@@ -27,12 +27,13 @@ inline constexpr char kDefaultServer[] = "127.0.0.1:7433";
 
 struct GlobalOptions {
   std::string server = kDefaultServer;
-  // The value of --context, or empty if it is not given.
+  // The value of --context, or empty without the flag.
   std::string context;
-  // The server that is used if no flag names one.
+  // The server that a command without flags for the server uses.
   std::string implied_server = kDefaultServer;
-  // The files that the flags name, and the credentials that ReadCredentials made of flags, environment and context.
+  // The files that the flags name.
   CredentialFiles credential_files;
+  // The credentials that ReadCredentials made from the flags, the environment and the context.
   Credentials credentials;
   // "table" or "json".
   std::string output = "table";
@@ -44,8 +45,8 @@ struct GlobalOptions {
   absl::Duration timeout() const { return absl::Seconds(timeout_seconds); }
 };
 
-// Handles Ctrl-C. Ctrl-C ends the program with exit code 130 or, while a Scope lives, cancels the work of the Scope.
-// A second Ctrl-C always ends the program.
+// Handles Ctrl-C, which ends the program with exit code 130. While a Scope lives, the first Ctrl-C only cancels the
+// work of the Scope, and a second one ends the program.
 // Threads: one thread waits for the signal. All methods are safe anywhere.
 class Interrupt {
  public:

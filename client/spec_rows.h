@@ -26,7 +26,7 @@ struct SpecRow {
 
 // Returns the rows for v1::JobSpec, in the order of the options.
 const std::vector<SpecRow>& JobRows();
-// Returns the rows for v1::GraphCachePolicy when a policy is changed: a field that is not given stays as it is.
+// Returns the rows for v1::GraphCachePolicy as a change of a policy: a field that is not given stays unchanged.
 std::vector<SpecRow> PolicyRows();
 // Returns the rows for v1::SampleDatasetRequest::Neighbors: the fan-outs, and how neighbours are drawn.
 std::vector<SpecRow> DrawRows();
@@ -39,14 +39,14 @@ std::vector<SpecRow> ImportRows();
 std::vector<std::string> FlagNames(const SpecRow& row);
 
 // Finds the field that `name` means. It may be a flag of `job submit` without its dashes ("lr"), a path
-// ("model.hidden_channels"), or the last part of a path. The last part alone is accepted if one field of that name is
-// less deeply nested than all other fields of that name. Hyphens count as underscores. Errors: InvalidArgument that
-// says what is accepted, or which fields `name` may mean.
+// ("model.hidden_channels"), or the last part of a path. The last part alone is accepted if exactly one of the fields
+// with that name is the least deeply nested. Hyphens count as underscores. Errors: InvalidArgument that says what is
+// accepted, or which fields `name` may mean.
 absl::StatusOr<SpecPath> FindSpecField(std::string_view name);
 
 // Makes the help text about a default, such as "default 4; on one large graph 2; of node2vec 1". Leaves out a part
-// that repeats the previous part. `set`, `graph` and `walks` are the defaults of jobs on a set of graphs, on one
-// large graph, and of node2vec. These jobs give only dataset and model.
+// that repeats the previous part. `set`, `graph` and `walks` are the defaults of a job on a set of graphs, of a job
+// on one large graph, and of a node2vec job, whose specs give only dataset and model.
 std::string DefaultText(const std::string& set, const std::string& graph, const std::string& walks);
 
 // Returns a default's name in the table of its enum, such as "gine".
@@ -60,8 +60,8 @@ struct SpecSetting {
   SpecPath path;
   std::vector<std::string> values;  // one value, or the items of a list; "true" or "false" for a switch
 
-  // Makes the messages above the field, and sets the field. If false means the same as no value, a switch that is
-  // given as false clears the field.
+  // Makes the messages above the field, and sets the field. Clears it instead if the setting is false and the API
+  // reads an absent field as false.
   void Apply(google::protobuf::Message& message) const;
 };
 

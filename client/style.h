@@ -1,5 +1,5 @@
-// The look of text: colours, and tables. The columns of a table are as wide as their widest cell and two spaces
-// apart. Lines have no trailing spaces. Threads: everything here is pure.
+// The look of text: colours and tables. Each column of a table is as wide as its widest cell. Columns are two spaces
+// apart, and lines have no trailing spaces. Threads: everything here is pure.
 #pragma once
 
 #include <string>

@@ -65,7 +65,7 @@ std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<Sw
                         const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers,
                         const RenderStyle& style);
 
-// Returns the results that RenderSweep shows as one line of JSON, including the warnings that the user got.
+// Returns one line of JSON with the results that RenderSweep shows, and with the warnings that the user got.
 std::string SweepToJson(const std::string& id, const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
                         const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers,
                         const std::vector<std::string>& warnings);

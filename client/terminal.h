@@ -30,7 +30,7 @@ class Terminal {
   void Line(std::string_view line);
   // Prints a permanent, uncoloured line on stderr: a remark beside the result.
   void Note(std::string_view line);
-  // Replaces the live line. A no-op if there can be no live line.
+  // Replaces the live line. Does nothing if live() is false.
   void Live(std::string_view line);
   void ClearLive();
   // Writes the buffered output. Returns false if some of it could not be written, for example on a full disk; errno
