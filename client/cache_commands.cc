@@ -71,8 +71,8 @@ ExitCode Entries(Session& session, const EntryFlags& flags) {
   return ExitCode::kOk;
 }
 
-// Makes the text about a command's effect. `queued` says whether the job waits for the device. If so, the command is
-// only on record.
+// Makes the text about a command's effect. `queued` says whether the job waits for the device. While it waits, the
+// command is recorded but not yet carried out.
 using Outcome = std::string (*)(const v1::GraphCache& cache, bool queued);
 
 std::string LaterText(const char* what, const v1::GraphCache& cache) {
@@ -100,7 +100,7 @@ std::string PolicyOutcome(const v1::GraphCache& cache, bool queued) {
                       " on: ", PolicyText(cache.policy(), queued ? 0 : cache.freeze_at()));
 }
 
-// Returns whether the job waits for the device, or false if that is not known.
+// Returns whether the job waits for the device. False if the job's state cannot be read.
 bool IsQueued(Session& session, const std::string& job) {
   const auto stub = v1::JobService::NewStub(session.channel());
   v1::GetJobRequest request;
@@ -120,7 +120,8 @@ ExitCode SendCommand(Session& session, const std::string& job, Outcome outcome,
       CallPatiently(session, [&](grpc::ClientContext* context) { return send(*stub, context, &cache); });
   const std::string short_name = OneLine(CacheJob(job));
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    // The job's step takes longer than the client's time limit. The command may still be on record.
+    // The job's present step takes longer than the client's time limit. The server may have recorded the command all
+    // the same.
     Failure failure = RpcFailure(status, {session.options().server, /*connected=*/true, session.options().timeout()});
     absl::StrAppend(&failure.message, "; the command may take effect yet, see: ",
                     session.CommandLine(absl::StrCat("cache show ", short_name)));
@@ -239,7 +240,7 @@ void AddCacheCommands(CLI::App& app, Command& chosen) {
 
 namespace {
 
-// Keeps the last message of the stream, to print what changes.
+// Prints what changes from one message of the stream to the next, and keeps the last message for this.
 class CacheWatch {
  public:
   explicit CacheWatch(Session& session) : session_(session) {}
@@ -257,7 +258,7 @@ class CacheWatch {
   // Call it when the job has ended.
   void Finish() {
     session_.terminal().ClearLive();
-    // In JSON mode the stream's last message has shown this already.
+    // In JSON mode, the last message of the stream has been printed already.
     if (session_.json() || !last_) return;
     const ViewTime now = ViewTime::Now();
     session_.Print(absl::StrCat(has_printed_ ? "\n" : "", RenderCache(*last_, now, session_.terminal().style())));

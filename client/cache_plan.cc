@@ -1,4 +1,4 @@
-// `permafrost cache plan` and `cache census`: the needs of a job that does not exist yet.
+// `permafrost cache plan` and `cache census`: the graph cache that a job would need, before the job is created.
 
 #include <algorithm>
 #include <memory>

@@ -28,7 +28,7 @@ std::string Plural(int64_t count, std::string_view noun) {
 
 int64_t Steps(const Statistics& s) { return s.hits() + s.padded_hits() + s.misses(); }
 
-// Returns the number of steps that captured an executable and kept it.
+// Returns the number of steps whose captured executable was kept.
 int64_t KeptSteps(const Statistics& s) {
   return std::max<int64_t>(0, s.misses() - s.eager_steps() - s.transient_steps());
 }
@@ -132,7 +132,7 @@ std::string CapacityText(const Statistics& s) {
                            : absl::StrCat(CountText(s.entries()), " of ", CountText(s.capacity()));
 }
 
-// A table that has, for each mode, one column of values and one of shares.
+// A table with two columns for each mode: one for values, and one for shares.
 class ModeTable {
  public:
   explicit ModeTable(const v1::GraphCache& cache) : cache_(cache), columns_{{""}} {

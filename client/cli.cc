@@ -24,8 +24,8 @@ namespace {
 
 constexpr char kDescription[] = "Trains graph neural networks on a Permafrost server.";
 
-// In the help of an option, CLI11 lists the excluded options in the order of their addresses. This formatter sorts
-// them by name, so that the help is the same in each run.
+// The help of an option lists the options that it excludes. CLI11 lists them in the order of their addresses. This
+// formatter sorts them by name, so that the help is the same in each run.
 class SortedExcludes final : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -39,7 +39,7 @@ class SortedExcludes final : public CLI::Formatter {
   }
 };
 
-// Returns whether the command line asks for JSON. Called when the line cannot be parsed.
+// Returns whether the command line asks for JSON. For command lines that CLI11 cannot parse.
 bool AsksForJson(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
@@ -70,7 +70,7 @@ const CLI::Option* FindOption(const CLI::App* app, const std::string& name) {
   return nullptr;
 }
 
-// Returns what the option accepts, for messages, or an empty text if the option's type does not tell.
+// Returns a text about the values that the option accepts, or an empty text if the option's type does not tell.
 std::string AcceptedValues(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return "true, false";
   std::string type = option.get_type_name();
@@ -84,7 +84,7 @@ std::string AcceptedValues(const CLI::Option& option) {
   return type;
 }
 
-// Returns CLI11's message about a value of the wrong type, with what is accepted added to it.
+// Returns CLI11's message about a value of the wrong type, and adds the accepted values to it.
 std::string ConversionText(const CLI::App& app, const std::string& what) {
   constexpr std::string_view kBegin = "Could not convert: ", kMiddle = " = ";
   const size_t middle = what.find(kMiddle);
@@ -105,8 +105,8 @@ bool IsFlagValue(const std::string& text) {
   }
 }
 
-// Names the flag with a bad value. CLI11 converts the values of some flags by std::stoll, whose exceptions name no
-// flag.
+// Makes an error that names the flag with a bad value. CLI11 converts some values by std::stoll, whose exceptions
+// name no flag.
 CLI::ConversionError BadFlagValue(const CLI::App& app, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -121,7 +121,7 @@ CLI::ConversionError BadFlagValue(const CLI::App& app, int argc, char** argv) {
 }
 
 int ReportUsage(CLI::App& app, const CLI::ParseError& error, bool json) {
-  // CLI11 reports a missing command before an unknown word. The unknown word is the better message.
+  // CLI11 would report a missing command rather than an unknown word, although the unknown word says more.
   const std::vector<std::string> strange = app.remaining(/*recurse=*/true);
   const std::string what =
       strange.empty() ? ConversionText(app, error.what()) : absl::StrCat("'", strange[0], "' is not known here");

@@ -13,7 +13,8 @@ CLI::Validator NotNegative() {
 }
 
 void AddSwitch(CLI::App& command, const std::string& flag, std::optional<bool>& value, const std::string& help) {
-  // A flag that is bound to a value instead of a function would set the value to false if the flag is not given.
+  // The flag is bound to a function, because CLI11 sets a value that is bound directly to false if the flag is not
+  // given.
   command
       .add_flag_function(
           flag, [&value](int64_t given) { value = given > 0; }, help)

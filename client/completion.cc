@@ -21,14 +21,15 @@ struct CompletionOption {
   std::string help;
   bool takes_value = false, takes_file = false;
   std::vector<std::string> choices;
-  std::string group;  // "job", "dataset", "program" or "context", whose `list` command names the values; else empty
+  // The command group whose `list` names the values: "job", "dataset", "program" or "context"; else empty.
+  std::string group;
 };
 
 struct CompletionCommand {
   std::string path;                                        // "job submit"; empty for the program itself
   std::vector<std::pair<std::string, std::string>> below;  // name and help of subcommands
   std::vector<CompletionOption> options;                   // options of this command
-  std::string group;                                       // the group of arguments without a flag; or empty
+  std::string group;                                       // CompletionOption::group of the argument without a flag
 };
 
 std::vector<std::string> ChoicesOf(const CLI::Option& option) {
@@ -53,11 +54,11 @@ CompletionOption OptionOf(const CLI::Option& option) {
   return out;
 }
 
-// Returns the completion group of an argument without a flag.
+// Returns CompletionCommand::group for an argument without a flag.
 std::string GroupOf(const CLI::Option& option, const std::string& path) {
   const std::string& name = option.get_single_name();
   if (name == "ID" || name == "JOB") return "job";
-  // The name in `context set` may be new, and the name in an import is new. So neither is completed.
+  // Completes neither the name in `context set`, which may be new, nor the name in an import, which is new.
   if (name == "NAME" && (path == "context use" || path == "context remove")) return "context";
   if (name != "NAME" || path.ends_with(" import")) return "";
   return path.starts_with("dataset ") ? "dataset" : path.starts_with("program ") ? "program" : "";
@@ -78,7 +79,8 @@ void AddCompletions(const CLI::App& app, const std::string& path, std::vector<Co
   }
 }
 
-// Returns each command with its own options first, and then the global options, which may follow every command.
+// Returns all commands. Each lists its own options first, and then the global options, which may follow every
+// command.
 std::vector<CompletionCommand> CompletionsOf(const CLI::App& app) {
   std::vector<CompletionCommand> commands;
   AddCompletions(app, "", commands);
@@ -98,7 +100,7 @@ std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
-// Tables that bash and zsh share, since `case` works the same in both.
+// Lines of `case` statements for bash and zsh, in which `case` works alike.
 struct CaseTables {
   std::string steps;    // "PATH:WORD" patterns that lead to a subcommand
   std::string valued;   // "PATH:OPTION" patterns of options that take a value
@@ -135,14 +137,14 @@ CaseTables TablesOf(const CLI::App& app) {
 }
 
 // The end of a shell command that asks the server for the names of $group in JSON. The command begins with the
-// program's name and the words that name the server. It takes at most a second, and is silent if there is no server.
-// bash expands the offered names, including commands within them. So a text that is not a valid ID (server/base/id.h)
-// is dropped.
+// program's name and the words that name the server. It takes at most a second, and prints nothing if there is no
+// server. bash expands the offered names, and would run commands within them. So the code drops each name that is not
+// a valid ID (server/base/id.h).
 constexpr char kAskNames[] =
     " --timeout 1 --output json $group list 2>/dev/null </dev/null |\n"
     "      grep -o \"\\\"name\\\":\\\"${group}s/[a-z][a-z0-9-]*\\\"\" | sed 's/.*\\///; s/\"$//')\"\n";
 
-// The shell command that lists contexts. The names of contexts (IsContextName) are keys of the JSON. The command asks
+// The end of a shell command that lists contexts, whose names (IsContextName) are keys of the JSON. The command asks
 // no server.
 constexpr char kAskContexts[] =
     " --output json context list 2>/dev/null </dev/null |\n"
@@ -220,9 +222,9 @@ constexpr char kNamesInFish[] =
     "    string match -arg \"\\\"name\\\":\\\"$argv[1]s/([a-z][a-z0-9-]*)\\\"\"\n"
     "end\n";
 
-// Returns the beginning of a function for bash and zsh. The function gets the present word and the words before it,
-// without the program's name. It finds the command in these words (`at`, since zsh reserves `path`), and then the
-// candidates for the present word: `offers`, or files.
+// Returns the beginning of a function for bash and zsh. The arguments of the function are the present word and the
+// words before it, without the program's name. The code sets `at` to the command in these words (zsh reserves the
+// name `path`). It then sets `offers` to the candidates for the present word, or asks for files.
 std::string CaseBody(const CaseTables& tables) {
   return absl::StrCat(
       "_permafrost_offer() {\n"
@@ -260,8 +262,8 @@ std::string BashCompletion(const CLI::App& app) {
       "  local cur=${COMP_WORDS[COMP_CWORD]} word joined= i=0\n"
       "  local -a words\n"
       "  words=(\"${COMP_WORDS[0]}\")\n"
-      // bash also splits words at = and at colons. If bash has split the present word, the word can only be the value
-      // of its flag.
+      // bash also splits words at = and at colons. If it has split the present word, that word can only be the value
+      // of a flag.
       "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD}\"; do\n"
       "    case $word in\n"
       "      ''|*[!=:]*) if [ -n \"$joined\" ]; then words[i]+=$word; else words[++i]=$word; fi; joined=;;\n"

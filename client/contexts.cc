@@ -109,7 +109,8 @@ absl::Status WriteContexts(const std::string& path, const Contexts& contexts) {
   }
   config["current_context"] = contexts.current;
   PF_RETURN_IF_ERROR(CreateDirectories(std::filesystem::path(path).parent_path()));
-  // The path may be a symbolic link, if the user keeps settings elsewhere. The link must stay.
+  // If the path is a symbolic link, because the user keeps settings elsewhere, writes to its target and keeps the
+  // link.
   PF_ASSIGN_OR_RETURN(const std::filesystem::path file, FileToReplace(path));
   return WriteFileAtomic(file, absl::StrCat(config.dump(2, ' ', false, json::error_handler_t::replace), "\n"));
 }

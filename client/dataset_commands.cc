@@ -135,7 +135,7 @@ ExitCode Verify(Session& session, const VerifyFlags& flags) {
           session.terminal().Live(
               RenderVerifyProgress(progress.bytes_done(), progress.bytes_total(), eta, session.terminal().style()));
         }
-        // Only the end of the stream says that the dataset is intact.
+        // No message is the last one: only the OK at the end of the stream says that the dataset is intact.
         return false;
       },
       /*ok_is_end=*/true);

@@ -19,8 +19,8 @@ namespace {
 
 struct ImportFlags {
   std::string name;
-  std::string path;    // empty if all of an upload is imported
-  std::string upload;  // empty if the server itself sees the path
+  std::string path;    // empty: imports the whole upload
+  std::string upload;  // empty: the server itself sees the path
   bool validate_only = false;
   SpecFlags options{ImportRows()};
   bool watch = true;
@@ -108,7 +108,7 @@ ExitCode Import(Session& session, const ImportFlags& flags) {
   session.terminal().ClearLive();
   if (dataset.state() == v1::Dataset::STATE_FAILED)
     return session.Fail(EndedBadlyFailure(absl::StrCat("the import of ", flags.name, " failed: ", dataset.error())));
-  // In JSON mode the stream's last message has shown this already.
+  // In JSON mode, the last message of the stream has been printed already.
   if (!session.json()) {
     const ViewTime now = ViewTime::Now();
     session.Print(RenderDataset(dataset, now, session.terminal().style()));

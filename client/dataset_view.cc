@@ -53,7 +53,7 @@ std::string ProgressText(const v1::ImportProgress& progress) {
                       progress.current_file());
 }
 
-// The values of a row of the list. A dataset fills only the values that its kind has.
+// The values in a row of the list. A value that the dataset's kind does not have stays kNothing.
 struct Sizes {
   std::string kind = kNothing, graphs = kNothing, nodes = kNothing, edges = kNothing, targets = kNothing,
               bytes = kNothing;
@@ -81,7 +81,7 @@ Sizes SizesOf(const v1::Dataset& dataset) {
   return {};
 }
 
-// Says which directions of the edges exist, and why.
+// Says which directions of the edges the dataset contains, and why.
 std::string DirectionsText(v1::EdgeDirections directions, bool inverse_edges_added) {
   switch (directions) {
     case v1::EDGE_DIRECTIONS_ADDED:
@@ -155,7 +155,7 @@ std::string GivenLinksText(const v1::GivenLinks& links) {
                       CountText(links.num_test()), NegativesText(links.test_negatives(), links.test_negative_pairs()));
 }
 
-// Adds a field with the source's values of each category, such as "label 1: 3 values, 0, 1, 2".
+// Adds a field that lists the source's values in each column of categories, such as "label 1: 3 values, 0, 1, 2".
 void AddCategories(const char* name, const v1::FeatureSummary& features, std::vector<Field>& fields) {
   constexpr int kColumns = 4;
   std::string text;

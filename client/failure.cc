@@ -45,7 +45,8 @@ Failure Local(ExitCode exit, std::string_view code, std::string_view message) {
 
 Failure RpcFailure(const grpc::Status& status, const CallContext& call) {
   if (!call.connected) return UnreachableFailure(call.address, call.tls, call.name);
-  // Only the server attaches details. Without them, a code that the transport can produce comes from the transport.
+  // Only a server attaches details. A status without details is the transport's own if its code is one that the
+  // transport produces.
   const bool answered = !status.error_details().empty();
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !answered) {
     return Local(ExitCode::kUnreachable, "UNREACHABLE",
@@ -101,8 +102,8 @@ std::string RenderText(const Failure& failure) {
   const auto& violations = failure.violations;
   std::string message = OneLine(failure.message);
   if (violations.size() < 2) return absl::StrCat(begin, message, "\n");
-  // The server's one-line message lists all violations. If each violation gets its own line, the list is left out of
-  // the message.
+  // The server's one-line message lists all violations. Because each violation gets a line of its own below, the list
+  // is left out of the message.
   if (std::all_of(violations.begin(), violations.end(),
                   [&](const FieldViolation& v) { return absl::StrContains(failure.message, v.description); })) {
     message = absl::StrCat(violations.size(), " fields are not valid");

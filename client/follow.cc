@@ -14,8 +14,9 @@ namespace {
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
-// Returns whether the server failed, rather than the request. A daemon that shuts down cancels its streams, and a
-// daemon that drains may end them with OK. A daemon aborts the stream of a client that was stopped for minutes.
+// Returns whether the stream ended because of the server and not because of the request. A daemon that shuts down
+// cancels its streams. A daemon that drains may end them with OK. If a client was suspended for minutes, the daemon
+// aborts its stream.
 bool ServerWentAway(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::OK:
@@ -54,7 +55,7 @@ std::optional<FollowResult> Reconnect::Ended(const grpc::Status& status) {
   }
   const absl::Duration left = window_ - lost_->Elapsed();
   if (left <= absl::ZeroDuration()) {
-    // If the server is still there, its answer says more than "unreachable".
+    // If the server itself ended the stream, its answer says more than "unreachable".
     const bool ended_by_server = status.error_code() == grpc::StatusCode::ABORTED;
     return FollowResult{FollowEnd::kFailed,
                         ended_by_server ? RpcFailure(status, {address, /*connected=*/true, absl::ZeroDuration()})

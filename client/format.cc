@@ -34,7 +34,7 @@ struct Scaled {
 };
 Scaled ScaleBy1000(double value, size_t max_power) {
   size_t power = 0;
-  // 999.5 or more would print as 1000 of this unit.
+  // A value of 999.5 or more would be printed as 1000 of the present unit.
   while (value >= 999.5 && power < max_power) {
     value /= 1000;
     ++power;

@@ -211,7 +211,7 @@ ExitCode Logs(Session& session, const LogFlags& flags) {
           session.Print(piece.data());
         }
         session.terminal().Flush();
-        // The offset to continue from if the server goes away.
+        // If the server goes away, the next call continues from this offset.
         request.set_offset(piece.next_offset());
         return false;
       },

@@ -1,5 +1,5 @@
-// `permafrost job compare`. The client compares by itself, because the jobs that GetJob returns contain everything to
-// show.
+// `permafrost job compare`. The client itself compares the jobs that GetJob returns, because they contain everything
+// that is shown.
 
 #include <algorithm>
 #include <cmath>

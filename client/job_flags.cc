@@ -11,7 +11,7 @@ namespace permafrost::client {
 namespace {
 
 void Override(const SpecFlags& flags, v1::JobSpec& spec) {
-  // The flag for the model comes first, so Walks(spec) is right for all later flags.
+  // The flag for the model is applied first, so Walks(spec) is right for all later flags.
   for (SpecSetting& setting : flags.Given()) {
     if (Walks(spec) && PathName(setting.path) == kLinkNegatives) setting.path = *FindSpecField(kWalkNegatives);
     setting.Apply(spec);

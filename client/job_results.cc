@@ -44,7 +44,7 @@ ExitCode Export(Session& session, const ExportFlags& flags) {
     return session.Fail(UsageFailure(
         absl::StrCat("--to ", OneLine(path), " is a terminal, and weights are no text; accepted: a file, or a pipe")));
   }
-  // While this scope lives, Ctrl-C does not end the program at once, so no partial file is left behind.
+  // While this scope lives, Ctrl-C does not end the program at once, so that no partial file is left behind.
   Interrupt::Scope keep_running(session.interrupt(), nullptr);
   auto file = ReceivedFile::Create(*std::move(target));
   if (!file.ok()) return session.Fail(FileFailure(file.status()));
@@ -52,7 +52,8 @@ ExitCode Export(Session& session, const ExportFlags& flags) {
   absl::Status written;
   int64_t total_bytes = 0;
   std::string xxh3;
-  // If the server goes away half-way, the client does not wait for it, because the file may have changed meanwhile.
+  // If the server goes away during the export, the client does not wait for it, because the file may change
+  // meanwhile.
   const FollowResult result = Follow<v1::ExportJobResponse>(
       session, absl::ZeroDuration(), [&](grpc::ClientContext* context) { return stub->ExportJob(context, request); },
       [&](const v1::ExportJobResponse& piece) {
@@ -194,7 +195,7 @@ ExitCode PredictWithJob(Session& session, const EvaluateFlags& flags) {
       flags.to.empty() ? absl::StrCat(std::string(StripCollection("jobs", flags.id)), "-predictions.csv") : flags.to;
   auto target = OutputTarget::Open(path);
   if (!target.ok()) return session.Fail(FileFailure(target.status()));
-  // While this scope lives, Ctrl-C does not end the program at once, so no partial file is left behind.
+  // While this scope lives, Ctrl-C does not end the program at once, so that no partial file is left behind.
   Interrupt::Scope keep_running(session.interrupt(), nullptr);
   auto file = ReceivedFile::Create(*std::move(target));
   if (!file.ok()) return session.Fail(FileFailure(file.status()));

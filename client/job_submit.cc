@@ -50,14 +50,14 @@ class Submission {
     v1::Job job;
     const grpc::Status status = CreateJob(at, request_, job);
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !flags_.validate_only) {
-      // The answer may have been lost or late, so the job may exist.
+      // The server's answer may have been lost or come too late, so the job may exist.
       Failure failure = RpcFailure(status, {at.options().server, /*connected=*/true, at.options().timeout()});
       absl::StrAppend(&failure.message, "; the job may be there all the same, see: ", at.CommandLine("job list"));
       return at.Fail(failure);
     }
     if (!status.ok()) return at.Fail(status);
     if (comes_back) WarnOfTwins();
-    // In JSON the notes are a field of the job.
+    // In JSON mode, the notes are printed as a field of the job.
     if (!session_.json()) {
       for (const std::string& note : job.notes()) session_.terminal().Note(absl::StrCat("warning: ", OneLine(note)));
     }
@@ -81,8 +81,8 @@ class Submission {
   }
 
  private:
-  // Chooses the server on which an earlier command made the job of this ID or, if there is none, the server that will
-  // begin the job first. Returns an exit code only on failure.
+  // Chooses the server on which an earlier command made the job with this ID. If there is none, chooses the server
+  // that will begin the job first. Returns an exit code only on failure.
   std::optional<ExitCode> Place() {
     if (request_.spec().has_init_from()) return session_.Fail(UsageFailure(kInitFromOnServers));
     if (const auto refusal = FindMade()) {
@@ -114,8 +114,8 @@ class Submission {
     return std::nullopt;
   }
 
-  // Fills made_ with the servers that have the job of this ID. An invalid ID would break the filter, and no job has
-  // it.
+  // Fills made_ with the servers that have the job with this ID. Leaves made_ empty for an invalid ID, which no job
+  // can have, and which would break the filter's syntax.
   std::optional<ServerGroup::Refusal> FindMade() {
     made_.clear();
     if (!CheckIdSyntax("job_id", request_.job_id()).ok()) return std::nullopt;

@@ -38,8 +38,8 @@ struct SweepFlags {
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
 
-// Returns whether a server sent this status. The transport can produce these codes too, but only a server attaches
-// details.
+// Returns whether the status is a server's answer. The transport can produce the codes below too, but only a server
+// attaches details.
 bool IsAnswer(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
@@ -78,7 +78,7 @@ class Sweep {
 
   ExitCode Run() {
     places_.assign(plan_.size(), 0);
-    // All jobs are validated before the first is created.
+    // Validates all jobs before it creates the first one.
     if (servers_.is_spread()) {
       Interrupt::Scope keep_running(session_.interrupt(), nullptr);
       if (const std::optional<ExitCode> failed = Place()) return *failed;
@@ -137,16 +137,16 @@ class Sweep {
 
   std::string JobId(size_t j) const { return absl::StrCat(id_, "-", j); }
 
-  // Fills made_ with the servers that have jobs of this sweep. An invalid ID would break the filter, and no job has
-  // it.
+  // Fills made_ with the servers that have jobs of this sweep. Leaves made_ empty for an invalid ID, which no job can
+  // have, and which would break the filter's syntax.
   std::optional<ServerGroup::Refusal> FindMade() {
     made_.clear();
     if (!CheckIdSyntax("job_id", JobId(0)).ok()) return std::nullopt;
     return servers_.FindJobs(absl::StrCat("labels.sweep = \"", id_, "\""), made_);
   }
 
-  // Chooses a server for each job: the server on which an earlier command made the job or, if there is none, the
-  // server that will begin it first. Returns an exit code only on failure.
+  // Chooses a server for each job: the server on which an earlier command made the job. If there is none, chooses the
+  // server that will begin the job first. Returns an exit code only on failure.
   std::optional<ExitCode> Place() {
     std::set<std::string> datasets, programs;
     for (const SweepJob& job : plan_) {
@@ -309,7 +309,7 @@ class Sweep {
   std::map<std::string, std::vector<size_t>> made_;  // the servers that have each job of this sweep, by job name
   std::vector<std::string> warnings_;
   const absl::Duration reconnect_;
-  const bool comes_back_;  // an earlier command may have made jobs
+  const bool comes_back_;  // true: an earlier command may have made some of the jobs
   const std::string id_;
   WireLabels labels_;
   std::vector<SweepAxis> axes_;

@@ -77,8 +77,8 @@ bool GoesOn(const v1::Job& job) {
   }
 }
 
-// Returns the job before a verb is called, or an empty job on an error. The verb's own call will then report the
-// error.
+// Returns the job as it is before the verb's call, or an empty job on an error, which the verb's call will then
+// report.
 v1::Job JobBefore(Session& session, v1::JobService::Stub& stub, const std::string& name) {
   v1::GetJobRequest request;
   request.set_name(name);
@@ -88,7 +88,7 @@ v1::Job JobBefore(Session& session, v1::JobService::Stub& stub, const std::strin
   return status.ok() ? job : v1::Job();
 }
 
-// `said` makes the text to print from the job before and after the call.
+// `said` takes the job before and after the call, and returns the text to print.
 template <class Request>
 ExitCode RunVerb(Session& session, const std::string& id, StubMethod<Request> method,
                  std::string (*said)(const v1::Job& before, const v1::Job& now)) {
@@ -161,7 +161,7 @@ ExitCode UpdateJob(Session& session, const JobUpdateFlags& flags) {
   if (const absl::Status read = ReadLabels(flags.labels, *job.mutable_labels()); !read.ok()) {
     return session.Fail(UsageFailure(std::string(read.message())));
   }
-  // Each label has its own path, because another client may change other labels meanwhile.
+  // The update mask has a path for each changed label, because another client may change other labels meanwhile.
   for (const auto& label : job.labels()) request.mutable_update_mask()->add_paths(absl::StrCat("labels.", label.first));
   for (const std::string& key : flags.remove_labels) {
     if (job.labels().contains(key)) {

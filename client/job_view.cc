@@ -45,8 +45,8 @@ std::string Unit(const v1::Job& job) {
   return IsNodeLevel(job) ? "nodes" : "graphs";
 }
 
-// The units of a job's counts of nodes and edges. For node2vec they are entries of walks, and pairs within the walks'
-// windows.
+// The units in which a job's counts of nodes and edges are shown. A node2vec job counts entries of walks as nodes,
+// and pairs within a window as edges.
 struct RowUnits {
   std::string nodes = "nodes", edges = "edges";
 };
@@ -92,7 +92,7 @@ void AddLimits(const v1::JobSpec& spec, const ViewTime& time, std::vector<Field>
   if (spec.max_retries() > 0) fields.push_back({"max retries", CountText(spec.max_retries())});
 }
 
-// Shows how long the job was in each state, and why it entered the state.
+// Shows the time that the job spent in each state, and the reason why it entered the state.
 std::string RenderStateChanges(const v1::Job& job, const ViewTime& time, const RenderStyle& style) {
   std::vector<std::vector<Cell>> rows;
   rows.reserve(static_cast<size_t>(job.state_changes_size()));

@@ -19,8 +19,8 @@
 namespace permafrost::client {
 namespace {
 
-// Keeps the state of the stream so far. The stream sends each epoch once, and after a reconnection sends all epochs
-// again.
+// Prints what is new in each message. A stream sends each epoch once, but after a reconnection the new stream sends
+// all epochs again.
 class JobWatch {
  public:
   explicit JobWatch(Session& session) : session_(session) {}
@@ -63,7 +63,7 @@ class JobWatch {
     }
   }
 
-  // Prints the state changes that do not belong to the usual course of a job.
+  // Prints the new state changes that are not part of a job's usual course.
   void PrintChanges(const v1::Job& job) {
     const int64_t dropped = job.dropped_state_changes();
     for (int i = 0; i < job.state_changes_size(); ++i) {
@@ -71,7 +71,7 @@ class JobWatch {
       if (dropped + i < seen_changes_) continue;
       const bool tells = change.state() == v1::Job::STATE_RECOVERING || change.state() == v1::Job::STATE_PAUSED ||
                          (change.state() == v1::Job::STATE_QUEUED && change.reason() != "SUBMITTED");
-      // `job show` lists the changes before the watch began.
+      // Changes from before the watch began are left to `job show`.
       if (!tells || !watching_) continue;
       session_.terminal().Line(absl::StrCat(StateName(change.state()), " (", OneLine(change.reason()), ")",
                                             change.message().empty() ? "" : ": ", OneLine(change.message())));

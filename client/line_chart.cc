@@ -33,7 +33,7 @@ struct Range {
     low -= by;
     high += by;
   }
-  // Adds a margin, so that lines do not touch the frame.
+  // Adds a margin above and, with `below`, also below, so that lines do not touch the frame.
   void Pad(bool below) {
     const double by = (high - low) * 0.05;
     if (below) low -= by;

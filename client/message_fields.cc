@@ -21,7 +21,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// Words that flags accept instead of a number, or instead of a character that is awkward in a shell.
+// Words that a flag accepts in place of a special number, or of a character that is awkward to type in a shell.
 constexpr struct {
   const char *field, *word, *value;
 } kWords[] = {{"fan_outs", "all", "-1"},  {"eval_fan_outs", "all", "-1"}, {"freeze_at", "derived", "0"},

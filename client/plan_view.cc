@@ -23,7 +23,7 @@ using Policy = v1::GraphCachePolicy;
 using Plan = v1::PlanGraphCacheResponse;
 using Row = v1::GraphCachePlanRow;
 
-// Returns the schedule of a row, or an empty one if the row's index is out of range, as a newer server might send.
+// Returns the schedule of a row. A newer server may send an index that is out of range: the schedule is then empty.
 const v1::BatchSchedule& ScheduleOf(const Row& row, const Plan& plan) {
   const bool known = row.schedule() >= 0 && row.schedule() < plan.schedules_size();
   return known ? plan.schedules(row.schedule()) : v1::BatchSchedule::default_instance();
@@ -192,7 +192,7 @@ Bar BarOf(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& pl
 
 std::string DrawPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject) {
   const bool costs = plan.has_costs();
-  std::vector<std::pair<int, Bar>> bars;  // each with the index of its row in the plan
+  std::vector<std::pair<int, Bar>> bars;  // the index of a row in the plan, and its bar
   double most = 1e-12;
   for (int i = 0; i < plan.rows_size(); ++i) {
     if (i > 0 && i != plan.recommended_row() && SaysTheSame(plan.rows(i), plan)) continue;
@@ -264,7 +264,7 @@ std::string OperatorTable(const v1::LoweringCensus& lowering, const RenderStyle&
       rows, style);
 }
 
-// Returns the cells of a table row. A row whose cells equal the first row's is not shown again.
+// Returns the cells that describe a row's policy. If they equal those of the first row, the row is not shown again.
 std::vector<std::string> PolicyTexts(const v1::GraphCacheCensusRow& row, const Census& census) {
   return {CachePolicyText(row.policy(), row.shapes(), census.freeze_at()),
           CacheShapesText(row.policy(), row.shapes(), row.train_shapes()),

@@ -51,7 +51,8 @@ bool AreEqual(const Values& a, const Values& b) {
   });
 }
 
-// Makes a table of the values of all forms. If all forms have the same values, each value is listed once, for "all".
+// Makes a table of the inputs or outputs of all forms. If these are equal in all forms, each is listed once, for
+// "all".
 std::string RenderValues(const v1::Program& program, const char* header,
                          const Values& (v1::Program::Form::*values)() const, const RenderStyle& style) {
   const bool same = std::ranges::all_of(program.forms(), [&](const v1::Program::Form& form) {
@@ -159,7 +160,7 @@ grpc::Status SendOnce(Session& session, v1::ProgramService::Stub& stub, const v1
   const auto writer = stub.UploadProgram(&context, &program);
   v1::UploadProgramRequest request;
   *request.mutable_start() = start;
-  // False if the server has answered already because it has the archive or refuses it.
+  // False: the server has ended the call early, because it has the archive already or refuses it.
   bool goes_on = writer->Write(request);
   const Stopwatch watch;
   int64_t sent = 0;

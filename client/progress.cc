@@ -16,7 +16,8 @@ constexpr int kMinBar = 10;
 constexpr int kMaxBar = 40;
 constexpr int kGap = 2;
 
-// One part of the line. Parts with the highest rank are dropped first. Parts of rank 0 are never dropped.
+// One part of the line. If the line is too long, the part with the highest rank is dropped first. Parts of rank 0
+// stay.
 struct Part {
   std::string text;
   int rank = 0;
@@ -67,7 +68,7 @@ std::string Compose(std::string head, double fraction, std::vector<Part> parts, 
   const bool has_bar = texts.size() == 2;
   for (const Part& part : parts) texts.push_back(part.text);
   std::string line = absl::StrJoin(texts, gap);
-  // Only a line without a bar can be too long. A line without a bar has no colours that a cut could leave open.
+  // Only a line without a bar can be too long. Such a line has no colours, so the cut cannot fall within a colour.
   return has_bar ? line : Truncate(std::move(line), width);
 }
 

@@ -19,7 +19,8 @@
 namespace permafrost::client {
 namespace {
 
-// Returns, for example, "18.2 GB of 139 GB". A CPU reports no memory of its own, so the text is the process's memory.
+// Returns, for example, "18.2 GB of 139 GB". A CPU has no memory of its own, so for a CPU the text gives the memory
+// of the process.
 std::string MemoryInUse(const v1::DeviceMemory& memory) {
   if (!memory.has_driver_bytes()) return memory.has_resident_bytes() ? BytesText(memory.resident_bytes()) : kNothing;
   return absl::StrCat(
@@ -38,8 +39,8 @@ std::string SinceText(const v1::Job& job, absl::Time now) {
   return EtaText(now - ToTime(job.state_changes().rbegin()->time()));
 }
 
-// Returns why the job is in its state and what keeps it there, such as "TOO_FEW_PEERS: ...; again in 4s". Returns "-"
-// if there is nothing to tell, as for a job that just waits for its turn.
+// Returns the reason for the job's state, and what the job waits for, such as "TOO_FEW_PEERS: ...; again in 4s".
+// Returns "-" if there is nothing to tell, for example if the job only waits for its turn.
 std::string WhyText(const v1::Job& job, absl::Time now) {
   if (job.pausing()) return "pauses at its next step";
   const bool waits = !IsOnDevice(job.state());

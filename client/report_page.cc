@@ -188,7 +188,7 @@ std::string TrainingCharts(const v1::Job& job) {
                        : absl::StrCat("<div class=\"charts\">\n", drawn, "</div>\n");
 }
 
-// Charts the number of held executables over the steps. Each executable counts from the step that captured it.
+// Makes a chart of the number of held executables by step. Each executable counts from the step that captured it.
 Chart CacheGrowth(const ReportData& data) {
   Chart chart{.title = "Executables held, by the step that captured them",
               .x_name = "step",

@@ -35,8 +35,8 @@ std::string MakeUuid() {
 }
 
 std::string RepeatableRequestId(std::string_view what, v1::JobSpec spec) {
-  // `--deadline 12h` gives another deadline in each command. The server ignores the two limits when it compares
-  // requests.
+  // A flag such as `--deadline 12h` gives another deadline each time. The server, too, ignores these two limits when
+  // it compares requests.
   spec.clear_deadline();
   spec.clear_max_runtime();
   spec.clear_priority();
@@ -55,7 +55,7 @@ grpc::Status CallPatiently(Session& session, const std::function<grpc::Status(gr
     const bool away =
         status.error_code() == grpc::StatusCode::UNAVAILABLE || status.error_code() == grpc::StatusCode::CANCELLED;
     if (!away || session.interrupt().requested()) return status;
-    // Does not retry if the server was unreachable from the start, so that the user hears of it at once.
+    // If the server was unreachable from the start, does not retry, so that the user learns of it at once.
     if (!session.Connect() || backoff >= left()) return status;
     session.interrupt().WaitFor(backoff);
     backoff *= 2;

@@ -146,8 +146,8 @@ std::string RenderEdges(const v1::SampleDatasetResponse& sample, const RenderSty
   if (weighted) columns.push_back({"WEIGHT", Align::kRight});
   const bool timed = std::ranges::any_of(sample.edges(), [](const auto& edge) { return edge.timestamp() != 0; });
   if (timed) columns.push_back({"TIME", Align::kRight});
-  // In a sample that is not disjoint, every edge has seed 0. A disjoint sample whose only seed is row 0 looks the
-  // same, so it gets no SEED column either.
+  // In a sample that is not disjoint, every edge has seed 0. A disjoint sample whose only seed is row 0 cannot be
+  // told apart from it, and gets no SEED column either.
   const bool disjoint = std::ranges::any_of(sample.edges(), [](const auto& edge) { return edge.seed() != 0; });
   if (disjoint) columns.push_back({"SEED", Align::kRight});
   std::vector<std::vector<Cell>> rows;
@@ -171,7 +171,7 @@ std::string WalkLine(const v1::SampleDatasetResponse& sample, int64_t begin, int
   const auto node = [&](int64_t i) { return RowText(sample, sample.walks(static_cast<int>(begin + i))); };
   const int width = style.width - 1;
   std::string line = node(0);
-  // `cut` is the longest beginning of the walk that leaves room for that number.
+  // `cut` is the longest beginning of the walk that leaves room for the number of missing nodes.
   std::string cut = line;
   for (int64_t i = 1; i < length; ++i) {
     const std::string rest = absl::StrCat(arrow, "... ", length - i, " more");

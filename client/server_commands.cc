@@ -60,7 +60,7 @@ ExitCode Drain(Session& session) {
   v1::DrainRequest request;
   request.set_request_id(MakeUuid());
   v1::DrainResponse response;
-  // Makes the call only once: a server that stops because of it may never come back.
+  // Makes the call only once, because a server that stops at this call may never come back.
   const grpc::Status status =
       session.Unary([&](grpc::ClientContext* context) { return stub->Drain(context, request, &response); });
   if (!status.ok()) return session.Fail(status);
@@ -141,7 +141,7 @@ constexpr uint8_t kIsServing = 1;
 
 std::string HealthRequest(const std::string& service) {
   if (service.empty()) return {};
-  // A service's name is short enough for a length of one byte.
+  // The name of a service is so short that one byte holds its length.
   return absl::StrCat(std::string(1, kServiceField), std::string(1, static_cast<char>(service.size())), service);
 }
 
@@ -238,7 +238,7 @@ ExitCode Backup(Session& session, const BackupFlags& flags) {
   request.set_request_id(MakeUuid());
   v1::BackupResponse last;
   const Stopwatch watch;
-  // If the server comes back, it reports the backup's result, or makes the backup again.
+  // If the server goes away and comes back, it reports the result of the backup, or makes the backup again.
   const FollowResult result = Follow<v1::BackupResponse>(
       session, session.options().timeout(),
       [&](grpc::ClientContext* context) { return stub->Backup(context, request); },

@@ -38,8 +38,8 @@ std::string OneServer(const std::string& name, const std::string& other) {
                                       " are the same server; name each server once");
 }
 
-// Refuses an empty checksum, because equality cannot be checked. A server gives none if it is older or cannot open
-// the store.
+// Refuses an empty checksum, without which equality cannot be checked. A server that is older, or that cannot open
+// the store, gives none.
 grpc::Status RequireChecksum(const std::string& name, const std::string& checksum) {
   if (!checksum.empty()) return grpc::Status::OK;
   return {grpc::StatusCode::FAILED_PRECONDITION,
@@ -105,7 +105,7 @@ absl::StatusOr<ServerGroup> ServerGroup::Open(Session& first, const std::vector<
   absl::StatusOr<Contexts> contexts = ReadContexts(ContextsPath());
   if (reads_contexts) PF_RETURN_IF_ERROR(contexts.status());
   if (!contexts.ok()) contexts = Contexts();
-  std::map<std::string, std::string> seen;  // the name that was given for an address
+  std::map<std::string, std::string> seen;  // by address: the name that was given for it
   for (const std::string& name : names) {
     std::string server = name;
     CredentialFiles files;

@@ -18,7 +18,8 @@
 namespace permafrost::client {
 namespace {
 
-// How soon Ctrl-C is noticed while the client waits for a connection. gRPC offers no way to wake that wait.
+// The interval at which the client looks for Ctrl-C while it waits for a connection. gRPC offers no way to wake that
+// wait.
 constexpr absl::Duration kInterruptPoll = absl::Milliseconds(100);
 
 // Returns a deadline for gRPC as elapsed time, so that changes of the wall clock do not matter.
@@ -30,9 +31,10 @@ std::shared_ptr<grpc::Channel> MakeChannel(const GlobalOptions& options) {
   grpc::ChannelArguments arguments;
   // The history of a job with a million epochs exceeds gRPC's default limit of 4 MiB.
   arguments.SetMaxReceiveMessageSize(-1);
-  // The daemon is on a near network, and a proxy for the web would only be in the way.
+  // The daemon is on a nearby network, which a proxy for the web may not reach.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // A watcher reconnects within a second after a restart of the daemon. gRPC's default would wait up to two minutes.
+  // A watcher reconnects within a second after a restart of the daemon. With gRPC's default, it would wait up to two
+  // minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   // The time limit of one attempt to connect. Streams have no other limit.

@@ -95,8 +95,8 @@ class Filler {
     return absl::OkStatus();
   }
 
-  // `prefix` is the path of the message, with a dot at the end. `extra_key` is a key that is accepted beside the
-  // message's fields; the error lists it.
+  // `prefix` is the path of the message, with a dot at the end. `extra_key` is a key that is accepted besides the
+  // message's fields. The error for an unknown key lists it.
   absl::Status FillField(const YAML::Node& key_node, const YAML::Node& value, const std::string& prefix,
                          std::string_view extra_key, std::set<std::string>& seen, Message& message) const {
     const Descriptor& type = *message.GetDescriptor();
@@ -144,8 +144,8 @@ class Filler {
   std::string_view file_;
 };
 
-// A .json file is parsed as YAML, too, because that parser knows the line numbers. This check refuses a .json file
-// that is YAML but not JSON.
+// Refuses a .json file that is YAML but not JSON. The file's fields are read by the YAML parser, which knows the line
+// numbers.
 absl::Status CheckJson(std::string_view name, const std::string& text) {
   try {
     const auto parsed = nlohmann::json::parse(text);

@@ -23,14 +23,14 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-// The default options, or one member of them, of jobs on a set of graphs, on one large graph, and of node2vec. These
-// jobs give only dataset and model.
+// The default options, or one member of them, for three jobs that give only dataset and model: on a set of graphs, on
+// one large graph, and of node2vec.
 template <class T>
 struct Usual {
   const T &set, &graph, &walks;
 };
 
-// Returns a default as one word for the help, or an empty text if one word cannot say it.
+// Returns a default as one word for the help, or an empty text if its type has no such word.
 template <class M>
 std::string WordOf(const M& value) {
   if constexpr (std::is_same_v<M, char>) {
@@ -85,7 +85,7 @@ class Walk {
   // `type` is the message in which the paths begin.
   explicit Walk(const Descriptor& type) : type_(&type) {}
 
-  // The text about each default is `instead` or, if that is empty, made from `options`.
+  // The text about each default is `instead`. If `instead` is empty, the text is made from `options`.
   template <spec::HasFields T>
   void Add(const Usual<T>& options, const std::string& instead) {
     spec::VisitFields(spec::Options<T>(), [&](const spec::Field& field, auto member, const auto&... names) {

@@ -55,7 +55,7 @@ std::vector<std::string> ValuesAt(const std::vector<SweepAxis>& axes, bool side_
 
 constexpr char kBetweenItems = ':';
 
-// Accepts what the field's flag accepts, except that list items are separated by ':'.
+// Sets the field from the text that its flag would take, except that list items are separated by ':'.
 absl::Status SetFromText(const SpecPath& path, const std::string& text, v1::JobSpec& spec) {
   const google::protobuf::FieldDescriptor& field = *path.back();
   std::vector<std::string> values = {text};
@@ -70,14 +70,14 @@ absl::Status SetFromText(const SpecPath& path, const std::string& text, v1::JobS
 
 constexpr std::string_view kNegatives = "negatives";
 
-// The flag --negatives means one of two fields, depending on the model. So it cannot vary together with models for
-// which it means different fields.
+// The flag --negatives means one of two fields, depending on the model. So `negatives` cannot vary together with
+// models for which it means different fields.
 absl::Status CheckNegatives(const std::vector<SweepAxis>& axes) {
   const auto is_negatives = [](const SweepAxis& axis) { return axis.name == kNegatives; };
   const auto is_model = [](const SweepAxis& axis) { return PathName(axis.path) == "model.architecture"; };
   const auto model = std::ranges::find_if(axes, is_model), negatives = std::ranges::find_if(axes, is_negatives);
   if (model == axes.end() || negatives == axes.end()) return absl::OkStatus();
-  // The axis `negatives` means the field that fits the model in the job's flags.
+  // The axis `negatives` varies the field that fits the model in the job's flags.
   const bool of_walks = PathName(negatives->path) == kWalkNegatives;
   v1::JobSpec spec;
   for (const std::string& value : model->values) {
@@ -135,7 +135,7 @@ absl::StatusOr<std::vector<SweepJob>> PlanSweep(const v1::JobSpec& base, const s
                                                      " values and ", axis.name, " has ", axis.values.size(),
                                                      "; equally many are accepted"));
     }
-    // The bound keeps the product from overflowing.
+    // Bounds the product, so that it cannot overflow.
     if (!side_by_side) count = std::min<uint64_t>(count * axis.values.size(), kMostValues * kMostValues);
   }
   if (count > static_cast<uint64_t>(most)) {
@@ -197,7 +197,7 @@ std::vector<Column> MetricColumns(const std::vector<v1::Metric>& metrics) {
   return columns;
 }
 
-// JSON lacks NaN, so such a number becomes null.
+// JSON lacks NaN and infinities, so these become null.
 nlohmann::json NumberJson(std::optional<double> value) {
   return value && std::isfinite(*value) ? nlohmann::json(*value) : nlohmann::json();
 }

@@ -61,8 +61,8 @@ std::string ExpiryText(const v1::Token& token) {
                           absl::LocalTimeZone());
 }
 
-// Writes a new file that only its owner can read. Refuses to replace an existing file. Returns an empty text, or why
-// it failed.
+// Writes a new file that only its owner can read. Refuses to replace an existing file. Returns an empty text, or the
+// reason of a failure.
 std::string WriteSecret(const std::string& path, const std::string& secret) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return absl::StrCat(path, ": cannot make it: ", std::strerror(errno));
@@ -85,7 +85,7 @@ ExitCode CreateToken(Session& session, const NewTokenFlags& flags) {
     }
     request.mutable_token()->mutable_expire_time()->set_seconds(absl::ToUnixSeconds(absl::Now() + *lifetime));
   }
-  // Checks the file before the token is made. Otherwise there could be a token that nobody can read.
+  // Checks the file before the token is made, because a token whose secret cannot be written is of no use to anybody.
   if (!flags.to.empty() && access(flags.to.c_str(), F_OK) == 0) {
     return session.Fail(LocalFileFailure(absl::StrCat(flags.to, ": is there already: it is not written over")));
   }

@@ -54,7 +54,7 @@ class UploadFiles {
 
 namespace fs = std::filesystem;
 
-// The path in the upload, and the path on this machine.
+// For each file, its path in the upload and its path on this machine.
 using Named = std::vector<std::pair<std::string, fs::path>>;
 
 absl::StatusOr<Named> FindFiles(const fs::path& source) {
@@ -199,7 +199,7 @@ ExitCode DeleteUpload(Session& session, const std::string& id) {
 }
 
 // Makes one call that sends the start and, if `with_chunks`, all bytes that `upload` lists as missing. If the status
-// is OK, `upload` then has the server's answer. `local` has an error of reading the files.
+// is OK, `upload` then has the server's answer. If the files cannot be read, `local` has the error.
 grpc::Status SendOnce(Session& session, v1::DatasetService::Stub& stub, const UploadFiles& files, bool with_chunks,
                       v1::Upload& upload, absl::Status& local) {
   grpc::ClientContext context;
@@ -257,7 +257,7 @@ ExitCode Send(Session& session, const SendFlags& flags) {
     grpc::Status status = SendOnce(session, *stub, *files, /*with_chunks=*/false, upload, local);
     if (status.ok()) {
       upload.set_received_bytes(ReceivedOf(upload));
-      // A server that received more bytes since the last loss counts as alive.
+      // If the server has more bytes than at any earlier loss, it counts as alive.
       if (upload.received_bytes() > best) reconnect.Alive();
       best = std::max(best, upload.received_bytes());
       if (!upload.complete()) status = SendOnce(session, *stub, *files, /*with_chunks=*/true, upload, local);

@@ -241,7 +241,7 @@ absl::Status CreateDirectories(const fs::path& path) {
   std::error_code error;
   std::vector<fs::path> missing;
   for (fs::path at = path; !fs::is_directory(at, error); at = ParentOf(at)) {
-    // `at` is the root, or a relative path that cannot be resolved.
+    // The walk upwards has ended at a root or working directory that cannot be read.
     if (!missing.empty() && at == missing.back()) break;
     missing.push_back(at);
   }
