@@ -28,8 +28,8 @@ bool IsTimeField(const google::protobuf::FieldDescriptor& field);
 bool IsMessageField(const google::protobuf::FieldDescriptor& field);
 // Describes the values of the field's type, for error messages.
 std::string AcceptedBy(const google::protobuf::FieldDescriptor& field);
-// SetScalar sets a singular field, which may be a Duration or a Timestamp but no other message. AddScalar adds to a
-// list. Both return false if `text` is not a value of the field's type.
+// SetScalar sets a singular field. AddScalar appends to a list. A field may be a Duration or a Timestamp, but no
+// other message. Both functions return false if `text` is not a value of the field's type.
 bool SetScalar(const google::protobuf::FieldDescriptor& field, const std::string& text,
                google::protobuf::Message& message);
 bool AddScalar(const google::protobuf::FieldDescriptor& field, const std::string& text,
@@ -47,12 +47,11 @@ inline constexpr std::string_view kLinkNegatives = "link_prediction.negatives",
 bool Walks(const v1::JobSpec& spec);
 
 // Returns "" if a flag accepts `text` as the field's value, or as an item of the field's list. Otherwise returns the
-// reason, "'x'; accepted: ...". Beyond the values of AcceptedBy, flags accept "all" neighbours, a "derived" freeze
-// point, a job by its ID, and a file by its path relative to the working directory. `between` is the separator of
-// list items.
+// reason, "'x'; accepted: ...". Flags accept the values of AcceptedBy. They also accept "all" neighbours, a "derived"
+// freeze point, a job's ID, and a path relative to the working directory. `between` is the separator of list items.
 std::string RefusalOf(const google::protobuf::FieldDescriptor& field, const std::string& text, char between);
 // Makes the messages above the field, and sets the field to `values`: one value, or the items of a list. RefusalOf
-// must accept each of them.
+// must return "" for each of `values`.
 void SetSpecField(const SpecPath& path, const std::vector<std::string>& values, google::protobuf::Message& root);
 // Clears the field, unless a message above it is unset already.
 void ClearSpecField(const SpecPath& path, google::protobuf::Message& root);

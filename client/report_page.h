@@ -26,11 +26,11 @@ struct ReportData {
 // all loads. The colours follow the reader's light or dark setting.
 std::string RenderReport(const ReportData& data, const ViewTime& time);
 
-// Makes charts of the job's graph cache by epoch. One chart shows the share of training steps that were replayed, one
-// the rows that padding added to the batches, and one the bytes of the cache at the end of the epoch. Epochs that an
-// older daemon ran lack the counters, and have no points. The first epoch after them has only the point for bytes,
-// because its other values are differences from the previous epoch. If no epoch has the counters, all charts are
-// empty, and DrawChart draws nothing.
+// Makes charts of the job's graph cache by epoch. The charts show the share of training steps that were replayed, the
+// rows that padding added to batches, and the cache's bytes at the end of each epoch. Epochs that an older daemon ran
+// lack the counters, and have no points. The first epoch after them has only the point for bytes, because its other
+// values are differences from the previous epoch. If no epoch has the counters, all charts are empty, and DrawChart
+// draws nothing.
 std::vector<Chart> CacheHistory(const v1::Job& job);
 
 }  // namespace permafrost::client

@@ -23,8 +23,8 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-// The default options, or one member of them, for three jobs that give only dataset and model: on a set of graphs, on
-// one large graph, and of node2vec.
+// The default options, or one member of them, of three jobs: a job on a set of graphs, a job on one large graph, and
+// a node2vec job. The jobs give only dataset and model.
 template <class T>
 struct Usual {
   const T &set, &graph, &walks;

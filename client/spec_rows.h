@@ -45,8 +45,8 @@ std::vector<std::string> FlagNames(const SpecRow& row);
 absl::StatusOr<SpecPath> FindSpecField(std::string_view name);
 
 // Makes the help text about a default, such as "default 4; on one large graph 2; of node2vec 1". Leaves out a part
-// that repeats the previous part. `set`, `graph` and `walks` are the defaults of a job on a set of graphs, of a job
-// on one large graph, and of a node2vec job, whose specs give only dataset and model.
+// that repeats the previous part. `set` is the default for jobs on a set of graphs, `graph` for jobs on one large
+// graph, and `walks` for node2vec jobs. In each case, the job gives only dataset and model.
 std::string DefaultText(const std::string& set, const std::string& graph, const std::string& walks);
 
 // Returns a default's name in the table of its enum, such as "gine".

@@ -82,8 +82,8 @@ class Patience {
 // The longest delay before a retry after an error of the machine, such as a full disk or too many open files.
 inline constexpr absl::Duration kLongestRetry = absl::Minutes(5);
 
-// Returns the delay after `tries` failed tries in a row: zero after none, `first` after one, and twice as long after
-// each further one, up to kLongestRetry. Threads: pure.
+// Returns the delay after `tries` failures in a row: zero after none, and `first` after one. Each further failure
+// doubles the delay, up to kLongestRetry. Threads: pure.
 inline absl::Duration RetryDelay(absl::Duration first, int tries) {
   if (tries <= 0) return absl::ZeroDuration();
   // 30 doublings reach the bound; more would overflow.

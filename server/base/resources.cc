@@ -204,7 +204,8 @@ std::optional<MemoryLeft> OfGroup(const fs::path& group, int version) {
   const auto charged = Number(ReadText(group / (first ? "memory.usage_in_bytes" : "memory.current")));
   if (!limit || !charged) return std::nullopt;
   // The kernel can reclaim file pages at once if they are clean and unmapped. (Programs, libraries and the edges of a
-  // graph are mapped.) Pages on its active list count too: the kernel reclaims them later, but as surely.
+  // graph are mapped.) Pages on the kernel's active list count as well, because it reclaims them later, but as
+  // surely.
   const std::string stat = ReadText(group / "memory.stat");
   const auto pages = [&](const char* name) {
     return Field(stat, first ? std::string("total_").append(name) : std::string(name)).value_or(0);

@@ -29,9 +29,8 @@ void VisitControlGroups(std::string_view membership, std::string_view controller
                         const std::function<void(const std::filesystem::path& directory, int version)>& visit);
 
 // Returns the number of threads that this process can run at once, at least 1. All code that computes in parallel
-// uses this number. It is the smaller of two numbers: the cores on which the scheduler may run the calling thread
-// (its affinity), and the CPU quota of the control groups. On a system without affinity, the first number is that of
-// all cores.
+// uses this number. It is the number of cores on which the scheduler may run the calling thread (its affinity), or
+// the CPU quota of the control groups if that is less. On a system without affinity, all cores count.
 int AvailableCores();
 
 // Returns the smallest CPU quota, rounded up to whole cores, among the groups in `membership` (the text of
@@ -49,8 +48,8 @@ uint64_t MemoryLimit();
 // nullopt means that no limit is set.
 std::optional<uint64_t> CgroupLimit(std::string_view membership, const std::filesystem::path& root);
 
-// The memory of the machine, or of one control group, in bytes: how much is used, and how much can still be allocated
-// before the kernel has to reclaim pages.
+// The memory of the machine, or of one control group, in bytes. `left` can still be allocated before the kernel has
+// to reclaim pages.
 struct MemoryLeft {
   uint64_t limit = 0;
   // Memory that the kernel cannot reclaim at once: all except clean, unmapped file pages and, in version 2,
@@ -61,8 +60,8 @@ struct MemoryLeft {
   bool operator==(const MemoryLeft&) const = default;
 };
 
-// Compares the machine with each control group of this process, parents included, and returns the values of the one
-// that has the least left. nullopt means that the system does not tell.
+// Measures the machine and each control group of this process, parents included. Returns the values of the one with
+// the least memory left. nullopt means that the system does not tell.
 std::optional<MemoryLeft> GetMemoryLeft();
 
 // Computes GetMemoryLeft from the groups that `membership` (the text of /proc/self/cgroup) names below `root`

@@ -59,7 +59,7 @@ absl::Status WithReason(absl::Status status, std::string_view reason, std::map<s
 // Returns an empty reason if none is attached.
 ErrorReason GetReason(const absl::Status& status);
 
-// Returns `status` marked as an error of the machine rather than of the work, such as a full disk, too many open
+// Returns `status` marked as an error of the machine and not of the work. Examples are a full disk, too many open
 // files, or a file that cannot be read just now. The same call may succeed later, so callers must not give up or
 // discard anything because of it.
 absl::Status AsTransient(absl::Status status);

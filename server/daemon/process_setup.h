@@ -21,7 +21,7 @@ void RaiseOpenFilesLimit();
 // times as long as with short spins. libgomp reads GOMP_SPINCOUNT when it is loaded, which is before main. So if
 // neither GOMP_SPINCOUNT nor OMP_WAIT_POLICY is set, this function sets GOMP_SPINCOUNT and executes the program again
 // in the same process. It returns only if one of the variables is set, or if there is no /proc. macOS has no /proc,
-// but its libomp goes to sleep early anyway.
+// but libomp there lets threads sleep early anyway.
 // Threads: call it first in main, before any thread is created.
 void UseShortSpins(char** argv);
 

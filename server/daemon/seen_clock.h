@@ -1,9 +1,9 @@
 // SeenClock decides how far to trust the wall clock. A clock that was set wrong must not make finished jobs look old
-// enough to be deleted. SeenClock therefore follows the machine's time since boot, which nobody can set, and keeps
-// its state in a file across restarts of the daemon. If the two clocks differ by more than kMostDrift, the wall clock
-// has jumped. Nothing is then deleted because of its age until an operator confirms that the clock is right. After a
-// reboot of the machine, the elapsed time is unknown: the wall clock is trusted up to kMostDrift, and a larger
-// difference is a jump.
+// enough to be deleted. SeenClock therefore compares the wall clock with the machine's time since boot, which nobody
+// can set, and keeps its state in a file across restarts of the daemon. If the two clocks differ by more than
+// kMostDrift, the wall clock has jumped. Nothing is then deleted because of its age until an operator confirms that
+// the clock is right. After a reboot of the machine, the elapsed time is unknown. A difference of up to kMostDrift is
+// then trusted, and a larger one is a jump.
 // Threads: all methods are thread-safe. A thread of SeenClock reads the clocks once a second and saves once a minute.
 #pragma once
 
@@ -73,7 +73,8 @@ class SeenClock {
   // Returns the wall clock or the expected time, whichever is later. Use it for limits that must not be exceeded,
   // such as the end of a token.
   absl::Time Latest();
-  // Returns the unconfirmed jump, if there is one. A jump ends when the clock is set back to the expected time.
+  // Returns the unconfirmed jump, if there is one. A jump also ends when the wall clock is set back to the expected
+  // time.
   std::optional<Jump> jump();
   // Call it when an operator confirms that the wall clock is right. The wall clock is trusted from now on. Returns
   // the size of the jump, or zero if there was none. After Ok, the confirmation is on disk.

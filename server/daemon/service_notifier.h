@@ -1,8 +1,9 @@
 // Tells a service manager (systemd's Type=notify) the state of the daemon: starting and needing more time, serving,
 // reloading, alive, stopping. Without NOTIFY_SOCKET in the environment it does nothing.
 //
-// The protocol is one datagram of lines. sd_notify(3) promises to keep it stable, and shows how to use it without
-// libsystemd. libsystemd is absent from macOS and small containers, and would add five more libraries.
+// The protocol is one datagram of lines. The manual page sd_notify(3) promises that the protocol stays stable, and
+// shows how to use it without libsystemd. That library is absent from macOS and small containers, and would add five
+// more libraries.
 #pragma once
 
 #include <functional>

@@ -15,10 +15,10 @@
 
 namespace permafrost {
 
-// Creates the directory if it is missing. If other users could open it, closes it to them and logs that. From then
-// on, this process creates files with mode 0600 and directories with mode 0700. Returns the path without symlinks.
-// Errors: FailedPrecondition if another user owns the directory, or if the directory is open to others and holds
-// files that no daemon left there; those of SystemError.
+// Creates the directory if it is missing. If other users could open the directory, closes it to them and logs that.
+// From then on, all files that this process creates have mode 0600, and all directories 0700. Returns the path
+// without symlinks. Errors: FailedPrecondition if another user owns the directory, or if the directory is open to
+// others and holds files that no daemon left there; those of SystemError.
 absl::StatusOr<std::filesystem::path> OpenStateDir(const std::filesystem::path& path);
 
 // Returns the roots without symlinks. Errors: FailedPrecondition for a root that is not a directory, and for a root

@@ -139,10 +139,10 @@ enum class JumpingKnowledge { kLast, kCat, kMax };
 inline constexpr EnumNames<JumpingKnowledge, 3> kJumpingKnowledgeNames{
     {{{JumpingKnowledge::kLast, "last"}, {JumpingKnowledge::kCat, "cat"}, {JumpingKnowledge::kMax, "max"}}}};
 
-// The input of a node. kFeatures: its features. kLearned: an embedding of its own (one large graph only). kDegree:
-// its in-degree, capped at 255. The degree is one-hot in 256 columns; in a set of graphs it selects an embedding.
-// kConstant: 1. kAuto: features if there are some, else kLearned; in a set without features, one embedding that all
-// nodes share.
+// The input of a node. kFeatures: its features. kLearned: an embedding of its own, for one large graph only. kDegree:
+// its in-degree, capped at 255. On one large graph, the degree is one-hot in 256 columns; in a set of graphs, it
+// selects an embedding. kConstant: 1. kAuto: kFeatures if the dataset has node features. Without features, kAuto is
+// kLearned on one large graph, and one embedding that all nodes share in a set.
 enum class NodeInputs { kAuto, kFeatures, kLearned, kDegree, kConstant };
 inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto, "auto"},
                                                              {NodeInputs::kFeatures, "features"},

@@ -18,7 +18,7 @@ enum class Policy {
   kAlways,        // captures and keeps an executable for each new shape
   kNever,         // runs every step eager and keeps nothing
   kClearPerStep,  // captures, replays and drops an executable in each step
-  kFreeze,        // acts as kAlways until freeze_at training shapes are kept, then freezes
+  kFreeze,        // acts as kAlways until it keeps freeze_at training shapes, then freezes
 };
 inline constexpr EnumNames<Policy, 4> kPolicyNames{{{{Policy::kAlways, "always"},
                                                      {Policy::kNever, "never"},
@@ -55,19 +55,19 @@ inline constexpr int64_t kMaxExecutables = 1'000'000;
 
 struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order of its meaning
   Policy policy = Policy::kFreeze;
-  // Number of distinct training shapes kept before the cache freezes, 1..kMaxFreezeAt. A larger number means fewer
-  // padded steps and more memory. 0: derived from the dataset (graphcache/shape_plan.h).
+  // The number of distinct training shapes at which the cache freezes, 1..kMaxFreezeAt. 0: derived from the dataset
+  // (graphcache/shape_plan.h). A larger number means fewer padded steps and more memory.
   int64_t freeze_at = 0;
   OnMiss on_miss = OnMiss::kPad;
   Shapes shapes = Shapes::kAuto;
-  // The most shapes in a ladder, 1..kMaxRungs. A larger number means less padding, a longer warm-up and more memory.
-  // 0: kDefaultRungs.
+  // The most shapes in a ladder, 1..kMaxRungs. 0: kDefaultRungs. A larger number means less padding, a longer warm-up
+  // and more memory.
   int64_t rungs = 0;
-  // Training steps from one audited replay to the next (graphcache/findings.h), 0..kMaxAuditEvery. 0: no audits. A
-  // smaller interval finds a difference earlier, but audited steps take two to three times as long.
+  // The number of training steps from one audited replay to the next (graphcache/findings.h), 0..kMaxAuditEvery. 0:
+  // no audits. A smaller number finds a difference earlier, but an audited step takes two to three times as long.
   int64_t audit_every = 1'000;
   // True: the job fails at a graph break or a failed audit. Once the cache is frozen, the job also fails at an eager
-  // step, and at a capture that is caused neither by a resume nor by a command.
+  // step and at a capture, unless a resume or a command caused the capture.
   bool strict = false;
   // The most executables that the cache holds for both modes together, 1..kMaxExecutables. 0: no limit. The plan of
   // shapes is cut to this number (shape_plan.h). A step whose shape is not held is padded to a held shape or runs

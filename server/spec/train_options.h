@@ -19,7 +19,7 @@
 
 namespace permafrost::spec {
 
-// A checkpoint is written when either interval has passed, when the job is stopped, and when it ends.
+// A checkpoint is written when one of the two intervals has passed, when the job is stopped, and when the job ends.
 struct CheckpointOptions {
   // Steps between checkpoints. 0: no checkpoint is written because of the number of steps.
   int64_t every_steps = 0;
@@ -63,8 +63,8 @@ struct NodeTrainingOptions {
   // True: evaluation computes layer by layer over the whole graph, with every neighbour, outside the graph cache.
   // False: evaluation samples neighbours. Whole-graph jobs are always evaluated over the whole graph.
   bool layer_wise_evaluation = false;
-  // The most batches that the sampler prepares ahead of the step, 1..64. The actual number adapts within
-  // 1..look_ahead, and the batches take at most SampledAheadBytes of memory.
+  // The most batches that the sampler prepares ahead of the step, 1..64. The sampler adapts the actual number within
+  // 1..look_ahead. The prepared batches take at most SampledAheadBytes of memory.
   int64_t look_ahead = 64;
   // True: the sampler tells the kernel which pages it needs next.
   bool advise_pages = true;
@@ -242,8 +242,8 @@ struct InitialWeights {
   JobId job;
   std::string file;
   JobWeights weights = JobWeights::kBest;  // which weights of `job` to take
-  // True: takes the tensors whose name and shape the model has, and ignores the others. False: every tensor must
-  // match the model's by name and shape.
+  // True: takes only the tensors that match a tensor of the model by name and shape, and ignores the rest. False:
+  // every tensor must match.
   bool by_name = false;
   bool given() const { return !job.empty() || !file.empty(); }
   bool operator==(const InitialWeights&) const = default;
@@ -286,20 +286,20 @@ struct TrainOptions {
   Loss loss = Loss::kL1;
   // Class weights for kCrossEntropy and kBce, each > 0. Empty: all 1.
   std::vector<double> class_weights;
-  // The metrics that evaluation reports, each at most once. Each must suit the loss, or link prediction. The first
-  // one chooses the best epoch. Empty: the metric of the loss (LossTraits), or kMrr for links.
+  // The metrics that evaluation reports, each at most once. Each metric must suit the loss or, for links, link
+  // prediction. The first one chooses the best epoch. Empty: the metric of the loss (LossTraits), or kMrr for links.
   std::vector<Metric> metrics;
   int64_t epochs = 20;  // 1..1,000,000
-  // The job ends after this many epochs in a row without a new best validation, 0..1,000,000. 0: it trains all
-  // epochs.
+  // The job ends after this many epochs in a row without a new best validation metric, 0..1,000,000. 0: the job
+  // trains all epochs.
   int64_t patience = 0;
   int64_t batch_size = 32;  // graphs, seed nodes or links, 1..65,536
   uint64_t seed = 0;
   CheckpointOptions checkpoint;
   PolicyOptions graph_cache;
   NodeTrainingOptions nodes;  // for node-level models
-  // For sets of small graphs, chooses the graphs that form a training batch. For one large graph, kBudget bounds the
-  // nodes and edges of each sampled block, in evaluation too, and kBalanced is refused.
+  // For a set of small graphs, chooses the graphs that form a training batch. For one large graph, kBudget bounds the
+  // nodes and edges of each sampled block, in training and in evaluation. kBalanced is refused for one large graph.
   BatchingOptions batching;
   CrossValidation cross_validation;  // for sets of small graphs
   LinkOptions links;                 // for one large graph
@@ -311,8 +311,8 @@ struct TrainOptions {
   // Number of daemons that train the job together, 1..64. Each daemon trains on a share of every batch.
   int64_t replicas = 1;
   int64_t min_replicas = 0;  // the fewest daemons that the job trains with; 0: replicas
-  // Daemons round gradients to this precision before they send them. Sums of gradients are computed in float32, and
-  // are rounded again.
+  // The precision to which a daemon rounds gradients before it sends them. Gradients are summed in float32, and each
+  // sum is rounded again before it is sent.
   Precision exchange_precision = Precision::kFloat32;
   bool operator==(const TrainOptions&) const = default;
 };
