@@ -111,7 +111,7 @@ bool IsQueued(Session& session, const std::string& job) {
   return status.ok() && answer.state() == v1::Job::STATE_QUEUED;
 }
 
-// `send` is a method of the stub with all arguments but the context and the answer bound.
+// Sends a command and prints its effect. `send` calls the stub's method with a bound request.
 ExitCode SendCommand(Session& session, const std::string& job, Outcome outcome,
                      const std::function<grpc::Status(Stub&, grpc::ClientContext*, v1::GraphCache*)>& send) {
   const auto stub = v1::GraphCacheService::NewStub(session.channel());

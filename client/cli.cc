@@ -202,7 +202,7 @@ bool FindServer(const CLI::App& app, GlobalOptions& options, std::string& why) {
 
 int Main(int argc, char** argv) {
   // gRPC prints long texts about a bad certificate, while this program prints one line. Users who want gRPC's text
-  // can set the variable.
+  // can set GRPC_VERBOSITY themselves.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   CLI::App app(kDescription, "permafrost");
   app.formatter(std::make_shared<SortedExcludes>());  // before the commands, which inherit it

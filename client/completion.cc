@@ -79,7 +79,7 @@ void AddCompletions(const CLI::App& app, const std::string& path, std::vector<Co
   }
 }
 
-// Returns all commands. Each lists its own options first, and then the global options, which may follow every
+// Returns all commands. Their `options` are their own first, and then the global ones, which may follow every
 // command.
 std::vector<CompletionCommand> CompletionsOf(const CLI::App& app) {
   std::vector<CompletionCommand> commands;

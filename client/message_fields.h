@@ -1,5 +1,5 @@
 // Converts messages to and from text: single fields, JSON for programs, and a job's fields from the text that people
-// write. It uses the descriptors of the messages, so that a new field needs no code here. Threads: pure functions.
+// write. Uses the descriptors of the messages, so that a new field needs no code here. Threads: pure functions.
 #pragma once
 
 #include <string>

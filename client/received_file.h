@@ -45,13 +45,13 @@ class OutputTarget {
   bool is_stdout_;
 };
 
-// Writes the whole text. If the target is a file, it appears whole or not at all.
+// Writes the whole text. If the target is a file, the file appears whole or not at all.
 absl::Status WriteOutput(const OutputTarget& target, std::string_view text);
 
 // A file that arrives in pieces and appears whole and verified, or not at all.
 // Invariant: the target is untouched until Commit(), and no other file is left behind.
-// Memory: the object owns a temporary file. For a file target, it lies beside the target; for a stream, it has no
-// name.
+// Memory: the object owns a temporary file. If the target is a file, the temporary file lies beside it. If the target
+// is a stream, the temporary file has no name.
 class ReceivedFile {
  public:
   static absl::StatusOr<ReceivedFile> Create(OutputTarget target);

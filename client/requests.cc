@@ -51,7 +51,7 @@ grpc::Status CallPatiently(Session& session, const std::function<grpc::Status(gr
   absl::Duration backoff = kFirstSubmitBackoff;
   while (true) {
     const grpc::Status status = session.Unary(left(), call);
-    // A dying server may cancel its calls. Ctrl-C cancels them too.
+    // A server that shuts down may cancel its calls. Because Ctrl-C cancels them too, that case is checked below.
     const bool away =
         status.error_code() == grpc::StatusCode::UNAVAILABLE || status.error_code() == grpc::StatusCode::CANCELLED;
     if (!away || session.interrupt().requested()) return status;

@@ -12,8 +12,8 @@ namespace permafrost::client {
 std::string RenderDatasetPlan(const v1::PlanDatasetResponse& plan, const std::string& dataset,
                               const RenderStyle& style);
 
-// Shows counts per hop, and then edges or walks. It shows at most one screenful, and says how many edges or walks are
-// not shown.
+// Shows counts per hop, and then edges or walks. Shows at most one screenful, and says how many edges or walks are
+// left out.
 std::string RenderSample(const v1::SampleDatasetResponse& sample, const RenderStyle& style);
 
 }  // namespace permafrost::client

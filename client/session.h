@@ -105,15 +105,15 @@ class Session {
   bool Connect();
 
   // Makes one RPC that answers once, within `timeout` or, without it, within the options' timeout. `call` is a method
-  // of a stub with all arguments except the context bound.
+  // of a stub, with every argument bound except the context.
   grpc::Status Unary(const std::function<grpc::Status(grpc::ClientContext*)>& call);
   grpc::Status Unary(absl::Duration timeout, const std::function<grpc::Status(grpc::ClientContext*)>& call);
   // Prints why an RPC failed. The RPC's time limit was `timeout` or, without it, the options' timeout.
   ExitCode Fail(const grpc::Status& status);
   ExitCode Fail(const grpc::Status& status, absl::Duration timeout);
   ExitCode Fail(const Failure& failure);
-  // Prints that Ctrl-C ended the command. `come_back` says which work goes on at the server and how to follow it
-  // again. It is empty if no work goes on.
+  // Prints that Ctrl-C ended the command. `come_back` says which work goes on at the server, and how to follow that
+  // work again. `come_back` is empty if no work goes on.
   ExitCode Interrupted(std::string_view come_back);
 
   // Prints the message as one line of JSON.

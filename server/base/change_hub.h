@@ -2,8 +2,8 @@
 // calls the listeners of a key at most once per `min_interval`. Several notices of a key within one interval lead to
 // one call. The interval is measured as elapsed time, so a wall clock that is set back delays no call.
 // Threads: all methods are safe anywhere. A listener must not block. It may subscribe, and it may drop subscriptions,
-// even its own. Once a Subscription is destroyed, its listener does not run any more. If the listener is running
-// meanwhile, the destructor waits for it, except on the hub's own thread.
+// even its own. Once a Subscription is destroyed, its listener does not run any more. If the listener runs at that
+// moment, the destructor waits for its end, except on the hub's own thread.
 #pragma once
 
 #include <cstddef>

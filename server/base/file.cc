@@ -326,8 +326,8 @@ FileWriter::~FileWriter() {
 }
 
 absl::Status FileWriter::Append(const void* data, std::size_t bytes) {
-  // Writes whole huge pages at once. A file system that caches each write in one such page also maps the file by huge
-  // pages, which speeds up random reads (bench/MEASUREMENTS.md).
+  // Writes in pieces of the size of a huge page. If the file system caches each piece in one huge page, it also maps
+  // the file by huge pages, which speeds up random reads (bench/MEASUREMENTS.md).
   constexpr std::size_t kPieceBytes = 1 << 21;
   const char* at = static_cast<const char*>(data);
   while (bytes > 0) {

@@ -79,8 +79,8 @@ absl::Status WriteAll(int fd, const std::filesystem::path& path, std::string_vie
 // target. The file need not exist. Errors: FailedPrecondition if something other than a file is there.
 absl::StatusOr<std::filesystem::path> FileToReplace(const std::filesystem::path& path);
 // Replaces the file at `path` wholly or not at all. After Ok, the new file is durable. A symbolic link at `path` is
-// itself replaced, and its target stays unchanged. So nobody can have another file overwritten by placing a link
-// here.
+// itself replaced, and its target stays unchanged. So nobody can have another file overwritten by placing a link at
+// `path`.
 // Errors: FailedPrecondition for a pipe, a socket, a device or a directory, which the rename would destroy.
 absl::Status WriteFileAtomic(const std::filesystem::path& path, std::string_view data);
 // Writes a file directly under its final name, and fsyncs it. Use it within a directory that PublishDirectory will

@@ -1,5 +1,5 @@
-// The options of permafrostd. They come from flags, PERMAFROST_* variables and a configuration file, as one struct
-// that only main reads.
+// The options of permafrostd, which come from flags, PERMAFROST_* variables and a configuration file. ParseOptions
+// puts them into one struct, which only main reads.
 // Threads: pure functions.
 #pragma once
 

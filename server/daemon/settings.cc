@@ -57,7 +57,7 @@ absl::Status ReadBool(const std::string& value, bool& out) {
 std::string ShowBool(bool value) { return value ? "true" : "false"; }
 
 absl::Status ReadPart(const std::string& value, double most, double& out) {
-  // Written so that NaN fails.
+  // The comparisons are written so that NaN is refused.
   const bool ok = absl::SimpleAtod(value, &out) && out >= 0 && out <= most;
   return ok ? absl::OkStatus() : Refuse(value, absl::StrCat("0 to ", most));
 }
@@ -76,7 +76,7 @@ absl::Status ReadSize(const std::string& value, uint64_t& out) {
     number.remove_suffix(1);
   }
   double size = -1;
-  // Written so that NaN fails.
+  // The comparisons are written so that NaN is refused.
   const bool has_unit = !binary || factor != 1;
   const bool ok = has_unit && absl::SimpleAtod(number, &size) && size >= 0 && size * factor <= kMostBytes;
   if (!ok) return Refuse(value, "bytes up to 1000TB, as 500000000, 500MB or 1.5GiB");
@@ -86,7 +86,7 @@ absl::Status ReadSize(const std::string& value, uint64_t& out) {
 
 absl::Status ReadSeconds(const std::string& value, double most, absl::Duration& out) {
   double seconds = -1;
-  // Written so that NaN fails.
+  // The comparisons are written so that NaN is refused.
   const bool ok = absl::SimpleAtod(value, &seconds) && seconds >= 0 && seconds <= most;
   if (!ok) return Refuse(value, absl::StrCat("seconds, 0 to ", most));
   out = absl::Seconds(seconds);

@@ -244,8 +244,8 @@ struct ImportOptions {
   // For dense node features of one large graph: each value is rounded to the nearest number of this type, ties to
   // even. A type other than kAsIs is refused if the graph has no dense features.
   FeatureType feature_type = FeatureType::kAsIs;
-  // For one large graph: how its rows are numbered. Every choice except kNone costs a second sort of the edges, and a
-  // second writing and reading of labels and features. The source's ids are kept (NodeNames).
+  // For one large graph: the order in which rows are numbered. Every order except kNone sorts the edges twice, and
+  // writes and reads labels and features twice. The source's ids are kept (NodeNames).
   NodeOrder order = NodeOrder::kNone;
   // The name of the folder in split/ to read. Empty: the only folder, or a seeded random split if there is no folder.
   std::string split;

@@ -411,9 +411,9 @@ inline bool Walks(const TrainOptions& options) { return TraitsOf(options.model.a
 // Sets the defaults of node2vec, which are the values of PyG's example, in options for one large graph.
 void SetNode2VecDefaults(TrainOptions& options);
 
-// True if the job is evaluated layer by layer over the whole graph. A job may ask for this. A job that samples
-// batches of links is always evaluated so, except under temporal sampling, because the negatives of its links may be
-// any nodes.
+// True if the job is evaluated layer by layer over the whole graph. A job may ask for this. Without temporal
+// sampling, a job that samples batches of links is always evaluated so, because the negatives of its links may be any
+// nodes.
 bool EvaluatesLayerWise(const TrainOptions& options);
 
 // True if evaluation bypasses the graph cache. Layer-wise evaluation does so. The evaluation of links under temporal
