@@ -205,7 +205,7 @@ int Main(int argc, char** argv) {
   // can set GRPC_VERBOSITY themselves.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   CLI::App app(kDescription, "permafrost");
-  app.formatter(std::make_shared<SortedExcludes>());  // before the commands, which inherit it
+  app.formatter(std::make_shared<SortedExcludes>());  // set before the commands are added, because they inherit it
   app.footer(kExitCodeHelp);
   app.require_subcommand(1);
   GlobalOptions options;

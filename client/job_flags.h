@@ -16,7 +16,7 @@ namespace permafrost::client {
 
 struct JobFlags {
   std::string file;
-  SpecFlags spec{JobRows()};  // override the file
+  SpecFlags spec{JobRows()};  // these flags override the job file
 };
 
 void AddJobFlags(CLI::App& command, JobFlags& flags);

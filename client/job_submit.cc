@@ -156,7 +156,7 @@ class Submission {
   v1::CreateJobRequest request_;
   ServerGroup::Placement place_;
   std::string why_;
-  std::map<std::string, std::vector<size_t>> made_;  // the servers that have the job of this ID
+  std::map<std::string, std::vector<size_t>> made_;  // by job name: the servers that have the job with this ID
   std::vector<std::string> warnings_;
 };
 

@@ -306,7 +306,7 @@ class Sweep {
   ServerGroup servers_;
   std::vector<size_t> places_;                       // the server of each job
   std::set<size_t> was_made_;                        // jobs that an earlier command made
-  std::map<std::string, std::vector<size_t>> made_;  // the servers that have each job of this sweep, by job name
+  std::map<std::string, std::vector<size_t>> made_;  // by job name: the servers that have this job of the sweep
   std::vector<std::string> warnings_;
   const absl::Duration reconnect_;
   const bool comes_back_;  // true: an earlier command may have made some of the jobs

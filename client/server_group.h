@@ -65,7 +65,7 @@ class ServerGroup {
   struct Placement {
     size_t member = 0;
     bool idle = false;  // no job of the server runs or waits for the device
-    int64_t ahead = 0;  // unfinished, unpaused jobs there whose priority is not lower
+    int64_t ahead = 0;  // the server's unfinished, unpaused jobs of at least this job's priority
     std::vector<Refusal> passed_over;
   };
   // Call it after Prepare. Finds the server that will probably begin the job first, and counts the job there. Servers
@@ -87,7 +87,7 @@ class ServerGroup {
     Session* session = nullptr;
     std::unique_ptr<Session> own;  // null: `session` is the command's own session
     v1::ServerInfo info;
-    std::vector<int32_t> priorities;  // of the jobs that want the device
+    std::vector<int32_t> priorities;  // one for each unfinished, unpaused job of the server
   };
   ServerGroup() = default;
   std::optional<Refusal> Meet();

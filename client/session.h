@@ -128,7 +128,7 @@ class Session {
 
  private:
   GlobalOptions options_;
-  std::shared_ptr<Interrupt> interrupt_;  // before anything that starts threads
+  std::shared_ptr<Interrupt> interrupt_;  // declared before the members that start threads
   std::shared_ptr<Terminal> terminal_;
   std::shared_ptr<grpc::Channel> channel_;
   bool ever_connected_ = false;

@@ -113,7 +113,7 @@ struct ChangeHub::Impl {
   }
 
   const std::chrono::nanoseconds min_interval;
-  Event changed;  // set after a change of the state below that Run must see
+  Event changed;  // set after each change of the members below that Run must react to
   absl::Mutex mu;
   std::map<std::string, Key> keys ABSL_GUARDED_BY(mu);
   std::uint64_t next_id ABSL_GUARDED_BY(mu) = 1;

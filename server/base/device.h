@@ -81,7 +81,7 @@ enum class EmptyReason {
   kClearPerStep,  // after each step, under the policy `clear-per-step`
   kThreshold,     // the driver holds too much memory
   kCommand,       // a job's graph cache was cleared
-  kJob,           // a job began, and it has no use for the previous job's graphs
+  kJob,           // a job began that has no use for the previous job's graphs
 };
 inline constexpr EnumNames<EmptyReason, 5> kEmptyReasonNames{{{{EmptyReason::kNever, "never"},
                                                                {EmptyReason::kClearPerStep, "clear-per-step"},
@@ -116,7 +116,7 @@ struct DeviceState {
 struct StorageUse {
   int64_t bytes = 0;        // live bytes; on the CPU, the heap including arenas
   int64_t peak_bytes = 0;   // most bytes live at once since the peak was reset or the process began
-  int64_t allocations = 0;  // since the process began; 0 if the device does not count them
+  int64_t allocations = 0;  // number of allocations since the process began; 0 if the device does not count them
 };
 
 }  // namespace permafrost

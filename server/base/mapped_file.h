@@ -58,7 +58,7 @@ class MappedFile {
   const Descriptor file_;
   const std::byte* const data_;
   const std::uint64_t size_;
-  const std::int64_t modified_;  // nanoseconds
+  const std::int64_t modified_;  // the file's last write as of Open, in nanoseconds since the epoch
   MappedWatch* const watch_;     // the slot in which the signal handler finds the mapping; nullptr for an empty file
 };
 

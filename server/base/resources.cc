@@ -12,7 +12,7 @@
 #ifdef __linux__
 #include <sched.h>
 
-#include <cstdlib>  // defines __GLIBC__ if this is glibc
+#include <cstdlib>  // defines __GLIBC__ if the C library is glibc
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif

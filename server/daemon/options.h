@@ -85,9 +85,9 @@ struct Options {
   absl::Duration exit_timeout = absl::Seconds(25);
   // The longest time that the device thread may make no progress before health reports it as stalled. Zero: no limit.
   absl::Duration watchdog = absl::Minutes(10);
-  // Threshold on MPS driver memory, as a fraction of the recommended maximum, 0..2. Above it the caches of MPS are
-  // emptied between steps. A smaller value needs less memory, but shapes are compiled again more often. 0: the caches
-  // are never emptied.
+  // Threshold on MPS driver memory, as a fraction of the recommended maximum, 0..2. Once driver memory reaches the
+  // threshold, the caches of MPS are emptied between two steps. With a smaller threshold, jobs need less memory, but
+  // compile shapes again more often. 0: the caches are never emptied.
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
   // The way in which node features of large graphs are read.
   data::FeatureReader feature_reader = data::FeatureReader::kAuto;
@@ -107,7 +107,7 @@ struct Options {
 
 // Exit codes of permafrostd, as --help lists them. A second signal during a drain exits with 128 + the signal's
 // number.
-inline constexpr int kExitDrained = 0;  // also: a self-test passed
+inline constexpr int kExitDrained = 0;  // also the code of a passed self-test
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitDeviceFault = 75;  // EX_TEMPFAIL of sysexits.h

@@ -92,7 +92,7 @@ class SeenClock {
   std::optional<absl::Time> noticed_ ABSL_GUARDED_BY(mu_);  // when the current jump was noticed
   absl::Mutex save_mu_;                                     // one write at a time; locked before mu_
   Event stopping_;
-  std::thread thread_;  // last: it uses all other members
+  std::thread thread_;  // declared last, because the thread uses all other members
 };
 
 }  // namespace permafrost

@@ -35,8 +35,8 @@ struct MetricTraits {
   std::string_view name;
   std::string_view title;  // the name shown to users
   bool of_values = false;  // true: for losses of values; false: for losses of classes and of binary labels
-  bool of_links = false;   // it measures link predictions
-  bool ranking = false;    // it measures only link predictions
+  bool of_links = false;   // true: the metric can measure link predictions
+  bool ranking = false;    // true: the metric can measure nothing but link predictions
   bool higher_is_better = true;
 };
 inline constexpr std::array kMetrics{

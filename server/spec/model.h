@@ -38,8 +38,8 @@ inline constexpr EnumNames<ModelLevel, 2> kModelLevelNames{
 struct ModelTraits {
   Architecture architecture;
   std::string_view name;
-  bool of_graphs, of_nodes;      // the levels that it supports
-  bool weighs_messages = false;  // true: it uses the edge weights of one large graph
+  bool of_graphs, of_nodes;      // the levels that the model supports
+  bool weighs_messages = false;  // true: the model uses the edge weights of one large graph
   // True: at node level, the first layer reads each node's row and the plain mean of its neighbours' rows. With dense
   // features, both can be computed while a batch is gathered.
   bool begins_with_means = false;
@@ -172,7 +172,7 @@ constexpr LevelDefaults DefaultsOf(ModelLevel level) {
 
 struct ModelOptions {
   Architecture architecture = Architecture::kGine;
-  ProgramId program;  // for kProgram
+  ProgramId program;  // set for kProgram
   // The archive of the program: the path of its file, or its bytes if another daemon has sent them. The code that
   // runs or checks the job sets one of the two. Neither is a field of the job.
   std::filesystem::path program_file;

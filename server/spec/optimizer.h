@@ -55,7 +55,7 @@ struct OptimizerOptions {
   // to the weight, and each later one to d * average + (1 - d) * weight, as torch.optim.swa_utils.AveragedModel does.
   // The averages are evaluated and exported in place of the weights.
   double ema_decay = 0;
-  int64_t accumulate_steps = 1;  // batches whose mean gradient makes one update, 1..65,536
+  int64_t accumulate_steps = 1;  // number of batches whose mean gradient makes one update, 1..65,536
   bool operator==(const OptimizerOptions&) const = default;
 };
 

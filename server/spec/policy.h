@@ -30,7 +30,7 @@ enum class OnMiss {
   kPad,        // pads the batch to the held shape with the fewest rows that fits; if none fits, runs the step eager
   kEager,      // runs the step uncaptured
   kTransient,  // captures, replays and drops an executable, as #10689 does
-  kReject,     // fails the job without running the step: for tests and audits
+  kReject,     // fails the job instead of running the step; for tests and audits
 };
 inline constexpr EnumNames<OnMiss, 4> kOnMissNames{{{{OnMiss::kPad, "pad"},
                                                      {OnMiss::kEager, "eager"},

@@ -58,8 +58,8 @@ struct NodeTrainingOptions {
   std::vector<int64_t> fan_outs;
   // The fan-outs of evaluation. Empty: fan_outs.
   std::vector<int64_t> eval_fan_outs;
-  bool replace = false;   // draw with replacement
-  bool weighted = false;  // draw by edge weight
+  bool replace = false;   // true: neighbours are drawn with replacement
+  bool weighted = false;  // true: neighbours are drawn in proportion to edge weight
   // True: evaluation computes layer by layer over the whole graph, with every neighbour, outside the graph cache.
   // False: evaluation samples neighbours. Whole-graph jobs are always evaluated over the whole graph.
   bool layer_wise_evaluation = false;
@@ -147,7 +147,7 @@ inline constexpr EnumNames<bool, 2> kLinkSplitNames{{{{false, "drawn"}, {true, "
 
 // The options of a job on one large graph that predicts links instead of node labels.
 struct LinkOptions {
-  bool enabled = false;  // false: the other fields mean nothing
+  bool enabled = false;  // false: the other fields have no meaning
   // True: the dataset gives the links of each split (GivenLinksSummary), and for some splits also the negatives of
   // evaluation. False: `split` draws the links.
   bool given = false;
