@@ -39,7 +39,7 @@ class SortedExcludes final : public CLI::Formatter {
   }
 };
 
-// Returns whether the command line asks for JSON. For command lines that CLI11 cannot parse.
+// Returns whether the command line asks for JSON. Also works for a command line that CLI11 cannot parse.
 bool AsksForJson(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];

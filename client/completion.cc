@@ -262,8 +262,8 @@ std::string BashCompletion(const CLI::App& app) {
       "  local cur=${COMP_WORDS[COMP_CWORD]} word joined= i=0\n"
       "  local -a words\n"
       "  words=(\"${COMP_WORDS[0]}\")\n"
-      // bash also splits words at = and at colons. If it has split the present word, that word can only be the value
-      // of a flag.
+      // bash also splits words at = and at colons. If bash has split the present word, that word can only be the
+      // value of a flag.
       "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD}\"; do\n"
       "    case $word in\n"
       "      ''|*[!=:]*) if [ -n \"$joined\" ]; then words[i]+=$word; else words[++i]=$word; fi; joined=;;\n"

@@ -187,7 +187,7 @@ std::string ComparisonToJson(const std::vector<v1::Job>& jobs) {
   out["numbers"] = Json::object();
   for (const ComparedNumber& number : NumbersOf(jobs)) {
     auto& values = out["numbers"][number.name] = Json::array();
-    // JSON lacks NaN, so such a number is written as null.
+    // JSON lacks NaN and infinities, so these are written as null.
     for (const auto& value : number.values) values.push_back(value && std::isfinite(*value) ? Json(*value) : Json());
   }
   return absl::StrCat(out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), "\n");

@@ -80,8 +80,8 @@ namespace {
 
 absl::Status Sync(int fd, const fs::path& path) {
 #ifdef F_FULLFSYNC
-  // On macOS fsync leaves the data in the drive's cache. Some file systems lack F_FULLFSYNC. For them, fsync has to
-  // do.
+  // On macOS, fsync leaves the data in the drive's cache, and F_FULLFSYNC also empties that cache. On a file system
+  // without F_FULLFSYNC, falls back to fsync.
   if (fcntl(fd, F_FULLFSYNC) == 0) return absl::OkStatus();
 #endif
   int result;

@@ -39,7 +39,8 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
   for (MappedWatch& watch : watches) {
     const std::uintptr_t end = watch.end.load(std::memory_order_acquire);
     if (address < watch.begin.load(std::memory_order_acquire) || address >= end) continue;
-    // The slot may have passed to another mapping meanwhile: `begin` and `end` must belong to the same one.
+    // Reads `end` again. If it has changed, the slot passed to another mapping meanwhile, and `begin` may belong to
+    // that one.
     if (watch.end.load(std::memory_order_acquire) != end) continue;
     const int error = errno;
     const std::uintptr_t into_page = address % page_size;
