@@ -72,8 +72,7 @@ Failure UnreachableFailure(std::string_view address, bool tls, std::string_view 
   if (!name.empty()) {
     return Local(
         ExitCode::kUnreachable, "UNREACHABLE",
-        absl::StrCat("no server at ", AbslView(address),
-                     " (start permafrostd there, or leave ", AbslView(name),
+        absl::StrCat("no server at ", AbslView(address), " (start permafrostd there, or leave ", AbslView(name),
                      " out of --on; do not leave it out of a repeated command that has placed a job there)"));
   }
   return Local(

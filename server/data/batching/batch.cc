@@ -24,7 +24,7 @@ absl::StatusOr<GraphExtents> GraphExtents::Create(std::shared_ptr<const GraphSet
 }
 
 GraphExtents::Extent GraphExtents::Of(uint32_t graph) const {
-  // Ids are checked too, since they may also come from the file.
+  // Checks the id too, since it may come from the file, which may have changed.
   if (!Has(graph)) return {};
   const Extent e{node_offsets_[graph], node_offsets_[graph + size_t{1}], edge_offsets_[graph],
                  edge_offsets_[graph + size_t{1}]};
@@ -61,7 +61,7 @@ void CopyFeatures(const FeatureTable& table, uint64_t first, uint64_t last, int6
   if (table.type == DataType::kFloat32) CopyRows(table.floats, table.width, first, last, at, floats);
 }
 
-// Resizes the features to `rows` rows, and sets the rows from `real` on to zero.
+// Resizes the features to `rows` rows, and sets all rows from row `real` on to zero.
 void ResizeFeatures(const FeatureTable& table, int64_t real, int64_t rows, AlignedVector<int64_t>& ints,
                     AlignedVector<float>& floats) {
   const auto resize = [&](auto& out, DataType type) {
@@ -114,7 +114,8 @@ absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShap
     const GraphExtents::Extent at = extents_.Of(g);
     const auto nodes = static_cast<int64_t>(at.last_node - at.first_node);
     const auto edges = static_cast<int64_t>(at.last_edge - at.first_edge);
-    // The offsets changed after the shape was computed. Nothing may be written beyond the shape.
+    // Leaves the loop if the file's offsets changed after the shape was computed, so that nothing is written beyond
+    // the shape.
     if (node + nodes > out.real.nodes || edge + edges > out.real.edges) break;
     CopyFeatures(node_features_, at.first_node, at.last_node, node, out.node_ints, out.node_floats);
     CopyRows(positions_.floats, positions_.width, at.first_node, at.last_node, node, out.positions);
@@ -230,7 +231,7 @@ absl::Status Batcher::Compose(std::span<const uint32_t> graphs, const BatchShape
   }
   for (int64_t edge = 0; edge < real.edges; ++edge) {
     const int64_t target = edge * real.nodes / real.edges, graph = out.graph_of_node[static_cast<size_t>(target)];
-    // Node n belongs to graph number n * graphs / nodes, rounded down.
+    // Node n belongs to graph number n * graphs / nodes, rounded down, so this graph has nodes [first, end).
     const int64_t first = (graph * real.nodes + real.graphs - 1) / real.graphs;
     const int64_t end = ((graph + 1) * real.nodes + real.graphs - 1) / real.graphs;
     const auto others = static_cast<uint64_t>(end - first - 1);

@@ -14,11 +14,12 @@
 
 namespace permafrost::data {
 
-// Knows where each graph of a set lies, and from that the size of any batch of graphs. This suffices to plan batches.
-// Threads: all methods are safe anywhere. Keeps the set alive.
+// Knows where each graph of a set lies, and computes from it the size of any batch of graphs. Planning batches needs
+// nothing else. Threads: all methods are safe anywhere. Keeps the set alive.
 class GraphExtents {
  public:
-  // A graph's rows in the set. Empty if the file changed and the offsets are no longer the verified ones.
+  // A graph's rows in the set. Empty if the file changed, so that the offsets differ from the offsets that were
+  // verified.
   struct Extent {
     uint64_t first_node = 0, last_node = 0, first_edge = 0, last_edge = 0;
   };
@@ -50,13 +51,13 @@ class GraphExtents {
 struct PaddedBatch {
   BatchShape real;
   BatchShape padded;
-  // Features are row-major [rows, width], in the array of their type; the other array is empty. Integers are int64,
-  // the type that index kernels take.
+  // Features of nodes and of edges, each row-major [rows, width]. Integers are in the `ints` array, as int64 for
+  // index kernels, and floats are in the `floats` array. The other array is empty.
   AlignedVector<int64_t> node_ints;
   AlignedVector<float> node_floats;
   AlignedVector<int64_t> edge_ints;
   AlignedVector<float> edge_floats;
-  AlignedVector<float> positions;        // [N, columns]; empty if the set has no positions or the batcher omits them
+  AlignedVector<float> positions;        // [N, columns]; empty if the set or the batcher has no positions
   AlignedVector<int64_t> edge_source;    // [E] rows of nodes in this batch
   AlignedVector<int64_t> edge_target;    // [E] rising
   AlignedVector<int64_t> graph_of_node;  // [N] rising
@@ -87,20 +88,20 @@ class Batcher {
   BatchShape ShapeOf(std::span<const uint32_t> graphs) const { return extents_.ShapeOf(graphs); }
   // Returns whether the graph has any label.
   bool HasLabel(uint32_t graph) const;
-  // Returns the smallest padded shape that holds `real`: it has one node and one graph more.
+  // Returns the smallest padded shape that holds `real`: one node and one graph more than `real`.
   static BatchShape LeastPadded(const BatchShape& real) { return {real.nodes + 1, real.edges, real.graphs + 1}; }
   // Fills `out` with a batch of these graphs, reusing its memory. Errors: InvalidArgument if the graphs do not fit
   // into `padded`; DataLoss if the set's file changed (GraphSet::CheckIntact).
   absl::Status Assemble(std::span<const uint32_t> graphs, const BatchShape& padded, PaddedBatch& out) const;
   // Makes an artificial batch, on which a step is recorded. Its padded shape is `padded`, with the least padding. It
   // repeats rows of `graphs` until the shape is full. Each edge stays within a graph. Each graph gets a node if there
-  // are enough nodes. Labels come from labelled graphs if there are any. Equal seeds give equal batches. Errors:
-  // InvalidArgument if the shape has no room for one node and one graph, if `graphs` have no nodes, or if they have
-  // no edges but the batch needs edge features; DataLoss, as Assemble.
+  // are enough nodes. Labels are repeated from graphs with labels, if there are any. Equal seeds give equal batches.
+  // Errors: InvalidArgument if the shape has no room for one node and one graph, if `graphs` have no nodes, or if
+  // they have no edges but the batch needs edge features; DataLoss, as Assemble.
   absl::Status Compose(std::span<const uint32_t> graphs, const BatchShape& padded, uint64_t seed,
                        PaddedBatch& out) const;
-  // Gives an assembled batch another padded shape, which changes padding rows only. Errors: InvalidArgument if the
-  // batch does not fit.
+  // Changes the padded shape of an assembled batch. Only padding rows change. Errors: InvalidArgument if the batch
+  // does not fit.
   absl::Status Pad(const BatchShape& padded, PaddedBatch& batch) const;
   // Sets the keys of an assembled batch, which is one rank's share of `whole`. `places` has the place in `whole` of
   // each of the batch's graphs.

@@ -85,7 +85,7 @@ class GatheringBatcher final : public BlockBatcher {
         for (const NodeId seed : seeds)
           advisor->Request(view_.labels.Reads(seed * targets, (seed + uint64_t{1}) * targets));
       }
-      // Drawing by weight has read the weights already.
+      // A draw by weight has read these weights already.
       if (options_.edge_weights && !options_.sampling.weighted) {
         for (const uint64_t place : out.edge_places) advisor->Request(view_.in.weights.Reads(place, place + 1));
       }
@@ -128,7 +128,7 @@ class GatheringBatcher final : public BlockBatcher {
       PF_ASSIGN_OR_RETURN(out.real.nonzeros, features_.CountNonzeros(subgraph.nodes));
     }
     if (absl::Status fits = CheckHolds(padded, out.real); !fits.ok()) {
-      // Sparse rows may have grown since they were counted.
+      // The file may have changed, so that sparse rows are longer than when they were counted.
       PF_RETURN_IF_ERROR(graph_->CheckIntact());
       return fits;
     }
@@ -268,13 +268,13 @@ class GatheringBatcher final : public BlockBatcher {
     out.neighbors.resize(static_cast<size_t>(nonzeros), static_cast<NodeId>(view_.nodes));
   }
 
-  // Checks node numbers here, because the code that gathers rows by them does not check.
+  // Checks node numbers, because the code elsewhere that gathers features by these numbers does not check them.
   absl::Status CheckNodes(std::span<const NodeId> nodes) const {
     if (std::ranges::none_of(nodes, [this](NodeId node) { return node >= view_.nodes; })) return absl::OkStatus();
     return absl::InvalidArgumentError("subgraph: names a node that the graph does not have");
   }
 
-  // Returns the number of the row of zeros, if features lie elsewhere.
+  // Returns the number of the row of zeros, which exists if features lie elsewhere.
   int64_t row_of_zeros() const { return static_cast<int64_t>(view_.nodes); }
 
   void ResizeEntries(int64_t nonzeros, BlockBatch& out) const {
@@ -462,7 +462,8 @@ BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_
   for (int64_t row = 0; row < nodes; ++row) {
     out.nodes.push_back(from.nodes[(begin + static_cast<uint64_t>(row)) % from.nodes.size()]);
   }
-  // The values of `from` include its padding row, so the width is their number divided by all padded rows.
+  // The values of `from` include its padding row, so the width is the number of values divided by the number of
+  // padded rows.
   const auto width = [&](const auto& values) { return std::ssize(values) / from.padded.total_nodes(); };
   out.features = Repeat(from.features, rows, width(from.features), nodes, begin);
   out.features.resize(static_cast<size_t>(shape.nodes * width(from.features)), 0.0f);
@@ -474,7 +475,7 @@ BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_
   }
   RepeatEntries(from, rows, nodes, begin, out);
 
-  // Edge e ends at row e * nodes / edges, rounded down.
+  // The target of edge e is row e * nodes / edges, rounded down.
   out.offsets.resize(static_cast<size_t>(nodes) + 1);
   for (int64_t row = 0; row <= nodes; ++row) {
     out.offsets[static_cast<size_t>(row)] = (row * shape.edges + nodes - 1) / nodes;

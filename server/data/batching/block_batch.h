@@ -1,8 +1,8 @@
-// Sampled subgraphs as padded batches. Every size is rounded up to one of a few rungs, which are known before the
+// Sampled subgraphs as padded batches. Every size is rounded up to one of a few rungs, which are fixed before the
 // first step.
 // In the padded form node rows lie in segments, one for each hop (seeds, hop 1, ...). Each segment holds its real
 // rows first. Padding rows have no in-edges, features and positions of 0, and labels of NaN. After the real edges,
-// all entries of `sources` are the number of the last row, and no row's offsets reach them.
+// every entry of `sources` is the number of the last row. No row's offsets reach these entries.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace permafrost::data {
 
-// The sizes of one subgraph, or of the room for one. If the last hop is kept apart (Options::sampling), its nodes and
-// edges are not counted.
+// The sizes of one subgraph, or of the buffers for one. If the last hop is kept apart (Options::sampling), its nodes
+// and edges are not counted.
 struct BlockSizes {
   std::vector<int64_t> nodes;  // [hops + 1] rows in each segment: seeds, nodes first found in hop 1, ...
   int64_t edges = 0;
@@ -32,7 +32,7 @@ struct BlockSizes {
   int64_t nonzeros = 0;
   bool operator==(const BlockSizes&) const = default;
   int64_t total_nodes() const;
-  // Returns whether a subgraph with the sizes `other` fits into room of these sizes.
+  // Returns whether a subgraph with the sizes `other` fits into buffers of these sizes.
   bool Holds(const BlockSizes& other) const;
   // Returns the key of the graph cache: (all rows, edges, seed rows).
   BatchShape shape() const { return {total_nodes(), edges, nodes.front()}; }
@@ -46,16 +46,17 @@ absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph, const GraphV
 struct BlockBatch {
   BlockSizes real, padded;
   BatchShape real_shape() const { return real.shape(); }
-  // Dense features as float32, row-major: [padded nodes, width], or [padded nodes, 2 * width] with means, where the
-  // mean of the row's neighbours precedes the row's own features. Empty for sparse features, which are CSR in
-  // feature_offsets, feature_columns and feature_values.
+  // Dense features as float32, [padded nodes, width]. With means, they are [padded nodes, 2 * width]: the mean of the
+  // row's neighbours, then the row's own features. Empty if features are sparse: feature_offsets, feature_columns and
+  // feature_values then hold them as CSR.
   AlignedVector<float> features;
   // [padded nodes] the node of each row. Used instead of `features`, which is then empty, if dense features lie
-  // elsewhere. Padding entries hold the graph's number of nodes, which is the number of a row of zeros.
+  // elsewhere (Options::features_elsewhere). Padding entries hold the graph's number of nodes, which is the number of
+  // the row of zeros.
   AlignedVector<int64_t> feature_rows;
-  // [padded nonzeros] the neighbours of each row, including neighbours in the last hop, numbered as in feature_rows.
-  // Used if means are also computed elsewhere. feature_offsets bounds each row's list. Padding entries hold the
-  // number of the row of zeros, and no list reaches them.
+  // [padded nonzeros] the lists of each row's neighbours, including neighbours in the last hop, numbered as in
+  // feature_rows. Used if means are computed elsewhere. The neighbours of row r are at feature_offsets[r] up to
+  // feature_offsets[r + 1]. Padding entries hold the number of the row of zeros, and no list reaches them.
   AlignedVector<NodeId> neighbors;
   AlignedVector<int64_t> feature_offsets;  // [padded nodes + 1]
   AlignedVector<int64_t> feature_columns;  // [padded nonzeros]; padding is 0, and no row's offsets reach it
@@ -66,20 +67,20 @@ struct BlockBatch {
   AlignedVector<int64_t> offsets;
   AlignedVector<int64_t> sources;     // [padded edges]
   AlignedVector<float> edge_weights;  // [padded edges], 0 in padding; empty if weights are not read
-  // If batches carry rows of edges (see EdgeRows), one of these two column counts is not 0. The array of its type is
-  // then [padded edges, columns], with zeros in padding.
+  // If batches carry a row for each edge (EdgeRows), one of the next two column counts is above 0. The array of its
+  // type is then [padded edges, columns], with zeros in padding.
   int64_t edge_int_columns = 0, edge_float_columns = 0;
   AlignedVector<int64_t> edge_ints;
   AlignedVector<float> edge_floats;
   AlignedVector<float> labels;  // [padded seeds, targets], NaN where missing
-  std::vector<NodeId> nodes;    // the real rows as nodes of the graph, in the order of the segments
+  std::vector<NodeId> nodes;    // the node of each real row, in the order of the segments
   int64_t real_seeds = 0;
 };
 
 // Makes an artificial block of exactly this shape, on which a step is recorded. The seeds come first, then the other
-// real rows, then one padding row. Its rows repeat the rows of `from`, which must have exactly one padding row, the
-// last one. Its labels repeat the labels of labelled seeds. Edges are drawn by `seed`, and none is a self-loop if
-// there are at least two real rows.
+// real rows, then one padding row. Features repeat the rows of `from`, whose last row must be its only padding row.
+// Labels repeat the labels of labelled seeds. Edges are drawn by `seed`, and none is a self-loop if there are at
+// least two real rows.
 // `shape` must have at least one seed, and more nodes than seeds. `from` must have at least one node. `weighted` says
 // whether edges have weights.
 BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_t seed, bool weighted);
@@ -88,18 +89,18 @@ BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_
 class BlockBatcher {
  public:
   struct Options {
-    // With sampling.last_hop_apart, features are gathered with means, and rows and edges of the last hop are left
-    // out. This requires dense features, and excludes edge weights and edge features.
+    // With sampling.last_hop_apart, features are gathered with means (FeatureGather::Means), and batches have no rows
+    // and edges of the last hop. This requires dense features, and excludes edge weights and edge features.
     NeighborSamplingOptions sampling;
     bool edge_weights = false;             // whether batches carry edge weights
-    EdgeInputs edges = EdgeInputs::kNone;  // rows that batches carry for edges; kNone with last_hop_apart
+    EdgeInputs edges = EdgeInputs::kNone;  // what batches carry for each edge; kNone with last_hop_apart
     bool positions = false;                // whether batches carry positions of nodes
     int threads = 1;                       // the number of OpenMP threads within a call
     // The cache that dense features are read from. If it is null, they are read through the mapping.
     std::shared_ptr<RowCache> rows = nullptr;
-    // True if dense features lie elsewhere, in a table that has a row for each node and then a row of zeros. Batches
-    // then carry the numbers of rows instead of features. With the last hop apart they also carry, for each row, the
-    // numbers of its neighbours. `rows` must be null then.
+    // True if the taker of the batches holds the dense features, in a table with a row for each node and then a row
+    // of zeros. Batches then carry row numbers instead of features. With the last hop apart they also carry, for each
+    // row, the numbers of its neighbours. `rows` must be null then.
     bool features_elsewhere = false;
 
     bool means_elsewhere() const { return features_elsewhere && sampling.last_hop_apart; }
@@ -113,7 +114,7 @@ class BlockBatcher {
   // Returns whether BlockSizes::nonzeros is used.
   virtual bool has_nonzeros() const = 0;
   // Step 1: draws the subgraph of `seeds` (see NeighborSampler::Sample, also for `times`). If `advisor` is not null,
-  // asks it for the pages that Gather will read.
+  // requests from it the pages that Gather will read.
   virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor,
                               SampledSubgraph& out, std::span<const int64_t> times = {}) = 0;
   // Tells the row cache, if there is one, which rows Gather will need. Call it as soon as a subgraph is sampled.
@@ -128,7 +129,7 @@ class BlockBatcher {
   // Lease::Await.
   virtual absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out,
                               RowCache::Lease* lease = nullptr) = 0;
-  // Gives a gathered batch other padded sizes. Errors: InvalidArgument if the batch does not fit.
+  // Changes the padded sizes of a gathered batch. Errors: InvalidArgument if the batch does not fit.
   virtual absl::Status Pad(const BlockSizes& padded, BlockBatch& batch) const = 0;
 };
 

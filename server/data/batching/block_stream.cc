@@ -19,19 +19,21 @@ namespace {
 constexpr int64_t kFirstDepth = 2;
 // The number of gathered batches that may wait for the step.
 constexpr int64_t kMaxReady = 2;
-// Replaces kMaxReady when rows are leased. Memory is short then, and is better used for rows than for batches.
+// Replaces kMaxReady when rows are leased. Memory is short then, and serves better for rows than for gathered
+// batches.
 constexpr int64_t kMaxReadyShort = 1;
 // Returns the memory of a sampled subgraph.
 uint64_t BytesOf(const SampledSubgraph& subgraph) {
-  // Each node is kept twice: in the subgraph, and in the announcement with the batch that uses it next.
+  // Each node is kept twice: in the subgraph, and in the announcement, which also keeps the slot of the next batch
+  // that uses it.
   constexpr uint64_t kNode = 2 * sizeof(NodeId) + sizeof(UseSlot);
   return (subgraph.nodes.size() + subgraph.last_neighbors.size()) * kNode +
          (subgraph.offsets.size() + subgraph.sources.size()) * sizeof(int64_t) +
          subgraph.edge_places.size() * sizeof(uint64_t);
 }
 
-// If the share of pages that are found in memory is at least kAllResident, sampling farther ahead gains nothing. If
-// the share is below kSomeMissing, it may help.
+// If at least the share kAllResident of pages is found in memory, sampling farther ahead gains nothing. If less than
+// kSomeMissing is found, it may help.
 constexpr double kAllResident = 0.98, kSomeMissing = 0.9;
 
 }  // namespace
@@ -95,8 +97,8 @@ struct BlockStream::Impl {
     return absl::OkStatus();
   }
 
-  // Adapts the depth after each sampled batch. `asked` tells whether pages were asked for. If not, all count as
-  // present, and the counters are not read, since reading them can take longer than sampling.
+  // Adapts the depth after each sampled batch. If `asked` is false, no pages were requested, and all pages count as
+  // present. The counters are not read then, since reading them can take longer than sampling.
   void Adapt(const SampledSubgraph& subgraph, bool asked) {
     const PageCounters now = asked ? advisor.counters() : before;
     const int64_t looked_at = now.sampled_pages - before.sampled_pages;
@@ -134,13 +136,13 @@ struct BlockStream::Impl {
     return WithoutThrowing(StdView(absl::StrCat("batch ", batch)), step);
   }
 
-  // Errors are ignored, since gathering will meet them again.
+  // Errors are ignored, since they occur again when the batch is gathered.
   void TryLeaseAhead() {
     RunStep(ring.filled(), [this] { return LeaseAhead(); }).IgnoreError();
   }
 
-  // Returns whether to sample rather than gather. Sampling comes first, as far ahead as it may, unless the step waits
-  // for a batch that can be gathered at once.
+  // Returns true if a batch is to be sampled next, false if one is to be gathered. Sampling comes first, up to the
+  // depth, unless the step waits for a batch that can be gathered at once.
   bool SamplesNext(const BatchRing<BlockBatch>::State& state) const {
     if (sampled == ring.count() || !sampling_error.ok()) return false;
     if (waiting.empty()) return true;
@@ -154,7 +156,7 @@ struct BlockStream::Impl {
       if (state.stopped) return;
       absl::Status status;
       if (SamplesNext(state)) {
-        // An error of sampling is reported only after the batches that were sampled before.
+        // A sampling error is reported only after the batches sampled before it were gathered.
         sampling_error = RunStep(sampled, [this] { return SampleNext(); });
         TryLeaseAhead();
       } else {
@@ -174,7 +176,7 @@ struct BlockStream::Impl {
   const Fit fit;
   const Options options;
 
-  // These belong to the stream's thread.
+  // The members from here to sampling_error belong to the stream's thread.
   PageAdvisor advisor;
   PageCounters before;
   struct Waiting {
@@ -187,7 +189,7 @@ struct BlockStream::Impl {
   int64_t sampled = 0;
   uint64_t sampled_bytes = 0;  // of the subgraphs in `waiting`
   bool refused = false;        // a lease was refused since the last batch was gathered
-  int64_t depth = 1;           // how many batches may now be sampled ahead
+  int64_t depth = 1;           // the current limit on the batches sampled ahead
   int64_t stalls_before = 0;
   absl::Status sampling_error;
 

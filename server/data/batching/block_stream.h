@@ -1,5 +1,5 @@
-// Prepares batches of sampled blocks ahead of the step. Sampling runs several batches ahead of gathering and tells
-// the kernel which pages gathering will read, so that they are in memory by then.
+// Prepares batches of sampled blocks ahead of the step. Sampling runs several batches ahead of gathering. It tells
+// the kernel which pages gathering will read, so that the pages are in memory in time.
 // Threads: Next from one thread (the device's); state() is safe anywhere. Owns its thread. While the thread runs,
 // nobody else may use the batcher. Destruction stops the thread as soon as its current call of the batcher returns.
 #pragma once
@@ -21,7 +21,7 @@ namespace permafrost::data {
 
 // Counters and current values of a sampler that runs ahead.
 struct LookAhead {
-  int64_t depth = 0;  // how many batches may now be sampled ahead of gathering
+  int64_t depth = 0;  // the current limit on the batches that are sampled ahead of gathering
   int64_t ready = 0;  // gathered batches that wait for the step
   int64_t sampled_edges = 0;
   int64_t stalls = 0;  // number of steps that had to wait for their batch
@@ -48,13 +48,14 @@ class BlockStream {
  public:
   struct Options {
     // The most batches that are sampled ahead of gathering, >= 1. The depth in use begins at 2. It doubles if a step
-    // had to wait while pages were missing, and falls by one if all pages are found in memory. The pages that the
-    // kernel was told of and that were not gathered yet take at most `budget_bytes`.
+    // had to wait while pages were missing, and falls by one if all pages are found in memory.
     int64_t max_depth = 8;
+    // The most bytes of pages that are advised for batches that are not gathered yet.
     uint64_t budget_bytes = uint64_t{256} << 20;
     bool advise = true;
-    // True if rows are leased ahead (BlockBatcher::Options::rows). Then max_depth batches are always sampled ahead,
-    // so that the cache knows what comes. Leases reach as far ahead as the cache has room for their rows.
+    // True if batches lease their rows from a cache (BlockBatcher::Options::rows). Then the depth is always
+    // max_depth, so that the cache knows the rows of later batches. Rows are leased for as many of these batches as
+    // the cache has room for.
     bool leases = false;
     // An approximate limit on the bytes of the subgraphs that were sampled and not gathered yet. One subgraph is
     // always allowed.
@@ -63,7 +64,8 @@ class BlockStream {
   struct Request {
     std::span<const NodeId> seeds;  // valid until the next batch is planned
     uint64_t sample = 0;            // as for NeighborSampler::Sample
-    // Pairs of indices into `seeds`. All edges between the two seeds of a pair are removed. Valid as long as `seeds`.
+    // Pairs of indices into `seeds`. All edges between the two seeds of a pair are removed from the subgraph. Valid
+    // as long as `seeds`.
     SeedPairs excluded = {};
     // Same as for NeighborSampler::Sample. Valid while the batch is sampled.
     std::span<const int64_t> times;
@@ -87,9 +89,9 @@ class BlockStream {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns how many batches to sample ahead from now on. `stalled` is true if a step has waited for its batch since
-// the last decision. `resident` is the share, 0..1, of the requested pages that were found in memory.
-// `bytes_per_batch` is the mean number of bytes of advice for a batch. Threads: pure.
+// Returns the new depth: how many batches to sample ahead from now on. `stalled` is true if a step has waited for its
+// batch since the last decision. `resident` is the share, 0..1, of the requested pages that were found in memory.
+// `bytes_per_batch` is the mean number of bytes that were advised for a batch. Threads: pure.
 int64_t NextDepth(int64_t depth, bool stalled, double resident, uint64_t bytes_per_batch,
                   const BlockStream::Options& options);
 

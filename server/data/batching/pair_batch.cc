@@ -12,8 +12,8 @@
 namespace permafrost::data {
 namespace {
 
-// Fills the padding, which follows the first `real` pairs, with repeats of the real pairs. The statistics of all
-// pairs then stay close to those of the real pairs.
+// Fills the padding, which follows the first `real` pairs, with repeats of the real pairs. The statistics over all
+// pairs then stay close to the statistics over the real pairs.
 void PadPairs(size_t real, LinkBatch& batch) {
   for (auto* ends : {&batch.sources, &batch.targets}) {
     for (size_t i = real; real > 0 && i < ends->size(); ++i) (*ends)[i] = (*ends)[i % real];
@@ -83,7 +83,7 @@ absl::Status LinkBatcher::Make(std::span<const uint32_t> ids, int64_t epoch, int
 namespace {
 
 constexpr uint32_t kNotMet = std::numeric_limits<uint32_t>::max();
-// Keeps the draws of negative walks apart from the draws of other walks.
+// Makes the draws of negative walks independent of the draws of walks along edges.
 constexpr uint64_t kNegativeStream = uint64_t{1} << 63;
 constexpr int64_t kNegativesInPiece = 512;
 
@@ -163,7 +163,8 @@ void WalkBatcher::FindRows(WalkBatch& out) {
     }
   }
   for (size_t m = 0; m < most; ++m) out.offsets[m + 1] += out.offsets[m];
-  // Filling in the places advances each offset to the offset of the next row. The offsets are moved back afterwards.
+  // The next loop fills in the places, and so advances each offset to the offset of the next row. The offsets are
+  // moved back afterwards.
   for (const auto& [begin, end] : kinds) {
     for (int64_t e = begin; e < end; ++e) {
       const uint32_t row = row_of_node_[static_cast<size_t>(out.walks[static_cast<size_t>(e)])];

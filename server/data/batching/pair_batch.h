@@ -20,13 +20,13 @@ namespace permafrost::data {
 // Threads: immutable once made; all methods are safe anywhere.
 
 // A batch of pairs. The links come first, then the negatives of each link in the order of the links. A negative has
-// the source of its link. If a source has an edge to every other node, its links have no negatives, and padding takes
-// their place. Padding repeats real pairs, so that every scorer can score it.
+// the source of its link. If a source has an edge to every other node, its links have padding in place of negatives.
+// Padding repeats real pairs, so that every scorer can score it.
 struct LinkBatch {
   std::vector<NodeId> seeds;  // the distinct nodes of the pairs, rising; or empty
-  // [seeds] the time of each seed's link, if links have times; a node with two times is two seeds
+  // [seeds] The time of the seed's links, if links have times. A node whose links have two times is two seeds.
   std::vector<int64_t> times;
-  AlignedVector<int64_t> sources, targets;  // [pairs] indices into `seeds`, or nodes if it is empty
+  AlignedVector<int64_t> sources, targets;  // [pairs] indices into `seeds`, or nodes if `seeds` is empty
   AlignedVector<float> labels;              // [pairs] 1 for a link, 0 for a negative, NaN for padding
   size_t links = 0;
 
@@ -63,18 +63,19 @@ struct WalkBatchOptions {
   int64_t length = 20;    // number of nodes in a walk
   double p = 1, q = 1;    // as in WalkOptions
   int64_t per_seed = 10;  // number of walks from each seed
-  int64_t negatives = 1;  // negative walks for each walk, which begin at its seed
+  int64_t negatives = 1;  // negative walks for each walk; all of them begin at the walk's seed
   uint64_t seed = 0;
 };
 
-// The walks of a batch that has room for `room` seeds. Padding repeats a node of a real walk, and is in no range of
-// `places`.
+// The walks of a batch that has room for `room` seeds. Padding entries of `walks` repeat a node of a real walk, and
+// `places` leaves them out.
 struct WalkBatch {
-  int64_t seeds = 0, room = 0;  // the number of real seeds, and of all seeds with padding
+  int64_t seeds = 0, room = 0;  // the number of real seeds, and of real and padding seeds together
   // [room * per_seed * (1 + negatives), length]: walks along edges first, then negative walks
   AlignedVector<int64_t> walks;
-  // The entries of `walks` at which each distinct node occurs: places[offsets[m] .. offsets[m + 1]), rising, for node
-  // rows[m]. There are as many rows as any batch may need; unused rows have empty ranges.
+  // The entries of `walks` at which each distinct node occurs:
+  // node rows[m] occurs at places[offsets[m] .. offsets[m + 1]), which rise. `rows` is as long as any batch may need;
+  // unused entries have empty ranges.
   AlignedVector<int64_t> rows, offsets, places;
 };
 
@@ -84,7 +85,8 @@ class WalkBatcher {
   static absl::StatusOr<std::unique_ptr<WalkBatcher>> Create(std::shared_ptr<const Graph> graph,
                                                              const WalkBatchOptions& options, int threads);
 
-  // Makes the batch of `seeds`, which are 1..room nodes. `stream` numbers the draw. Errors: DataLoss.
+  // Makes the batch of `seeds`, which are 1..room nodes. `stream` selects the random stream of the draws. Errors:
+  // DataLoss.
   absl::Status Make(std::span<const NodeId> seeds, int64_t room, uint64_t stream, WalkBatch& out);
 
  private:
@@ -96,7 +98,7 @@ class WalkBatcher {
   const WalkBatchOptions options_;
   const int threads_;
   std::vector<NodeId> starts_, drawn_;
-  std::vector<uint32_t> row_of_node_;  // [nodes], the row of each node in the batch being made, or kNotMet
+  std::vector<uint32_t> row_of_node_;  // [nodes] the node's index in `rows` of the current batch, or kNotMet
 };
 
 }  // namespace permafrost::data

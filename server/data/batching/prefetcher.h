@@ -25,8 +25,8 @@ namespace permafrost::data {
 template <class Batch>
 class BatchRing {
  public:
-  // `count` is the number of batches in total. `depth` >= 1 is how many of them may wait for the taker; the taker
-  // holds one more.
+  // `count` is the number of batches in total. `depth` >= 1 is the number of filled batches that may wait for the
+  // taker. The taker holds one more.
   BatchRing(int64_t count, int64_t depth)
       : count_(count), slots_(static_cast<size_t>(std::max<int64_t>(depth, 1) + 1)) {}
 
@@ -119,8 +119,8 @@ class BatchRing {
 template <class Batch>
 class Prefetcher {
  public:
-  // Fills batch `index`. The prefetch thread calls it with 0..count-1 in order. An exception becomes an error of its
-  // batch, so that a batch too large for the memory ends the run and not the process.
+  // Fills batch `index`. The prefetch thread calls it with 0..count-1 in order. An exception becomes the error of the
+  // batch, so that a batch that is too large for the memory ends the run but not the process.
   using Producer = std::function<absl::Status(int64_t index, Batch& out)>;
 
   // `depth` >= 1 is the number of batches that may wait for Next.

@@ -65,7 +65,7 @@ void Resize(AlignedVector<T>& values, int64_t real, int64_t padded, int64_t widt
 void EdgeGather::Request(std::span<const uint64_t> places, PageAdvisor& advisor) const {
   if (!reads()) return;
   for (const uint64_t place : places) advisor.Request(rows_.ReadsOfId(place));
-  // The ids must be read before the pages of the rows are known.
+  // Flushes now, because the ids must be read to find the pages of the rows.
   advisor.Flush();
   for (const uint64_t place : places) advisor.Request(rows_.ReadsOfRow(place));
 }
@@ -95,7 +95,7 @@ constexpr int64_t kPiece = 512;
 // prefetches the rest of a longer row.
 constexpr int64_t kAhead = 8;
 constexpr uint64_t kPrefetchedBytes = 512;
-// A batch of at least this size has left the caches before it is read.
+// A batch of at least this size does not stay in the caches until it is read.
 constexpr uint64_t kPastCachesBytes = uint64_t{4} << 20;
 
 void PrefetchBegin(const void* begin, uint64_t bytes) { PrefetchLines(begin, std::min(bytes, kPrefetchedBytes)); }
@@ -128,7 +128,7 @@ absl::Status Damage(std::initializer_list<absl::Status> columns) {
   return absl::DataLossError("the graph's node features: what was read cannot be: the file changed while in use");
 }
 
-// Copies a row that FindRow returned. If it is null, writes zeros and sets `damaged`.
+// Copies a row that FindRow returned. If `row` is null, writes zeros and sets `damaged`.
 void CopyRow(const DenseFeatures& dense, const std::byte* row, float* to, bool past_caches,
              std::atomic<bool>& damaged) {
   if (row == nullptr) {

@@ -35,8 +35,7 @@ inline int64_t MoveRow(int64_t row, const SegmentBounds& from, const SegmentBoun
   return row - from[s] + to[s];
 }
 
-// Sets the padding rows between `bounds` to `value`. `values` is [rows, width]. `real` has the number of real rows in
-// each segment.
+// Sets the padding rows of `values`, [rows, width], to `value`. real[s] is the number of real rows in segment s.
 template <class T>
 void FillPadding(AlignedVector<T>& values, const SegmentBounds& bounds, std::span<const int64_t> real, int64_t width,
                  T value) {
@@ -59,8 +58,8 @@ void MoveRows(AlignedVector<T>& values, const SegmentBounds& from, const Segment
     }
   };
   values.resize(static_cast<size_t>(std::max(from.back(), to.back()) * width));
-  // A segment that moves up can only overlap later segments that move up too. A segment that moves down can only
-  // overlap earlier segments that move down too.
+  // If a segment that moves up overwrites another segment, that segment is a later one that also moves up. So these
+  // segments are moved from the last to the first. Segments that move down are moved from the first to the last.
   for (size_t s = real.size(); s-- > 0;) {
     if (to[s] > from[s]) move(s);
   }
@@ -74,8 +73,8 @@ void MoveRows(AlignedVector<T>& values, const SegmentBounds& from, const Segment
 void MoveOffsets(AlignedVector<int64_t>& offsets, const SegmentBounds& from, const SegmentBounds& to,
                  std::span<const int64_t> real);
 
-// Completes CSR offsets in which only the begins of real rows are set. A padding row begins where the next real row
-// begins, so that it is empty. `total` is the end of the last row.
+// Completes CSR offsets of which only those of real rows are set. A padding row gets the offset of the next real row,
+// so that it is empty. `total` is the end of the last row.
 void FillOffsetPadding(AlignedVector<int64_t>& offsets, const SegmentBounds& bounds, std::span<const int64_t> real,
                        int64_t total);
 
@@ -85,11 +84,11 @@ class EdgeGather {
  public:
   EdgeGather(const Graph& graph, EdgeInputs inputs, int threads) : rows_(graph, inputs), threads_(threads) {}
 
-  // Returns whether edges have rows to gather.
+  // Returns whether there is anything to gather for edges.
   bool reads() const { return rows_.width() > 0; }
   int64_t int_columns() const { return rows_.categorical() ? rows_.width() : 0; }
   int64_t float_columns() const { return rows_.categorical() ? 0 : rows_.width(); }
-  // Asks the advisor for the pages that Gather will read for the edges at these places.
+  // Requests from `advisor` the pages that Gather will read for the edges at these places.
   void Request(std::span<const uint64_t> places, PageAdvisor& advisor) const;
   // Gathers the rows of the edges at these places, and appends rows of zeros up to `padded` rows. Fills `ints` for
   // categories, else `floats`. Errors: DataLoss.
@@ -114,25 +113,25 @@ class FeatureGather {
 
   bool sparse() const { return std::holds_alternative<SparseFeatures>(features_); }
 
-  // Asks the advisor for the pages of these rows, and flushes it. Errors: DataLoss, since the offsets of sparse rows
-  // are read.
+  // Requests the pages of these rows from `advisor`, and flushes it. Errors: DataLoss, since the offsets of sparse
+  // rows are read.
   absl::Status Request(std::span<const NodeId> nodes, PageAdvisor& advisor);
-  // Returns the number of entries in these sparse rows, or 0 for dense features. Sparse relies on this call: make it
-  // first, with the same nodes. Errors: DataLoss.
+  // Returns the number of entries in these sparse rows, or 0 for dense features. Call it with the same nodes before
+  // each call of Sparse. Errors: DataLoss.
   absl::StatusOr<int64_t> CountNonzeros(std::span<const NodeId> nodes);
 
   // Gathers dense rows as float32. Node i is row i under the bounds `real`; its features go to the place of that row
   // under the bounds `padded` (MoveRow). `out` must have room for all padded rows.
   absl::Status Dense(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
                      std::span<float> out);
-  // Gathers dense features for a subgraph with its last hop apart. Each row of `out` holds the mean of its node's
-  // neighbours (0 if there are none), followed by the node's own features. Neighbours are summed in the order of the
+  // Gathers dense features for a subgraph with its last hop apart. Each row of `out` holds the mean of its
+  // neighbours' features (0 without neighbours), then its own features. Neighbours are summed in the order of the
   // edges. `out` must have room for rows of twice the width.
   absl::Status Means(const SampledSubgraph& subgraph, const SegmentBounds& real, const SegmentBounds& padded,
                      std::span<float> out);
-  // Gathers sparse rows as CSR, after CountNonzeros. The begin of each row is written to `row_begins` at the row's
-  // padded place. `columns` and `values` must have room for all entries. `values` is empty if the features have no
-  // values.
+  // Gathers sparse rows as CSR, after CountNonzeros. For the row at place p under `padded`, row_begins[p] is set to
+  // the index of the row's first entry. `columns` and `values` must have room for all entries. `values` is empty if
+  // the features have no values.
   absl::Status Sparse(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
                       std::span<int64_t> row_begins, std::span<int64_t> columns, std::span<float> values);
 

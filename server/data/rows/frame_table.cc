@@ -30,7 +30,8 @@ absl::Status AddExpectedDraws(const GraphView& view, std::span<const NodeId> see
                               std::span<float> sums) {
   if (seeds.empty()) return absl::OkStatus();
   const double batches = std::ceil(static_cast<double>(seeds.size()) / static_cast<double>(batch_size));
-  // `found` and `next` hold sums of one hop, and `all` holds sums of all hops
+  // For each node, `found` is the expected number of batches that drew it in the last hop. `next` is the expected
+  // number of draws in the current hop, and `all` is their sum over all hops.
   std::vector<float> found(view.nodes), next, all(view.nodes);
   for (const NodeId seed : seeds) found[seed] = all[seed] = 1;
   for (const int64_t fan_out : fan_outs) {

@@ -57,7 +57,7 @@ class UseSchedule {
   // nothing if `number` is 0, or if that announcement has ended already.
   void Use(uint64_t number, const Visit& changed);
 
-  // Returns whether the announcement of any batch has not ended yet.
+  // Returns true while the announcement of any batch has not ended.
   bool any() const { return !batches_.empty(); }
   UseSlot NextUse(NodeId row) const { return next_[row]; }
   // Returns the number of announced batches that come before the batch of a slot.
@@ -71,7 +71,7 @@ class UseSchedule {
     std::vector<UseSlot> after;  // for each row: the slot of the next batch that uses it
     bool used = false;
   };
-  // An entry of last_ tells the last announced batch that uses a row. Its upper bits hold the batch's slot, and its
+  // An entry of last_ names the last announced batch that uses a row. Its upper bits hold the batch's slot, and its
   // lower bits hold the row's index in Batch::rows.
   static constexpr int kPlaceBits = 23;
 
@@ -110,7 +110,8 @@ class FrameTable {
   uint64_t frames() const { return limit_; }
   uint64_t used() const { return used_; }
   uint64_t evictions() const { return evictions_; }
-  // Returns the number of frames that Take can give: the frames that are empty or whose row has no pins.
+  // Returns the number of frames that Take can give. These are the empty frames, and the frames whose rows have no
+  // pins.
   uint64_t available() const { return limit_ > pinned_ ? limit_ - pinned_ : 0; }
   // Makes sure that `rows` more frames are available, even beyond the limit set by SetFrames.
   void MakeRoom(uint64_t rows) {
@@ -131,8 +132,8 @@ class FrameTable {
   enum class Pinned { kMissing, kPinned, kAgain };
   Pinned Pin(uint32_t row, uint64_t mark);
   bool has(uint32_t row) const { return frame_of_row_[row].load(std::memory_order_relaxed) != 0; }
-  // Returns whether Take can give a frame without dropping a row whose next use is in the batch of slot `next` or
-  // earlier.
+  // Returns whether Take can give a frame without dropping a row that the batch in slot `next`, or a batch before it,
+  // uses.
   bool CanHold(UseSlot next) const;
   // Gives a frame and a pin to a row that has no frame. Returns the memory of the frame, or null if every frame is
   // pinned.
@@ -164,8 +165,8 @@ class FrameTable {
   std::byte* At(uint32_t frame) const { return memory_ + uint64_t{frame} * frame_bytes_; }
   Frame& frame_of(uint32_t row) { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
   const Frame& frame_of(uint32_t row) const { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
-  // Returns the list of a frame without pins. Rows without a known next use have a list for each level. The other
-  // rows have a list for each batch that uses them next.
+  // Returns the list of a frame without pins. There is a list for each level, with the rows of that level whose next
+  // use is unknown. There is also a list for each announced batch, with the rows that this batch uses next.
   static size_t ListOf(const Frame& frame) {
     return frame.next == kNoUse ? frame.level : kLevels + size_t{frame.next} - kFirstUse;
   }

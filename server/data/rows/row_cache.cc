@@ -18,7 +18,7 @@
 namespace permafrost::data {
 namespace {
 
-// The first and the last page of the table that a row lies on.
+// The first and the last of the table's pages that a row lies on.
 struct PageSpan {
   uint64_t first = 0, last = 0;
 };
@@ -362,8 +362,8 @@ RowCounters Since(const RowCounters& before, RowCounters now) {
   return now;
 }
 
-// The rest of this file is about reading. First it chooses the rows to read for a lease: the missing rows, and rows
-// near them that are used soon. The thread that reads these rows follows.
+// The rest of this file reads rows. The first part chooses the rows to read for a lease: the missing rows, and nearby
+// rows that are used soon. The second part is the thread that reads these rows.
 
 namespace {
 

@@ -45,8 +45,8 @@ std::vector<PlannedRead> PlanReads(const StoredRows& table, std::span<const Node
 
 // Counters of a feature cache, for metrics and for people.
 struct RowCounters {
-  // Rows that batches asked for, each counted once a batch. Hits were in memory or on their way there; misses were
-  // read from the disk.
+  // Rows that batches asked for. A row counts once for each batch. Hits were in memory or on their way there, and
+  // misses were read from the disk.
   int64_t hits = 0, misses = 0;
   int64_t evictions = 0;
   int64_t reads = 0, read_bytes = 0;  // reads that were done, and their bytes
@@ -174,8 +174,8 @@ class RowCache {
   // will pin their rows. If a row does not exist, announces nothing; Pin will refuse the batch.
   Announcement Announce(std::span<const NodeId> rows, std::span<const NodeId> more);
   // Pins `rows` and `more`, and begins to read the missing ones. A row may occur several times. Leases are read in
-  // the order in which they were made. `announced` is the announcement of the same rows, which this call ends; it is
-  // null if there is none. If the reads of all leases would leave too little memory for the most wanted rows, Pin
+  // the order in which they were made. `announced` is the announcement of these rows, or null if there is none. Pin
+  // ends the announcement. If the reads of all leases would leave too little memory for the most wanted rows, Pin
   // pins nothing and returns ResourceExhausted. With `must`, Pin reads the rows nevertheless.
   // RowCounters::over_budget counts the batches that then take memory beyond the budget. Other errors:
   // InvalidArgument if a row does not exist; the error of a read that failed meanwhile.

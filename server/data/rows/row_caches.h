@@ -113,7 +113,7 @@ class RowCaches {
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the bytes that the kept cache takes.
   uint64_t Held() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the bytes that `memory` and the kept rows leave beside `job_bytes` and a reserve.
+  // Returns the bytes that remain of `memory` and the kept rows after `job_bytes` and a reserve are taken.
   uint64_t Left(const std::optional<MemoryLeft>& memory, uint64_t job_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the reading of a session. Its rows stay in memory, except for rows whose memory the work between jobs needs.
   void EndSession(RowCache& cache);

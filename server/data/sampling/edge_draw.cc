@@ -9,16 +9,16 @@
 namespace permafrost::data {
 namespace {
 
-// If there are at most kFewDraws draws, each draw is compared with the draws before it; more draws are sorted. For at
-// most kFewEdges edges, the earlier draws are kept as bits of one number. For more edges, they are compared kRun at a
-// time, which takes a few instructions.
+// To find repeated draws, up to kFewDraws draws are each compared with the draws before. More draws are sorted. With
+// at most kFewEdges edges, the earlier draws are bits of one number. With more edges, a draw is compared with kRun
+// earlier draws at a time, which takes a few instructions.
 constexpr int64_t kFewDraws = 48;
 constexpr uint64_t kFewEdges = 64;
 constexpr size_t kRun = 16;
 static_assert(kFewDraws % kRun == 0);
 
-// Calls take(i, draw, last) for i in 0..wanted-1, where `draw` is in 0..last. `take` must use edge `draw`, or edge
-// `last` if `draw` is used already. Edge `last` itself is never used already.
+// Calls take(i, draw, last) for i in 0..wanted-1, where `draw` is in 0..last. `take` must use edge `draw` or, if an
+// earlier call used that edge, edge `last`. No earlier call can have used edge `last`.
 // Source: Bentley and Floyd 1987, "A sample of brilliance".
 template <class Take>
 void DrawEach(uint64_t degree, uint64_t wanted, SplitMix64& random, const Take& take) {
@@ -28,11 +28,11 @@ void DrawEach(uint64_t degree, uint64_t wanted, SplitMix64& random, const Take& 
   }
 }
 
-// Returns the weight that an edge counts with: 0 for an edge that is never drawn.
+// Returns the weight that draws give to an edge with this stored weight. An edge of weight 0 is never drawn.
 double WeightOf(float weight) { return weight > 0 ? std::min(weight, FLT_MAX) : 0; }
 
-// Calls put(draw) `count` times with numbers uniform in 0..bound-1. Up to a bound of 2^16, two numbers come from one
-// draw of 64 bits: 32 bits then favour no number by more than 2^-16 of its share.
+// Calls put(draw) `count` times with numbers uniform in 0..bound-1. If the bound is at most 2^16, each 64 random bits
+// give two numbers. The probability of a number then has a relative error of at most 2^-16.
 template <class Put>
 void DrawBelow(SplitMix64& random, uint64_t bound, int64_t count, const Put& put) {
   if (bound > (uint64_t{1} << 16)) {
@@ -51,7 +51,7 @@ void DrawBelow(SplitMix64& random, uint64_t bound, int64_t count, const Put& put
 }  // namespace
 
 uint64_t EdgeDraw::MostTakenWhole(int64_t fan_out) const {
-  // Some edges may have weight 0.
+  // With weights, no list is taken whole, since some edges may have weight 0.
   if (weighted_) return 0;
   if (fan_out == spec::kAllNeighbors) return UINT64_MAX;
   return replace_ ? 0 : static_cast<uint64_t>(fan_out);
@@ -93,7 +93,7 @@ int64_t EdgeDraw::DrawEvenly(Adjacency::Extent extent, const float* weights, int
   return drawn;
 }
 
-// Draws exactly `fan_out` distinct edges. The extent must have more edges than that.
+// Draws exactly `fan_out` distinct edges. The extent must have more than `fan_out` edges.
 int64_t EdgeDraw::DrawDistinct(Adjacency::Extent extent, int64_t fan_out, SplitMix64& random,
                                std::span<uint64_t> places) {
   const uint64_t degree = extent.size();
@@ -123,8 +123,8 @@ int64_t EdgeDraw::DrawDistinct(Adjacency::Extent extent, int64_t fan_out, SplitM
     });
     return fan_out;
   }
-  // Replaces repeated draws by new ones until all draws are distinct. If more than half of the edges are wanted,
-  // draws the edges to leave out.
+  // Replaces repeated draws by new draws until all are distinct. If more than half of the edges are wanted, draws the
+  // edges that are left out.
   const bool leaves_out = wanted > degree / 2;
   const uint64_t draws = leaves_out ? degree - wanted : wanted;
   chosen_.clear();
@@ -157,8 +157,9 @@ int64_t EdgeDraw::DrawWeighted(Adjacency::Extent extent, const float* weights, i
   for (size_t i = 0; i < sums_.size(); ++i) sums_[i] = sum += WeightOf(weights[i]);
   if (sum == 0) return 0;
   for (int64_t i = 0; i < fan_out; ++i) {
-    // Takes the first edge whose sum is above the draw. Its weight is above 0, since its sum is above the previous
-    // sum. If rounding makes the draw equal to the total, takes the first edge whose sum is the total.
+    // sums_[i] is the sum of the weights of edges 0..i. Takes the first edge whose sum is above the draw. Its weight
+    // is above 0, since its sum is above the previous sum. If rounding makes the draw equal to the total, takes the
+    // first edge whose sum is the total.
     const double draw = OpenUnit(random.Next()) * sum;
     auto edge = std::upper_bound(sums_.begin(), sums_.end(), draw);
     if (edge == sums_.end()) edge = std::lower_bound(sums_.begin(), sums_.end(), sum);
@@ -167,8 +168,8 @@ int64_t EdgeDraw::DrawWeighted(Adjacency::Extent extent, const float* weights, i
   return fan_out;
 }
 
-// Algorithm A-ExpJ of Efraimidis and Spirakis 2006, over logarithms of their keys: log(u) / weight. It draws only for
-// edges that enter the sample, and jumps over the weights between them.
+// Algorithm A-ExpJ of Efraimidis and Spirakis 2006, over logarithms of their keys: log(u) / weight. It draws a key
+// only for an edge that enters the sample. The edges in between are skipped by their summed weight.
 int64_t EdgeDraw::DrawWeightedDistinct(Adjacency::Extent extent, const float* weights, int64_t fan_out,
                                        SplitMix64& random, std::span<uint64_t> places) {
   constexpr auto kLeastOnTop = std::greater<>();

@@ -1,5 +1,5 @@
-// Reads the edges of nodes and draws some of them at random. A draw depends only on its key, so any thread can make
-// it.
+// Reads the edges of nodes and draws some of these edges at random. A draw depends only on its key, so any thread can
+// make it.
 #pragma once
 
 #include <algorithm>
@@ -40,10 +40,10 @@ inline bool AllAtMost(std::span<const NodeId> nodes, NodeId most) {
 // The faults met while threads read one adjacency.
 struct ReadFaults {
   std::atomic<bool> damaged{false};       // a Touch returned false
-  std::atomic<bool> out_of_range{false};  // an id was not a row, though its block was intact before: the file changed
+  std::atomic<bool> out_of_range{false};  // an id was not a row although its block was verified: the file has changed
 };
 
-// Returns DataLoss if a column is damaged or an id was read that is not a row; otherwise OK.
+// Returns DataLoss if there was a fault, and Ok otherwise.
 inline absl::Status StatusOf(const ReadFaults& faults, const Adjacency& adjacency) {
   if (faults.damaged) {
     PF_RETURN_IF_ERROR(adjacency.offsets.status());
@@ -58,12 +58,12 @@ inline absl::Status StatusOf(const ReadFaults& faults, const Adjacency& adjacenc
   return absl::OkStatus();
 }
 
-// Performs the reads of one thread. Returns zeros or empty lists in place of damaged data. The destructor reports the
-// damage to `faults`.
+// Reads an adjacency on behalf of one thread. In place of damaged data, its methods return zeros or empty lists. The
+// destructor reports the damage to `faults`.
 class AdjacencyReads {
  public:
-  // Up to this many neighbours of a node are verified together when any of them is read. In a longer list, only the
-  // neighbours that are read are verified.
+  // If a node has at most this many neighbours, all of them are verified when one of them is read. Of a longer list,
+  // only the neighbours that are read are verified.
   static constexpr uint64_t kTouchedWhole = BlockGuard::kBlockBytes / sizeof(NodeId);
 
   AdjacencyReads(const Adjacency& adjacency, ReadFaults& faults)
@@ -77,7 +77,8 @@ class AdjacencyReads {
 
   uint64_t nodes() const { return nodes_; }
 
-  // Prefetches both offsets of a node, node < nodes(). For every eighth node they lie in two cache lines.
+  // Prefetches the two offsets that bound a node's edges; node < nodes(). For one node in eight, the offsets lie in
+  // two cache lines.
   void PrefetchExtent(NodeId node) const {
     PrefetchLine(adjacency_.offsets.data() + node);
     PrefetchLine(adjacency_.offsets.data() + node + 1);
@@ -106,14 +107,14 @@ class AdjacencyReads {
     PrefetchLines(adjacency_.neighbors.data() + extent.begin, extent.size() * sizeof(NodeId));
     PrefetchNeighbor(extent.end - 1);
   }
-  // Returns a touched neighbour as it is stored. The value may not be a row of the graph, so never use it as an
-  // index.
+  // Returns a touched neighbour as stored. Never use the value as an index, since it need not be a row of the graph.
   NodeId Neighbor(uint64_t place) {
     const NodeId node = adjacency_.neighbors[place];
     out_of_range_ |= node >= nodes_;
     return node;
   }
-  // Returns whether all of `neighbors`, as they were read, are rows. If not, records the fault. nodes() must be >= 1.
+  // Returns whether all of `neighbors`, which the caller has read, are rows. If not, records the fault. nodes() must
+  // be >= 1.
   bool AreRows(std::span<const NodeId> neighbors) {
     const bool are_rows = AllAtMost(neighbors, static_cast<NodeId>(nodes_ - 1));
     out_of_range_ |= !are_rows;
@@ -137,7 +138,7 @@ class AdjacencyReads {
 // Threads: pure functions.
 
 // Maps 64 random bits to 0..bound-1 by one multiplication (Lemire 2019, without the rejection). The relative bias of
-// a number is at most bound / 2^64.
+// each number is at most bound / 2^64.
 inline uint64_t ScaleBits(uint64_t bits, uint64_t bound) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<uint64_t>((static_cast<Wide>(bits) * bound) >> 64);
@@ -149,25 +150,25 @@ inline double OpenUnit(uint64_t bits) { return (static_cast<double>(bits >> 12) 
 // The number of neighbours that a hop of sampling draws.
 // Threads: pure functions.
 
-// Returns the most edges that a hop draws of one node with `degree` in-edges. For kAllNeighbors that is `degree`.
-// With replacement it is `fan_out`, even if `degree` is smaller, but 0 if `degree` is 0. Without replacement it is
-// the smaller of `degree` and `fan_out`. Drawing by weight may give fewer, since an edge of weight 0 is never drawn.
-// `fan_out` satisfies IsFanOut.
+// Returns the most edges that a hop draws of one node with `degree` in-edges. For kAllNeighbors, this is `degree`.
+// With replacement, it is `fan_out` even if `degree` is smaller, but 0 if `degree` is 0. Without replacement, it is
+// the smaller of `degree` and `fan_out`. A draw by weight may give fewer edges, since edges of weight 0 are never
+// drawn. `fan_out` satisfies IsFanOut.
 constexpr uint64_t MaxDrawn(uint64_t degree, int64_t fan_out, bool replace) {
   if (degree == 0 || fan_out == spec::kAllNeighbors) return degree;
   return replace ? static_cast<uint64_t>(fan_out) : std::min(degree, static_cast<uint64_t>(fan_out));
 }
 
-// Chooses the edges that a hop takes among the edges of one node. A draw depends only on the generator that it is
-// given. Threads: one at a time, since it keeps scratch memory.
+// Chooses which edges of one node a hop takes. A draw depends only on the generator that it is given. Threads: one at
+// a time, since it keeps scratch memory.
 class EdgeDraw {
  public:
   EdgeDraw(bool replace, bool weighted) : replace_(replace), weighted_(weighted) {}
 
-  // Returns the largest degree at which all edges of a node are taken, in their order and without a draw.
+  // If a node has at most this many edges, a hop takes all of them, in their order and without a draw.
   uint64_t MostTakenWhole(int64_t fan_out) const;
-  // Draws `fan_out` distinct edges among the edges with a weight above 0. If there are fewer, takes all of them. Each
-  // of these edges is equally likely. The draws are in no particular order.
+  // Draws `fan_out` distinct edges, all equally likely, among the edges with a weight above 0. If there are fewer of
+  // these edges, takes all of them. The result is in no particular order.
   int64_t DrawEvenly(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
                      std::span<uint64_t> places);
   // Writes the places of the drawn edges to `places` and returns their number, at most MaxDrawn. If the draw is
@@ -190,19 +191,19 @@ class EdgeDraw {
   std::vector<std::pair<double, uint64_t>> keys_;  // a min-heap
 };
 
-// Temporal sampling: the times of seeds, and draws of edges before them.
+// Temporal sampling: the times of seeds, and draws of edges before these times.
 
 // Gives the time of each seed node: a seed sees only edges before its time.
 // Threads: values; safe anywhere.
 class SeedTimes {
  public:
-  // If `same` is given, it is the time of every node. Otherwise each node has its own time, if the graph stores any.
-  // Borrows the graph's columns.
+  // If `same` is given, it is the time of every node. Otherwise a node's time is its time in the graph, if the graph
+  // stores times. Borrows the graph's columns.
   SeedTimes(spec::TemporalSampling temporal, std::optional<int64_t> same, const GraphView& graph)
       : same_(same), own_(temporal != spec::TemporalSampling::kNone && !same ? graph.times : Column<int64_t>()) {}
 
-  // Replaces `times` with the times of `nodes`, each of which must be a row of the graph. An empty result means that
-  // seeds have no time, so they see every edge. Errors: DataLoss.
+  // Replaces `times` with the times of `nodes`, each of which must be a row of the graph. If `times` is then empty,
+  // seeds have no times and see every edge. Errors: DataLoss.
   absl::Status Of(std::span<const NodeId> nodes, std::vector<int64_t>& times) const;
 
  private:
@@ -210,8 +211,8 @@ class SeedTimes {
   const Column<int64_t> own_;
 };
 
-// Chooses the edges that a hop takes among those edges of one node that lie before a given time. A draw depends only
-// on the generator that it is given.
+// Chooses which edges of one node a hop takes, among the edges before a given time. A draw depends only on the
+// generator that it is given.
 // Threads: one at a time, since it keeps scratch memory.
 class TemporalDraw {
  public:
@@ -219,10 +220,10 @@ class TemporalDraw {
   TemporalDraw(spec::TemporalSampling strategy, bool replace)
       : strategy_(strategy), draw_(replace, /*weighted=*/false), replace_(replace) {}
 
-  // Writes the places of the chosen edges to `places` and returns their number, at most MaxDrawn of the extent.
-  // `timestamps` holds the timestamps of the edges in `extent`. Only edges with a timestamp below `before` are taken;
-  // nullopt allows all edges. kLast takes the `fan_out` latest edges, in the order of the extent. Among equally late
-  // edges it prefers edges that stand later in the extent.
+  // Writes the places of the chosen edges to `places` and returns their number, at most MaxDrawn. `timestamps` holds
+  // the timestamps of the edges in `extent`. Only edges with a timestamp below `before` are taken; nullopt allows all
+  // edges. kLast takes the `fan_out` latest edges and writes them in the order of the extent. Of edges with equal
+  // timestamps, it prefers those later in the extent.
   int64_t Draw(Adjacency::Extent extent, const int64_t* timestamps, std::optional<int64_t> before, int64_t fan_out,
                SplitMix64 random, std::span<uint64_t> places);
 

@@ -21,12 +21,12 @@ std::vector<int64_t> ClassesUpTo(int64_t largest) {
   return begins;
 }
 
-// The graphs that a batch holds so far, and its part of all nodes or edges.
+// The load of a batch to which graphs are dealt.
 struct Load {
-  double part = 0;  // of all nodes or of all edges, whichever is larger
+  double part = 0;  // its part of all nodes or its part of all edges, whichever is larger
   int64_t graphs = 0;
   uint32_t batch = 0;
-  // Empty batches come before batches that hold only graphs without nodes.
+  // At equal parts, fewer graphs come first, so an empty batch comes before a batch of graphs without nodes.
   bool operator>(const Load& other) const {
     return std::tie(part, graphs, batch) > std::tie(other.part, other.graphs, other.batch);
   }
@@ -111,7 +111,7 @@ int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits)
   const GraphSize total = Total(sizes);
   const auto graphs = static_cast<int64_t>(sizes.size());
   const std::vector<uint32_t> order = LargestOf(sizes);
-  // `too_few` batches are known not to suffice, and `enough` batches are known to. One batch per graph always
+  // `too_few` batches are known not to suffice, and `enough` batches are known to suffice. One batch per graph always
   // suffices.
   int64_t too_few = std::max({Parts(graphs, limits.graphs), Parts(total.nodes, limits.nodes),
                               Parts(total.edges, limits.edges), std::min<int64_t>(graphs, 1)}) -
@@ -129,8 +129,8 @@ int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits)
 }
 
 DealLimits TightLimits(std::span<const GraphSize> sizes, int64_t batches, const DealLimits& limits) {
-  // The room left above the fullest batch, as a fraction of the mean batch: 1/256. Deals of other orders of nearly
-  // equal graphs need this room.
+  // The limits leave 1/kRoom of the mean batch as room above the fullest batch. Deals of other orders, in which
+  // graphs of nearly equal size are swapped, need this room.
   constexpr int64_t kRoom = 256;
   const std::vector<uint32_t> order = LargestOf(sizes);
   const auto batch_of = Deal(sizes, order, batches, limits);
@@ -248,7 +248,7 @@ EpochBatches EpochOrder::DealOut(SplitMix64& random) const {
   LargerFirst(sizes_, order);
   auto batch_of = Deal(sizes_, order, batches_, limits_);
   if (!batch_of) {
-    // The limits were made from the batch sizes of this order, so the deal succeeds.
+    // The limits were computed from a deal of this order, so the deal succeeds.
     LargestFirst(sizes_, order);
     batch_of = Deal(sizes_, order, batches_, limits_);
   }
@@ -264,8 +264,8 @@ int64_t EpochOrder::RandomSize(int64_t batch) const {
   return std::min(options_.batch_size, std::ssize(graphs_) - batch * options_.batch_size);
 }
 
-// Each rank gets one graph of each whole turn. A rank that the last, partial turn reaches gets one more. Odd turns
-// run backwards.
+// In each whole turn, every rank gets one graph. A partial turn at the end gives one more graph to the ranks that it
+// reaches. Odd turns run backwards.
 int64_t EpochOrder::Before(int64_t rank, int64_t graphs) const {
   const int64_t ranks = options_.world_size, turns = graphs / ranks, rest = graphs % ranks;
   return rank * turns + (turns % 2 == 0 ? std::min(rank, rest) : rank - std::min(rank, ranks - rest));

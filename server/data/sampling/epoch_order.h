@@ -1,5 +1,5 @@
-// The order of graphs and their batches. It is known in advance for every planned epoch, since it is a pure function
-// of the seed.
+// The order of graphs in an epoch, and their division into batches. Both are pure functions of the seed and the
+// epoch, so they are known in advance.
 // Threads: pure functions and immutable values.
 #pragma once
 
@@ -28,25 +28,26 @@ struct DealLimits {
   int64_t graphs = 0, nodes = 0, edges = 0;
 };
 
-// Moves the larger graphs to the front of `order`, which lists graphs by their index in `sizes`. Sorts by size
-// classes (nodes plus edges) that lie 10 % apart, so graphs of nearly equal size keep their order.
+// Sorts `order`, a list of indices into `sizes`, so that larger graphs come first. A graph's size is its nodes plus
+// its edges. Graphs are compared by size classes, which lie 10 % apart, so graphs of nearly equal size keep their
+// order.
 void LargerFirst(std::span<const GraphSize> sizes, std::span<uint32_t> order);
-// Like LargerFirst, but sorts by size itself, so only graphs of equal size keep their order. The sizes of the batches
-// that Deal then makes are the same for every initial order.
+// Like LargerFirst, but sorts by size itself, so only graphs of equal size keep their order. Deal then makes batches
+// of the same sizes for every initial order.
 void LargestFirst(std::span<const GraphSize> sizes, std::span<uint32_t> order);
 
 // Returns the batch, 0..batches-1, of each entry of `order`. Each graph goes to the least loaded batch. A batch's
-// load is the larger of its shares of all nodes and of all edges. No batch is empty if there are at least `batches`
-// graphs. Returns nullopt if the limits do not allow the result. O(n log n).
+// load is the larger of two shares: its share of all nodes, and its share of all edges. No batch is empty if there
+// are at least `batches` graphs. Returns nullopt if a batch would exceed the limits. O(n log n).
 std::optional<std::vector<uint32_t>> Deal(std::span<const GraphSize> sizes, std::span<const uint32_t> order,
                                           int64_t batches, const DealLimits& limits);
 
-// Returns the smallest number of batches, found by bisection, for which Deal of the order LargestFirst stays within
-// the limits. Every single graph must be within the limits.
+// Returns the smallest number of batches with which Deal, on the order of LargestFirst, stays within the limits.
+// Finds it by bisection. Every single graph must be within the limits.
 int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits);
 
-// Returns limits that are tight for dealing the order LargestFirst into `batches`: Deal meets them with little room
-// to spare. They are never looser than `limits`, which this deal must meet too.
+// Returns tight limits: Deal, on the order of LargestFirst with this number of batches, meets them with little room
+// to spare. They are never looser than `limits`, which the same deal must meet too.
 DealLimits TightLimits(std::span<const GraphSize> sizes, int64_t batches, const DealLimits& limits);
 
 // The position in a job's sequence of training batches. It is all that a checkpoint keeps of the order.
@@ -57,17 +58,17 @@ struct EpochPosition {
 };
 
 struct EpochOrderOptions {
-  // The number of graphs in each batch except the last. Under kBalanced and kBudget it is the most that a batch may
-  // hold. Without `shuffle` nothing is dealt, and graphs keep the split's order: kBalanced is the same as kRandom,
-  // and kBudget ends a batch before it would exceed a bound. A graph that exceeds a bound by itself is alone in its
-  // batch.
+  // The number of graphs in each batch except the last. Under kBalanced and kBudget, it is the most graphs that a
+  // batch may hold. Without `shuffle`, nothing is dealt, and graphs keep the split's order: kBalanced is the same as
+  // kRandom, and kBudget ends a batch before it would exceed a bound. A graph that exceeds a bound by itself is alone
+  // in its batch.
   int64_t batch_size = 32;
   uint64_t seed = 0;
   bool shuffle = true;
   // Data parallelism: this process takes a share of every batch. The graphs of a batch are dealt to the ranks in
-  // turns, from rank 0 to the last and back again. A dealt batch lists its larger graphs first, so this shares them
-  // evenly. Shares differ by at most one graph. If the last batch has fewer graphs than there are ranks, some ranks
-  // get none.
+  // turns, from rank 0 to the last and back again. A batch made by Deal lists its larger graphs first, so the ranks
+  // get shares of similar size. Shares differ by at most one graph. If the last batch has fewer graphs than there are
+  // ranks, some ranks get none.
   int64_t rank = 0;
   int64_t world_size = 1;
   spec::BatchingOptions batching;  // with shuffle, no bound may be below one graph's size
@@ -91,8 +92,8 @@ class EpochOrder {
 
   // Returns the number of batches, which is the same in every epoch.
   int64_t batches_per_epoch() const { return batches_; }
-  // Under kBalanced and kBudget, returns the bounds that every batch meets, over all ranks together. Graphs, nodes
-  // and edges each have a bound.
+  // Under kBalanced and kBudget, returns the bounds on graphs, nodes and edges that every batch meets, over all ranks
+  // together.
   const DealLimits& limits() const { return limits_; }
   // Returns the batches of an epoch. They are the same for equal (seed, epoch, graphs, sizes) on every machine.
   EpochBatches Of(int64_t epoch) const;
@@ -107,22 +108,22 @@ class EpochOrder {
   WholeBatch Whole(const EpochBatches& epoch, int64_t batch) const;
   // Returns the number of graphs in a batch over all ranks together.
   int64_t Size(const EpochBatches& epoch, int64_t batch) const;
-  // Returns Size() under kRandom, where all batches except the last are full.
+  // Returns what Size() returns under kRandom: batch_size for every batch except the last.
   int64_t RandomSize(int64_t batch) const;
-  // Returns how many graphs of a batch of `graphs` graphs this rank gets.
+  // Returns how many graphs this rank gets of a batch with `graphs` graphs.
   int64_t ShareOf(int64_t graphs) const;
 
  private:
   bool is_dealt() const { return options_.shuffle && options_.batching.kind != spec::BatchingKind::kRandom; }
   // Returns this rank's share of the part of `all` that belongs to a batch.
   std::span<const uint32_t> ShareOf(std::span<const uint32_t> all, const EpochBatches& epoch, int64_t batch) const;
-  // Returns how many graphs of a batch of `graphs` graphs the ranks below `rank` get.
+  // Returns how many graphs the ranks below `rank` get together, of a batch with `graphs` graphs.
   int64_t Before(int64_t rank, int64_t graphs) const;
   // Returns the graphs of an epoch, batch after batch, before they are dealt to ranks.
   EpochBatches Compose(int64_t epoch) const;
   // Deals out the batches under kBalanced and kBudget.
   EpochBatches DealOut(SplitMix64& random) const;
-  // Returns the end of each batch under kBudget in the split's order.
+  // Returns the end of each batch under kBudget without `shuffle`.
   std::vector<size_t> Cut() const;
 
   const std::vector<uint32_t> graphs_;

@@ -113,8 +113,7 @@ absl::StatusOr<bool> NegativeDraw::Draw(NodeId source, uint64_t key, std::span<N
 
 namespace {
 
-// Excludes edges from a disjoint subgraph, in which the node of a seed may also occur in the subgraphs of other
-// seeds.
+// ExcludeEdges for disjoint sampling, where the node of one seed may also occur in the subgraphs of other seeds.
 void ExcludeNodes(const SeedPairs& pairs, SampledSubgraph& subgraph) {
   std::vector<std::pair<NodeId, NodeId>> gone;  // (target, source)
   gone.reserve(2 * pairs.sources.size());
@@ -169,7 +168,7 @@ void ExcludeEdges(const SeedPairs& pairs, SampledSubgraph& subgraph) {
     if (placed) subgraph.edge_places[to] = subgraph.edge_places[e];
     ++kept;
   };
-  // Only the rows of seeds have edges to exclude. The loop overwrites offsets as it reads them.
+  // Only the rows of seeds have edges to exclude. The loop reads each offset before it overwrites it.
   const auto seeds = static_cast<size_t>(subgraph.row_ends.front());
   size_t begin = 0;
   for (size_t row = 0; row < seeds; ++row) {
@@ -187,7 +186,7 @@ void ExcludeEdges(const SeedPairs& pairs, SampledSubgraph& subgraph) {
   const int64_t removed = static_cast<int64_t>(begin) - kept;
   if (removed == 0) return;
   for (size_t e = begin; e < subgraph.sources.size(); ++e) take(e);
-  // The places of edges in a last hop apart come after the places of `sources`.
+  // The places of the edges from last_neighbors come after the places of `sources`.
   const auto places = subgraph.edge_places.begin();
   if (placed) subgraph.edge_places.erase(places + kept, places + std::ssize(subgraph.sources));
   subgraph.sources.resize(static_cast<size_t>(kept));

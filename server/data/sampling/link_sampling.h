@@ -18,26 +18,26 @@ namespace permafrost::data {
 // Pairs without an edge, for link prediction. Draws are stateless: a draw depends only on its key, so any thread can
 // make it. Threads: safe anywhere.
 
-// Returns for each node the number of other nodes that it has no edge to. These other nodes can be the targets of the
-// node's negatives. Reads all edges once, and calls `keep_going` now and then. Errors: Cancelled when `keep_going`
-// returns false; DataLoss.
+// Returns, for each node, the number of other nodes to which it has no edge. Each of these other nodes can be the
+// target of a negative of the node. Reads all edges once, and calls `keep_going` now and then. Errors: Cancelled if
+// `keep_going` returns false; DataLoss.
 absl::StatusOr<std::vector<uint32_t>> CountNonNeighbors(const GraphView& view, const std::function<bool()>& keep_going);
 
-// Returns the nodes with an edge to every other node, in ascending order. They have no negatives. If no such node
-// exists, this usually reads the in-edges of only a few nodes; otherwise it reads all edges. Errors: same as
-// CountNonNeighbors.
+// Returns the nodes with an edge to every other node, in ascending order. They have no negatives. If there is no node
+// of this kind, the function usually reads the in-edges of only a few nodes. Otherwise it reads all edges. Errors:
+// same as CountNonNeighbors.
 absl::StatusOr<std::vector<NodeId>> NodesLinkedToAll(const GraphView& view, const std::function<bool()>& keep_going);
 
 class NegativeDraw {
  public:
-  // `graph` has all of its edges, including those held out. It has at least one node and, for kDegree, at least one
-  // edge. `non_neighbors` is CountNonNeighbors of `graph`. If it is null, a draw finds out by itself whether a source
-  // has non-neighbours, which takes long for a source that has none.
+  // `graph` has all of its edges, even edges that are held out. It has at least one node and, for kDegree, at least
+  // one edge. `non_neighbors` is CountNonNeighbors of `graph`. If it is null, Draw searches for a non-neighbour
+  // itself, which takes long for a source that has none.
   NegativeDraw(std::shared_ptr<const Graph> graph, spec::NegativeSampling sampling, uint64_t seed,
                std::shared_ptr<const std::vector<uint32_t>> non_neighbors = nullptr);
 
-  // Draws targets other than `source` that `source` has no edge to. Equal keys draw equal targets. If kTries draws
-  // for a target all hit neighbours of `source`, takes the next row that is not a neighbour. If there is no such row,
+  // Fills `targets` with drawn nodes, none of them `source` or a node to which `source` has an edge. Equal keys draw
+  // equal targets. If kTries draws for one target all fail, takes the next row that qualifies. If no row qualifies,
   // fills `targets` with `source` and returns false. Errors: DataLoss.
   absl::StatusOr<bool> Draw(NodeId source, uint64_t key, std::span<NodeId> targets) const;
 
@@ -51,7 +51,7 @@ class NegativeDraw {
   const std::shared_ptr<const std::vector<uint32_t>> non_neighbors_;  // or null
 };
 
-// Takes edges out of a sampled subgraph, so that no messages pass along the links that a batch is to predict.
+// Removal of edges from a sampled subgraph, so that no messages pass along the links that a batch is to predict.
 // Threads: pure functions.
 
 // Pairs of seeds, (sources[i], targets[i]), given by their rows in a subgraph.
@@ -59,8 +59,8 @@ struct SeedPairs {
   std::span<const int64_t> sources, targets;
 };
 
-// Removes every edge between the two seeds of a pair, in either direction. Keeps all rows. In a disjoint subgraph,
-// removes the edges between the pair's two nodes from the subgraph of every seed.
+// Removes every edge between the two seeds of a pair, in either direction. Keeps all rows. In disjoint sampling,
+// removes the edges between the nodes of the two seeds from the subgraphs of all seeds.
 void ExcludeEdges(const SeedPairs& pairs, SampledSubgraph& subgraph);
 
 }  // namespace permafrost::data

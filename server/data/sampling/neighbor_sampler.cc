@@ -22,10 +22,10 @@
 namespace permafrost::data {
 namespace {
 
-// How many targets ahead offsets are prefetched.
+// The offsets of this many next targets are prefetched.
 constexpr size_t kTargetsAhead = 24;
-// The most neighbours that are prefetched of a list that is taken whole. The processor itself prefetches the rest of
-// a longer list.
+// If all edges of a target are taken, at most this many of its neighbours are prefetched. The processor itself
+// prefetches the rest of a longer list.
 constexpr uint64_t kPrefetchedOfAll = 256;
 
 // Makes `values` at least `size` long. Never shrinks it, so that no value is initialised only to be overwritten.
@@ -34,29 +34,29 @@ void Enlarge(std::vector<T>& values, size_t size) {
   if (values.size() < size) values.resize(size);
 }
 
-// Draws the edges of one hop of a sample. It works on pieces of the targets, so that the memory reads of many targets
-// overlap.
+// Draws the edges of one hop of a sample. It draws for a piece of the targets at a time, so that the memory reads of
+// many targets overlap.
 // Threads: Begin, FanOutLeft and Request are called by one thread at a time. Between two calls of Begin, different
 // workers may draw different pieces at once.
 class HopDraw {
  public:
-  // Targets that one worker draws for at a time.
+  // The number of targets for which a worker draws at a time.
   static constexpr int64_t kPiece = 64;
 
-  // Its spans are borrowed until the next Begin.
+  // HopDraw borrows the spans until the next Begin.
   struct Hop {
     std::span<const NodeId> targets;
     std::span<const uint32_t> owners;  // for disjoint samples: the seed of each target
     // For temporal samples, the time of each seed. If empty, every edge may be drawn.
     std::span<const int64_t> times;
     int64_t fan_out = 0;
-    // True if the hop asked for kAllNeighbors and a budget left only `fan_out`. Then `fan_out` distinct edges are
-    // drawn, all equally likely.
+    // True if the hop's own fan-out is kAllNeighbors, but max_edges allows only `fan_out` edges for each target. Then
+    // `fan_out` distinct edges are drawn, all equally likely.
     bool of_all = false;
     uint64_t key = 0;
     bool with_edge_places = false;
   };
-  // The edges drawn for up to kPiece targets. Its vectors never shrink, so their ends may be unused.
+  // The edges drawn for up to kPiece targets. The vectors never shrink, so only their first `edges` entries count.
   struct Piece {
     size_t targets = 0, edges = 0;
     std::array<size_t, kPiece> counts{};  // edges of each target
@@ -67,9 +67,9 @@ class HopDraw {
   // Borrows `view` and `options`.
   HopDraw(const GraphView& view, const NeighborSamplingOptions& options, int threads);
 
-  // Returns the most edges that each target may draw so that the sample, with its `drawn` edges so far, stays within
-  // max_edges. That is `fan_out`, or less if the targets would draw more than is left. It depends only on the sample
-  // so far.
+  // Returns the most edges that each target may draw so that the sample, which has `drawn` edges so far, stays within
+  // max_edges. This is `fan_out`, or less if the targets would draw more edges than are left. It depends only on the
+  // sample so far.
   int64_t FanOutLeft(std::span<const NodeId> targets, int64_t fan_out, int64_t drawn, ReadFaults& faults);
 
   void Begin(const Hop& hop);
@@ -109,7 +109,7 @@ class HopDraw {
   const NeighborSamplingOptions& options_;
   std::vector<Worker> workers_;
   std::vector<Piece> pieces_;
-  std::vector<int64_t> degrees_;  // the most edges drawn of each target that has any
+  std::vector<int64_t> degrees_;  // for each target with in-edges: the most edges that it draws
   Hop hop_;
   uint64_t most_whole_ = 0;  // the largest degree of a target whose edges are all taken
 };
@@ -168,7 +168,7 @@ void HopDraw::Request(PageAdvisor& advisor, ReadFaults& faults) {
       advisor.Request(view_.in.neighbors.Reads(extent.begin, extent.end));
       continue;
     }
-    // The draws to come are known already, since they depend only on the key and the extent.
+    // The draws are made here as well as in Draw. They are equal, since they depend only on the key and the extent.
     for (const uint64_t place : DrawPlaces(i, extent, reads, worker, 0)) {
       advisor.Request(view_.in.neighbors.Reads(place, place + 1));
     }
@@ -215,8 +215,8 @@ int64_t HopDraw::DrawShared(size_t i, Adjacency::Extent extent, AdjacencyReads& 
   return static_cast<int64_t>(drawn);
 }
 
-// Draws all places and prefetches them, and then reads the neighbours. The loops are as short as possible, so that
-// the processor has the reads of many targets under way at once.
+// Draws and prefetches the places for all targets, and then reads the neighbours. The loops are short, so that the
+// processor has the reads of many targets under way at once.
 void HopDraw::Draw(int64_t p, int worker_index, ReadFaults& faults) {
   Worker& worker = workers_[static_cast<size_t>(worker_index)];
   AdjacencyReads reads(view_.in, faults);
@@ -266,8 +266,8 @@ size_t HopDraw::DrawSome(size_t i, Adjacency::Extent extent, AdjacencyReads& rea
   return places.size();
 }
 
-// Reads the neighbours of the targets as they are stored. A second loop then replaces each neighbour that is not a
-// row by its target. The first loop, which waits for memory, thus does nothing else.
+// Reads the drawn neighbours of the targets. The first loop reads them as stored, and does nothing else because it
+// waits for memory. The second loop replaces each neighbour that is not a row by its target.
 void HopDraw::ReadFound(std::span<const NodeId> targets, const Worker& worker, AdjacencyReads& reads,
                         Piece& piece) const {
   Enlarge(piece.found, piece.edges);
@@ -442,8 +442,7 @@ class Sampler final : public NeighborSampler {
     }
   }
 
-  // Like Append, but within max_nodes: leaves out edges from nodes that get no row. Call it only if no last hop is
-  // apart.
+  // Like Append, but within max_nodes: leaves out edges whose source gets no row. Not for a last hop apart.
   void AppendWithin(int64_t p, bool with_edge_places, SampledSubgraph& out) {
     const HopDraw::Piece& piece = draw_.piece(p);
     const auto begin = static_cast<size_t>(out.offsets.back());
@@ -471,7 +470,7 @@ class Sampler final : public NeighborSampler {
     }
   }
 
-  // Sets, for each edge of a piece, the seed whose subgraph it belongs to.
+  // Sets found_owners_: for each edge of a piece, the seed whose subgraph it belongs to.
   void SetFoundOwners(const HopDraw::Piece& piece, int64_t p) {
     found_owners_.clear();
     for (size_t t = 0; t < piece.targets; ++t) {
@@ -486,12 +485,12 @@ class Sampler final : public NeighborSampler {
   HopDraw draw_;
   RowTable table_;
   DisjointRows disjoint_rows_;  // replaces table_ in disjoint samples
-  // These belong to the current hop.
+  // The next members belong to the current hop.
   std::vector<NodeId> targets_;
   std::vector<uint32_t> target_owners_, found_owners_;
 };
 
-// Adds a violation for each of max_nodes and max_edges that is out of range or that other options exclude.
+// Adds a violation for max_nodes and one for max_edges if it is out of range or excluded by other options.
 void CheckSampleBudget(const NeighborSamplingOptions& options, Violations& violations) {
   const auto check = [&](const char* field, int64_t bound) {
     if (bound < 0 || bound > spec::kMaxBudget) {
@@ -544,7 +543,7 @@ absl::StatusOr<std::unique_ptr<NeighborSampler>> NeighborSampler::Create(const G
 }
 
 int64_t FanOutWithin(std::vector<int64_t>& most, int64_t left, int64_t fan_out) {
-  // The targets with the fewest edges draw all that they can, and the others share the rest equally.
+  // Targets with few edges draw all of them, and the remaining targets share the rest equally.
   std::ranges::sort(most);
   for (size_t i = 0; i < most.size(); ++i) {
     const int64_t share = left / static_cast<int64_t>(most.size() - i);

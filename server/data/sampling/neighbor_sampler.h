@@ -18,11 +18,11 @@
 namespace permafrost::data {
 
 struct NeighborSamplingOptions {
-  // For each hop, how many neighbours are drawn of each node found in the hop before; the seeds are hop 0. There are
-  // 1..kMaxHops hops. Each value is 1..kMaxFanOut, or kAllNeighbors for all neighbours.
+  // For each hop, how many neighbours are drawn for each node that was first found in the hop before. The seeds are
+  // hop 0. There are 1..kMaxHops hops. Each value is 1..kMaxFanOut, or kAllNeighbors for all neighbours.
   std::vector<int64_t> fan_outs;
-  // If true, draws with replacement, and each node with any neighbour gives exactly `fan_out` edges. If false, the
-  // node gives min(fan_out, degree) distinct edges.
+  // If true, draws with replacement: each node with at least one neighbour gives exactly `fan_out` edges. If false,
+  // each node gives min(fan_out, degree) distinct edges.
   bool replace = false;
   // If true, draws by edge weight. With replacement, an edge has the probability weight / sum of weights. Without
   // replacement, edges are drawn successively, as by the keys u^(1/w) of Efraimidis and Spirakis 2006. An edge whose
@@ -34,17 +34,18 @@ struct NeighborSamplingOptions {
   // If true, each seed has a subgraph of its own, so that a node that is drawn for two seeds has two rows. kNeighbor
   // only.
   bool disjoint = false;
-  // Unless this is kNone, an edge is drawn only if its timestamp is below the time of its subgraph's seed. Then the
-  // graph must have timestamps, `disjoint` must be true and `weighted` false. kLast also needs `replace` to be false.
+  // Unless this is kNone, an edge is drawn only if its timestamp is below the time of the seed whose subgraph it
+  // joins. The graph must then have timestamps, `disjoint` must be true, and `weighted` must be false. With kLast,
+  // `replace` must be false too.
   spec::TemporalSampling temporal = spec::TemporalSampling::kNone;
   // kLabor draws each of a node's d in-edges with probability fan_out / d. So it draws `fan_out` edges on average,
-  // and up to d. It goes with neither weights nor replacement.
+  // and at most d. It excludes weights and replacement.
   spec::SamplerKind sampler = spec::SamplerKind::kNeighbor;
   // The most rows and edges of a sample, 1..kMaxBudget; 0 means no bound. kNeighbor only.
-  // If a hop would draw more edges than max_edges leaves, it lowers the fan-out for all of its targets equally, down
-  // to 0 if necessary.
+  // If a hop would draw more edges than max_edges leaves, its fan-out is lowered, for all its targets alike and to 0
+  // if necessary.
   // Rows go to the seeds first, then to nodes as they are found. Once there are max_nodes rows, an edge is kept only
-  // if its source has a row. So max_nodes does not go with last_hop_apart.
+  // if its source has a row. So max_nodes excludes last_hop_apart, which gives no rows to sources.
   int64_t max_nodes = 0, max_edges = 0;
   uint64_t seed = 0;
   bool operator==(const NeighborSamplingOptions&) const = default;
@@ -56,25 +57,26 @@ struct NeighborSamplingOptions {
 };
 
 // The merged subgraph of a batch of seeds, as in PyG's NeighborLoader: each node's neighbours are drawn once, when
-// the node is first found. hops() counts the hops whose nodes have rows: all hops, or all except a last hop apart.
+// the node is first found. hops() counts the hops whose nodes have rows. These are all hops; with the last hop apart,
+// all but the last.
 struct SampledSubgraph {
   // Rows of the graph: the seeds as given, then the nodes first found in hop 1, hop 2 and so on, in the order in
-  // which they were found. Each node appears once, or once per seed in disjoint sampling.
+  // which they were found. A node appears once or, after disjoint sampling, once for each seed that found it.
   std::vector<NodeId> nodes;
   // [nodes] After disjoint sampling: for each row, the row of the seed whose subgraph it belongs to. No edge leads
   // from one subgraph to another. Empty after any other sampling.
   std::vector<uint32_t> owners;
-  // [hops + 1] The number of `nodes` found up to each hop. row_ends[0] is the number of seeds, and row_ends.back() ==
-  // nodes.size().
+  // [hops + 1] row_ends[h] is the number of `nodes` found in hops 0 to h. row_ends[0] is the number of seeds, and
+  // row_ends.back() == nodes.size().
   std::vector<int64_t> row_ends;
   // In-edges of rows 0..row_ends[hops - 1]-1 as CSR over local rows. The sources of row r are sources[offsets[r] ..
   // offsets[r + 1]). `offsets` is [rows + 1].
-  // With the last hop apart, rows up to row_ends[hops]-1 have in-edges. The offsets of these additional rows continue
-  // beyond `sources` into last_neighbors.
+  // With the last hop apart, rows row_ends[hops - 1]..row_ends[hops]-1 have in-edges too. Their offsets count on
+  // beyond `sources`: offset sources.size() + i stands for last_neighbors[i].
   std::vector<int64_t> offsets;
   std::vector<int64_t> sources;
-  // With the last hop apart, the nodes of the graph drawn in the last hop, each as often as it was drawn. Otherwise
-  // empty.
+  // With the last hop apart, the graph's nodes that were drawn in the last hop. A node is listed each time it was
+  // drawn. Otherwise empty.
   std::vector<NodeId> last_neighbors;
   // [edges] The place of each edge in view.in's columns (weights, timestamps). Filled only on request.
   std::vector<uint64_t> edge_places;
@@ -87,9 +89,10 @@ struct SampledSubgraph {
 
 class NeighborSampler {
  public:
-  // With `little_memory` it keeps no table of all the graph's nodes. Errors: InvalidArgument with violations of
-  // "fan_outs", "weighted" (the graph has no weights), "last_hop_apart", "temporal" (the graph has no timestamps, or
-  // the sample is not disjoint), "max_nodes", "max_edges", and the violations of FindDrawConflict.
+  // With `little_memory`, the sampler keeps no table with an entry for every node of the graph. Errors:
+  // InvalidArgument with violations of "fan_outs", "weighted" (the graph has no weights), "last_hop_apart",
+  // "temporal" (the graph has no timestamps, or the sample is not disjoint), "max_nodes", "max_edges", and the
+  // violations of FindDrawConflict.
   static absl::StatusOr<std::unique_ptr<NeighborSampler>> Create(const GraphView& view, NeighborSamplingOptions options,
                                                                  int threads, bool little_memory = false);
   virtual ~NeighborSampler() = default;
@@ -97,22 +100,22 @@ class NeighborSampler {
   // Samples around `seeds` into `out`, whose memory it reuses. Seeds are rows of the graph; they must be distinct
   // unless the sample is disjoint. `sample` is the number of this sample within the job: equal numbers draw equally.
   // `with_edge_places` says whether to fill out.edge_places. If `advisor` is given, each hop requests its pages from
-  // it before reading them. `times` [seeds] is for temporal sampling: all edges in a seed's subgraph must lie before
-  // the seed's time. Empty `times` allow every edge.
-  // Errors: InvalidArgument for a seed that is not a row or stands twice, for `times` without exactly one entry per
-  // seed, and for `times` without temporal sampling. InvalidArgument with a violation of "max_nodes" if there are
-  // more seeds than max_nodes. DataLoss if a touched block is damaged (the view's columns tell which).
+  // the advisor before it reads them. `times` [seeds] is for temporal sampling: all edges in a seed's subgraph must
+  // lie before the seed's time. Empty `times` allow every edge.
+  // Errors: InvalidArgument if a seed is not a row or occurs twice, if `times` is neither empty nor [seeds], or if
+  // `times` is given without temporal sampling; InvalidArgument with the violation "max_nodes" if there are more than
+  // max_nodes seeds; DataLoss if a touched block is damaged (the columns' status() tells which).
   virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, bool with_edge_places,
                               class PageAdvisor* advisor, SampledSubgraph& out,
                               std::span<const int64_t> times = {}) = 0;
 };
 
-// Fits the draws of a sample to a bound on its rows and edges.
+// Fits the draws of a hop to a bound on the sample's edges.
 // Threads: pure functions.
 
-// Returns how many edges each target of a hop may draw, so that all targets together draw at most `left`. That is
-// `fan_out` if it fits; otherwise the largest number that fits, which may be 0. `most` holds what each target would
-// draw at `fan_out`, each > 0. This function sorts it.
+// Returns how many edges each target of a hop may draw so that all targets together draw at most `left` edges. This
+// is `fan_out` or, if that is too many, the largest number that fits, which may be 0. `most` holds the number of
+// edges, > 0, that each target would draw at `fan_out`. The function sorts `most`.
 int64_t FanOutWithin(std::vector<int64_t>& most, int64_t left, int64_t fan_out);
 
 }  // namespace permafrost::data

@@ -18,7 +18,7 @@
 namespace permafrost::data {
 namespace {
 
-// How many places one flush samples, and how many pages at each place.
+// The number of places that one flush samples, and the number of pages that it samples at each place.
 constexpr int64_t kSampledPlaces = 64;
 constexpr uint64_t kSampledPages = 4;
 // Weight of the newest flush in the moving average of the resident share.
@@ -43,8 +43,8 @@ Descriptor OpenSelf() {
 // Advises one range. Errors are ignored, since without the advice the pages are still read on access.
 void AdviseOne(const iovec& range) { madvise(range.iov_base, range.iov_len, MADV_WILLNEED); }
 
-// Advises many ranges in one call. Returns how many of their bytes, counted from the first range on, the kernel
-// accepted. A negative value means none, with errno set.
+// Advises many ranges in one call. Returns the number of bytes that the kernel accepted, counted from the first range
+// on. On failure, returns a negative value and sets errno.
 ssize_t AdviseMany([[maybe_unused]] const Descriptor& self, [[maybe_unused]] std::span<const iovec> ranges) {
 #if defined(__linux__) && defined(SYS_pidfd_open) && defined(SYS_process_madvise)
   return syscall(SYS_process_madvise, self.get(), ranges.data(), ranges.size(), MADV_WILLNEED, 0);
@@ -92,7 +92,7 @@ void PageAdvisor::Request(std::span<const std::byte> bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
   const uint64_t first = begin / PageBytes(), last = (begin + bytes.size() - 1) / PageBytes();
   if (!wanted_.empty()) {
-    // Adjacent parts of a file are often requested one after the other.
+    // Extends the last run if possible, since adjacent parts of a file are often requested one after the other.
     Run& before = wanted_.back();
     if (first >= before.begin && first <= before.begin + before.pages) {
       before.pages = std::max(before.pages, last + 1 - before.begin);
@@ -138,7 +138,7 @@ double PageAdvisor::LookAtSample(int64_t pages) {
   SplitMix64 random(static_cast<uint64_t>(pages), flushes_);
   int64_t looked = 0, resident = 0;
   const auto look = [&](uint64_t page, uint64_t count) {
-    // mincore writes to another type on macOS.
+    // On macOS, mincore takes a char* instead of an unsigned char*.
     std::array<unsigned char, kSampledPages> there{};
 #ifdef __APPLE__
     const int failed = mincore(AddressOf(page), count * PageBytes(), reinterpret_cast<char*>(there.data()));
@@ -149,8 +149,8 @@ double PageAdvisor::LookAtSample(int64_t pages) {
     looked += static_cast<int64_t>(count);
     for (uint64_t i = 0; i < count; ++i) resident += there[i] & 1;
   };
-  // Chooses every page with the same probability: the places are spread evenly over all pages, beginning at a random
-  // page. One pass over the runs finds the places.
+  // Chooses every page with the same probability: places lie at equal distances over all pages, and the first one is
+  // random. One pass over the runs finds the places.
   const auto total = static_cast<uint64_t>(pages);
   const uint64_t stride = std::max<uint64_t>(total / static_cast<uint64_t>(kSampledPlaces), kSampledPages);
   uint64_t at = ScaleBits(random.Next(), std::min(stride, total)), before = 0;
@@ -204,7 +204,8 @@ void PageAdvisor::Flush() {
   wanted_pages_ += pages;
   const double share = LookAtSample(pages);
   if (share >= 0) resident_share_ += kNewest * (share - resident_share_);
-  // All sampled pages may be resident while many others are not, so a single flush does not decide.
+  // A moving average decides instead of this flush alone, since the sampled pages may all be resident while many
+  // other pages are not.
   if (options_.enabled && resident_share_ < options_.resident_enough) Advise();
   wanted_.clear();
 }

@@ -1,5 +1,5 @@
-// Tells the kernel which pages of a mapping will be read soon, and counts how many of them were in memory already.
-// Threads: one at a time, except that counters() is safe anywhere.
+// Tells the kernel which pages of a mapping will be read soon, and estimates how many of these pages are in memory
+// already. Threads: one at a time, except that counters() is safe anywhere.
 #pragma once
 
 #include <atomic>
@@ -14,9 +14,9 @@
 namespace permafrost::data {
 
 struct PageCounters {
-  int64_t wanted_pages = 0;    // pages requested before a Flush, each counted once per flush
-  int64_t resident_pages = 0;  // sampled pages that were in memory already (by mincore)
-  int64_t sampled_pages = 0;   // wanted pages that were looked up in memory
+  int64_t wanted_pages = 0;    // pages that were requested; a page counts once for each Flush
+  int64_t resident_pages = 0;  // those of the sampled pages that were in memory already (by mincore)
+  int64_t sampled_pages = 0;   // those of the wanted pages that Flush looked up with mincore
   int64_t advised_bytes = 0;   // bytes passed to madvise(MADV_WILLNEED)
   int64_t advice_calls = 0;
   // Major page faults of this process since the advisor was made.
@@ -37,7 +37,7 @@ void VisitFields(spec::Options<PageCounters>, F&& f) {
   f({.name = "major_faults"}, &P::major_faults);
 }
 
-// Returns the number of this process's major page faults so far, which are the page faults that read the disk.
+// Returns the number of page faults of this process so far that had to read the disk.
 int64_t MajorFaults();
 
 class PageAdvisor {
@@ -46,8 +46,8 @@ class PageAdvisor {
     bool enabled = true;  // false: counts wanted and resident pages, but gives no advice
     // Ranges at most this far apart are advised as one.
     uint64_t merge_gap_bytes = uint64_t{64} << 10;
-    // If at least this share of the sampled pages was resident over the last flushes, a flush gives no advice and
-    // only samples. So a warm cache costs little.
+    // If at least this share of the pages sampled by the last flushes was resident, a flush only samples pages and
+    // gives no advice. A warm page cache thus costs little.
     double resident_enough = 0.98;
     // While flushes give no advice, WantsBatch returns true for one batch in this many, >= 1.
     int64_t resident_batches = 8;
@@ -58,8 +58,8 @@ class PageAdvisor {
   // sampled pages are resident, and then for one batch in Options::resident_batches. The reason is that requesting
   // pages takes longer than sampling a batch whose pages are resident.
   bool WantsBatch();
-  // Sets the most bytes that all later flushes together advise; the other pages are left to page faults. If this is
-  // never called, there is no limit.
+  // Limits the bytes that all later flushes together advise. Pages beyond the limit are left to page faults. If this
+  // is never called, there is no limit.
   void BeginBudget(uint64_t bytes) { budget_left_ = bytes; }
   // Notes the bytes of a mapping that will be read. Nothing else happens before Flush.
   void Request(std::span<const std::byte> bytes);
@@ -74,8 +74,8 @@ class PageAdvisor {
   };
   // Sorts the wanted runs and joins overlapping ones. Returns the number of pages in all of them.
   int64_t MergeWanted();
-  // Returns the share of a sample of the wanted pages that is in memory, or a negative value if the kernel
-  // reports none.
+  // Looks up a sample of the wanted pages, and returns the share of them that is in memory. Returns a negative value
+  // if the kernel answers for none of them.
   double LookAtSample(int64_t pages);
   void Advise();
 
@@ -87,8 +87,8 @@ class PageAdvisor {
   uint64_t flushes_ = 0;
   int64_t batches_left_out_ = 0;  // batches since WantsBatch last returned true
   uint64_t budget_left_ = ~uint64_t{0};
-  // self_ is a descriptor of this process for process_madvise, which takes many ranges at once. takes_many_ tells
-  // whether the kernel has that call.
+  // self_ is a descriptor of this process for process_madvise, which takes many ranges at once. takes_many_ is false
+  // if process_madvise does not work here.
   const Descriptor self_;
   bool takes_many_;
 };

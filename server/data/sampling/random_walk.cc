@@ -13,7 +13,7 @@
 namespace permafrost::data {
 namespace {
 
-// How many uniform walks one thread interleaves, so that their memory reads overlap.
+// The number of uniform walks that one thread interleaves, so that their memory reads overlap.
 constexpr int64_t kWalkLanes = 64;
 constexpr int64_t kWalksInPiece = 512;
 
@@ -78,10 +78,10 @@ absl::Status Check(const GraphView& view, std::span<const NodeId> starts, const 
   return absl::OkStatus();
 }
 
-// How many Node2Vec walks one thread interleaves, so that their memory reads overlap.
+// The number of Node2Vec walks that one thread interleaves, so that their memory reads overlap.
 constexpr size_t kLanes = 64;
-// After this many refused candidates, a step is drawn from the exact weights, so that no p and q can make a step
-// endless. A refused candidate says nothing about the next one, so the step's distribution stays the same.
+// After this many refused candidates, a step is drawn from the exact weights. Otherwise a step could take very long
+// for some p and q. Candidates are independent, so the step's distribution stays the same.
 constexpr int kMaxTries = 32;
 // The upper bound of 1/p and 1/q. It keeps sums over all neighbours finite.
 constexpr double kMaxWeight = 1e200;
@@ -95,9 +95,9 @@ struct Lane {
   NodeId node = 0, before = 0;
   Extent extent, before_extent;  // the neighbours of `node` and of `before`
   bool has_before = false;
-  bool arrived = false;  // `extent` is not read yet
+  bool arrived = false;  // the walk has just come to `node`, so `extent` is not read yet
   int tries = 0;
-  // The candidate, and the random number that its weight must exceed.
+  // The candidate for the next step, its place among the graph's edges, and the number that its weight must exceed.
   uint64_t place = 0;
   NodeId candidate = 0;
   double draw = 0;
@@ -162,7 +162,7 @@ class Walker {
     return false;
   }
 
-  // Draws and prefetches the next candidate. If the walk ends here, fills the rest of it and returns false.
+  // Draws and prefetches the next candidate. If the walk cannot go on, fills the rest of the walk and returns false.
   bool Draw(Lane& lane) {
     if (lane.arrived) {
       lane.extent = reads_.Of(lane.node);
@@ -190,8 +190,8 @@ class Walker {
     searches_.push_back({&lane, lane.before_extent.begin, lane.before_extent.size()});
   }
 
-  // Decides all undecided candidates. Searches for each one by bisection among the neighbours of its walk's previous
-  // node. The searches take turns, one probe at a time.
+  // Accepts or refuses all pending candidates. Each is searched for, by bisection, among the neighbours of its walk's
+  // previous node. The searches take turns, one probe at a time.
   void SearchTogether() {
     for (bool searching = true; searching;) {
       searching = false;

@@ -14,9 +14,8 @@ namespace permafrost::data {
 
 using spec::WalkOptions;
 
-// Writes the walks to `out`, [starts.size() * length], row-major. A walk that reaches a node without out-edges stays
-// there. Errors: InvalidArgument (bad options, a start that is not a row, the size of `out`); DataLoss for a damaged
-// block.
+// Writes the walks to `out`, [starts.size(), length]. A walk that reaches a node without out-edges stays there.
+// Errors: InvalidArgument (bad options, a start that is not a row, the size of `out`); DataLoss for a damaged block.
 absl::Status RandomWalks(const GraphView& view, std::span<const NodeId> starts, const WalkOptions& options, int threads,
                          std::span<NodeId> out);
 

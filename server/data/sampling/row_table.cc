@@ -7,11 +7,11 @@
 namespace permafrost::data {
 namespace {
 
-// How many nodes ahead slots are prefetched.
+// The slots of this many next nodes are prefetched.
 constexpr size_t kAhead = 24;
 
-// The number of entries of the table of all nodes in one huge page of 2 MiB. A larger table reserves whole huge
-// pages, because entries on a partly used last page would lie in small pages.
+// The number of entries of direct_ in one huge page of 2 MiB. A larger table reserves whole huge pages, because
+// entries beyond the last whole huge page would lie in small pages.
 constexpr uint64_t kHugePage = (uint64_t{2} << 20) / sizeof(uint32_t);
 
 constexpr uint64_t kNumbers = uint64_t{1} << 32;
@@ -92,7 +92,7 @@ void RowTable::RelabelWithin(uint64_t most, std::span<const NodeId> found, std::
   }
 }
 
-// Avoids a branch on whether a node is new, which the processor could not predict.
+// Relabels without a branch on whether a node is new, because the processor could not predict that branch.
 void RowTable::RelabelDirect(std::span<const NodeId> found, NodeId* nodes, int64_t* rows) {
   uint32_t* const table = direct_.data();
   const auto first = static_cast<uint32_t>(first_);
@@ -104,7 +104,7 @@ void RowTable::RelabelDirect(std::span<const NodeId> found, NodeId* nodes, int64
     const uint32_t known = table[node];
     const uint32_t row = known < first ? next : known;
     table[node] = row;
-    // If the node is known, the next new node overwrites this entry.
+    // If the node is known already, the next new node overwrites this entry.
     nodes[next - first] = node;
     rows[i] = row - first;
     next += known < first ? 1 : 0;

@@ -18,8 +18,8 @@ class RowTable {
   // The most nodes for which a table of all nodes is kept: 16 MiB, about what stays in a cache.
   static constexpr uint64_t kDirectNodes = uint64_t{1} << 22;
 
-  // Every node is below `graph_nodes`, which is <= kMaxNodes. `first` >= 1 is the number that stands for row 0 in the
-  // table; tests pass one near the end of the range.
+  // Every node is below `graph_nodes`, which is <= kMaxNodes. `first` >= 1 is the number by which the table stores
+  // row 0; tests pass a number near the end of the range.
   explicit RowTable(uint64_t graph_nodes, uint32_t first = 1) : graph_nodes_(graph_nodes), first_(first) {}
 
   // Forgets all nodes.
@@ -27,7 +27,7 @@ class RowTable {
   // Returns the number of nodes that have a row.
   uint64_t size() const { return kept_; }
   // Writes the local row of each node found[i] to rows[i]. A new node gets the next free row. Afterwards nodes[row]
-  // is the node of `row`, for every row below size(). The caller keeps the entries of earlier rows in `nodes`.
+  // is the node of `row`, for every row below size(). The caller leaves the entries of earlier calls in `nodes`.
   // `nodes` grows if it is too small, and never shrinks.
   void Relabel(std::span<const NodeId> found, std::vector<NodeId>& nodes, std::span<int64_t> rows);
   // Like Relabel, but gives no new rows once size() is `most`. Nodes without a row get kNoRow in `rows`.
@@ -42,11 +42,11 @@ class RowTable {
   };
   bool direct() const { return graph_nodes_ <= kDirectNodes; }
   size_t SlotOf(NodeId node) const {
-    // Uses the top bits of the hash. Source: the finaliser of MurmurHash3, one multiplication short.
+    // Uses the top bits of the hash. Source: the finaliser of MurmurHash3, without one of its multiplications.
     const uint64_t mixed = node * 0x9e3779b97f4a7c15u;
     return static_cast<size_t>(((mixed ^ (mixed >> 32)) * 0xff51afd7ed558ccdu) >> shift_);
   }
-  // Makes room for `rows` rows in total. Inserts the rows of `nodes` again if slots move or numbers run out.
+  // Makes room for `rows` rows in total. If slots move or numbers run out, inserts all of `nodes` anew.
   void Reserve(uint64_t rows, std::span<const NodeId> nodes);
   void RelabelDirect(std::span<const NodeId> found, NodeId* nodes, int64_t* rows);
   void RelabelHashed(std::span<const NodeId> found, NodeId* nodes, int64_t* rows);
@@ -60,8 +60,8 @@ class RowTable {
   uint64_t kept_ = 0;
 };
 
-// Gives local rows to pairs of a seed and a node, for samples in which each seed has a subgraph of its own.
-// Threads: one at a time. Memory: kept between batches.
+// Maps pairs of a seed and a node to local rows, for samples in which each seed has a subgraph of its own. Threads:
+// one at a time. Memory: kept between batches.
 class DisjointRows {
  public:
   // Forgets all pairs.

@@ -15,7 +15,7 @@ namespace permafrost::data {
 namespace {
 
 constexpr int64_t kMaxCount = 10'000;
-// Makes the draw of the nodes independent of the draws that sample around these nodes.
+// Makes the draw of the seeds independent of the draws that sample around them.
 constexpr uint64_t kNodesStream = 0x6e6f646573;
 
 absl::Status TooMany(std::string_view what, std::string_view remedy) {
@@ -37,7 +37,7 @@ std::vector<NodeId> DrawNodes(uint64_t rows, int64_t count, uint64_t seed) {
   return nodes;
 }
 
-// Returns the most edges that the hop after the subgraph's last hop will draw; for LABOR, the average number.
+// Returns the most edges that the hop after the subgraph's last hop will draw. For LABOR, returns the average number.
 absl::StatusOr<uint64_t> EdgesOfNextHop(const GraphView& view, const NeighborSamplingOptions& options,
                                         const SampledSubgraph& subgraph) {
   const auto hops = static_cast<size_t>(subgraph.hops());
@@ -45,15 +45,15 @@ absl::StatusOr<uint64_t> EdgesOfNextHop(const GraphView& view, const NeighborSam
   uint64_t edges = 0;
   bool ok = true;
   for (auto i = static_cast<size_t>(hops == 0 ? 0 : subgraph.row_ends[hops - 1]); i < subgraph.nodes.size(); ++i) {
-    // LABOR may draw more edges than this, so their number is checked after each hop.
+    // With LABOR, a hop may draw more edges than this, so the caller checks the number of edges after each hop too.
     edges += MaxDrawn(view.in.Of(subgraph.nodes[i], ok).size(), fan_out, options.replace);
   }
   if (options.max_edges > 0) edges = std::min(edges, static_cast<uint64_t>(options.max_edges - subgraph.edges()));
   return ok ? absl::StatusOr<uint64_t>(edges) : view.in.offsets.status();
 }
 
-// Samples hop by hop, so that a sample that is too large is refused before it takes memory. This works because a
-// sample of fewer hops draws the same edges in these hops.
+// Samples the first hop, then the first two hops anew, and so on, so that a sample that is too large is refused
+// before it takes memory. This works because a sample of fewer hops draws the same edges in these hops.
 absl::Status SampleSubgraph(const GraphView& view, const NeighborSamplingOptions& options,
                             std::span<const NodeId> seeds, std::span<const int64_t> times, int threads,
                             SampledSubgraph& subgraph) {

@@ -17,8 +17,8 @@
 namespace permafrost::data {
 
 struct SampleQuery {
-  // Seeds of neighbour sampling or starts of walks, given as rows (`nodes`) or by the source's names (`names`). If
-  // both are empty, `count` nodes are drawn at random.
+  // The seeds of neighbour sampling or the starts of walks. They are given as rows in `nodes`, or by the source's
+  // names in `names`. If both are empty, `count` nodes are drawn at random.
   std::vector<NodeId> nodes;
   std::vector<std::string> names;
   int64_t count = spec::kDefaultStarts;  // 1..10,000
@@ -38,19 +38,19 @@ struct SampleAnswer {
     int64_t timestamp = 0;  // if the graph has timestamps
     NodeId seed = 0;        // after disjoint sampling: the seed whose subgraph holds the edge
   };
-  std::vector<int64_t> nodes_of_hop;  // [hops + 1] nodes first found in each hop; hop 0 is the seeds
+  std::vector<int64_t> nodes_of_hop;  // [hops + 1] the number of nodes first found in each hop; hop 0 is the seeds
   std::vector<Edge> edges;
   // The walks, [nodes, walk_length].
   int64_t walk_length = 0;
   std::vector<NodeId> walks;
-  // The source's names of all rows in this answer, each once, in ascending order of rows. Empty if the graph has no
-  // names.
+  // The rows in this answer with the source's names for them. Rows rise, and each is listed once. Empty if the graph
+  // has no names.
   std::vector<std::pair<NodeId, std::string>> names;
   double seconds = 0;  // how long drawing took
 };
 
 // A sample has at most kMaxSampledEdges edges or walk steps. Errors: InvalidArgument with violations;
-// ResourceExhausted beyond that bound; DataLoss.
+// ResourceExhausted if the sample would be larger; DataLoss.
 inline constexpr int64_t kMaxSampledEdges = 1'000'000;
 absl::StatusOr<SampleAnswer> Sample(const Graph& graph, const SampleQuery& query, int threads);
 

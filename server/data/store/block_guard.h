@@ -52,7 +52,8 @@ class BlockGuard {
     uint64_t begin = 0, end = 0;
   };
   Range Reads(uint64_t begin, uint64_t end) const;
-  // Returns Ok, or a DataLoss that names the file, the section and the bytes of the first damage found.
+  // Returns Ok if no damage was found. Otherwise returns a DataLoss that names the file, the section and the bytes of
+  // the first damage.
   absl::Status status() const;
 
  private:
@@ -74,7 +75,7 @@ class BlockGuard {
 // Threads: one at a time.
 class BlockHashes {
  public:
-  // Sets the length of a block. Call it at the begin of a section.
+  // Sets the length of a block. Call it before the first Update of a section.
   void set_block_bytes(uint64_t bytes) { block_bytes_ = bytes; }
   // Hashes the next bytes of the section.
   void Update(std::span<const std::byte> bytes);
@@ -122,7 +123,7 @@ class Column {
   const BlockGuard* guard_ = nullptr;
 };
 
-// Checks of a section's values that go beyond checksums. BlockGuard runs them on one block at a time.
+// Checks of a section's values, beyond checksums. BlockGuard runs them on one block at a time.
 // Threads: safe anywhere. The checks borrow the values.
 
 // Returns a check that offsets begin at 0, never fall, and end at `total`. It also compares the first offset of a

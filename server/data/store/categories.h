@@ -55,7 +55,7 @@ struct CategoryTable {
   // Returns the number of one-hot columns if there are any. Otherwise returns one more than the largest category that
   // occurs, and at least 1.
   int64_t num_categories() const;
-  // Returns the category of a value that occurs, or nullopt for any other value.
+  // Returns the category of `value`, or nullopt if `value` does not occur.
   std::optional<int64_t> CategoryOf(int64_t value) const;
   bool operator==(const CategoryTable&) const = default;
 };
@@ -79,7 +79,7 @@ struct Categories {
 // Returns a name for messages: "label 1", "column 0", "degree". `place` is the table's index in
 // FeatureCategories::tables.
 std::string NameOfTable(const CategoryTable& table, size_t place);
-// Returns the name of a value for messages: "7", or "50 or more" if it stands for all larger values too.
+// Returns the name of `value` for messages: "7", or "50 or more" if `value` also stands for all larger values.
 std::string NameOfValue(const CategoryTable& table, int64_t value);
 
 // Returns the first few values of the first tables, for people to read. A dataset's summary keeps this extract.
@@ -89,8 +89,8 @@ std::string CategoriesToJson(const Categories& categories);
 // Errors: DataLoss if a field is missing, of another type or out of order. The message names the field.
 absl::StatusOr<Categories> CategoriesFromJson(std::string_view text);
 
-// Translates the categories of a column in one dataset into the categories of a column in another, by the values in
-// their sources. Threads: a value type; const methods are safe anywhere.
+// Translates the categories of one dataset's column into the categories of another dataset's column, by the source
+// values of both. Threads: a value type; const methods are safe anywhere.
 class CategoryMap {
  public:
   // Makes a map that changes no category.

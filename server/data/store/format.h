@@ -87,7 +87,7 @@ struct FileHeader {
   uint32_t section_count;
   StoreLayout layout;
   uint32_t block_bytes;  // always BlockGuard::kBlockBytes, the largest block of any section
-  // XXH3-64 of the header up to this field, followed by the section table.
+  // XXH3-64 of all fields before this one, followed by the section table.
   uint64_t checksum;
 };
 static_assert(sizeof(FileHeader) == 72 && offsetof(FileHeader, checksum) == 64);
@@ -159,7 +159,7 @@ enum class SectionKind : uint32_t {
   kInWeights = 14,           // float32 [edges]
   kInTimestamps = 15,        // int64 [edges]
   kInEdgeIds = 16,           // uint64 [edges] < rows of edge_features
-  kOutOffsets = 17,          // out_* are as in_*; absent if the graph is symmetric or was imported without them
+  kOutOffsets = 17,          // out_* are like in_*; absent if the graph is symmetric or was imported without out-edges
   kOutNeighbors = 18,        //
   kOutWeights = 19,          //
   kOutTimestamps = 20,       //

@@ -293,7 +293,7 @@ class MappedGraphSet final : public GraphSet {
     return absl::OkStatus();
   }
 
-  // The only other kinds in a set's file are categories and positions.
+  // A set's file has only the kinds up to kFirstKinds, categories and positions.
   static constexpr size_t kFirstKinds = static_cast<size_t>(SectionKind::kTestGraphs);
 
   const std::unique_ptr<StoreFile> file_;

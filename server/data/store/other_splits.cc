@@ -218,7 +218,7 @@ class MessageGraph final : public DerivedGraph {
     view_.num_targets = 0;
     view_.labels = {};
     view_.splits = {};
-    // The summary keeps its counts of given links, since the memory that they take is computed from it.
+    // The summary keeps its counts of given links, since the memory that a split takes is computed from these counts.
     view_.given_links = {};
     summary_.num_targets = summary_.num_missing_labels = 0;
     summary_.split_nodes = {};

@@ -131,7 +131,7 @@ TEST_P(GpuKernels, GineLayersAreTheCpus) {
     const auto run = [&](const auto& forward) {
       Tensor mean = start_mean.clone(), var = start_var.clone(), batches = at::full({}, 4, kLongs);
       auto out = forward(x, edge_rows, code, source, in_offsets, real_rows, w1, b1, w2, b2, weight, bias, mean, var,
-                         batches, step, 0.1, 1e-5, 5, 2, c.p, false);
+                         batches, step, std::nullopt, 0.1, 1e-5, 5, 2, c.p, false);
       return std::tuple_cat(out, std::make_tuple(mean, var, batches));
     };
     const auto ours = run(gpu::GineForward);
