@@ -23,9 +23,10 @@
 namespace permafrost::collective {
 namespace {
 
-// The polling time. Two ranks with equal work usually differ by about this time.
+// The time for which an exchange polls before it sleeps. Two ranks with equal work usually differ by about this time.
 constexpr absl::Duration kPolling = absl::Milliseconds(2);
-// A rank that is asked to stop first tries to finish its step. It gives up after waiting this long for other ranks.
+// If a rank is asked to stop, it still tries to finish its step. It stops once it has waited this long for other
+// ranks.
 constexpr absl::Duration kPatience = absl::Seconds(1);
 constexpr int64_t kMostSleep = 200;  // milliseconds
 constexpr int kBacklog = 64;
@@ -34,7 +35,7 @@ absl::Status Failed(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
-// Waits until the socket can do what `events` says. Returns false if the deadline has passed.
+// Waits until the socket is ready for `events` (poll(2)). Returns false if the deadline has passed.
 bool Await(int fd, short events, const Deadline& deadline) {
   while (true) {
     const absl::Duration left = deadline.left();
@@ -51,7 +52,7 @@ std::string HostOf(const sockaddr_storage& address, socklen_t size) {
   std::array<char, NI_MAXHOST> name{};
   const int error = getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, name.data(), name.size(), nullptr, 0,
                                 NI_NUMERICHOST);
-  // A socket for both IPv4 and IPv6 shows an IPv4 address as an IPv6 address.
+  // A socket for both IPv4 and IPv6 shows an IPv4 address with this prefix.
   return error == 0 ? std::string(absl::StripPrefix(name.data(), "::ffff:")) : "";
 }
 
@@ -67,7 +68,7 @@ absl::StatusOr<Connection> Prepare(Socket socket) {
   return Connection{.socket = std::move(socket), .host = HostOf(address, size)};
 }
 
-// Opens a socket that listens on all addresses. With AF_INET6 these are both IPv6 and IPv4 addresses.
+// Opens a socket that listens on all addresses of `family`. With AF_INET6, it also listens on IPv4 addresses.
 absl::StatusOr<Socket> Bind(int family) {
   Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.open()) return Failed("no socket");
@@ -111,7 +112,7 @@ absl::StatusOr<Connection> Accept(const Socket& listening, const Deadline& deadl
     if (fd >= 0) {
       fcntl(fd, F_SETFD, FD_CLOEXEC);
       absl::StatusOr<Connection> connection = Prepare(Socket(fd));
-      // Ignores a peer that connects and leaves again, as a port scan does: it is not a rank.
+      // If a peer connects and leaves at once, as a port scan does, it is not a rank and is ignored.
       if (connection.ok()) return connection;
       continue;
     }
@@ -149,21 +150,21 @@ absl::StatusOr<Connection> Connect(const std::string& host, int port, const Dead
 
 namespace {
 
-// Precedes each message.
+// The header that precedes each message.
 struct Header {
   uint64_t number = 0, bytes = 0;
   bool operator==(const Header&) const = default;
 };
 
-// One direction of a transfer: a header, the message, and the number of their bytes that have passed.
+// One direction of a transfer: the header, the message, and how many bytes of the two have been transferred.
 struct Stream {
   char* data[2];
   size_t sizes[2];
   size_t passed = 0;
 
   bool done() const { return passed == sizes[0] + sizes[1]; }
-  // Passes as many bytes as the socket takes or has. Returns true if it passed any. Errors: the reason why no more
-  // will pass.
+  // Sends or receives, by `pass`, as many bytes as the socket can take or has. Returns true if it transferred any.
+  // Errors: the reason why the transfer cannot go on.
   template <class Pass>
   absl::StatusOr<bool> Advance(const Pass& pass) {
     if (done()) return false;
@@ -189,7 +190,7 @@ struct Stream {
   }
 };
 
-// The state of one transfer.
+// The state of both directions of one transfer.
 struct Both {
   Header own, other, wanted;
   Stream out, in;
@@ -209,7 +210,7 @@ absl::Status Exchange(std::span<Transfer> transfers, uint64_t number, const Pati
     Both& both = all[i];
     both.own = {.number = number, .bytes = t.out.size()};
     both.wanted = {.number = number, .bytes = t.in.size()};
-    // sendmsg takes no pointers to const. It writes nothing there.
+    // sendmsg takes no pointers to const, but it does not write to the message.
     both.out = {.data = {reinterpret_cast<char*>(&both.own), const_cast<char*>(t.out.data())},
                 .sizes = {t.out.empty() ? 0 : sizeof(Header), t.out.size()}};
     both.in = {.data = {reinterpret_cast<char*>(&both.other), t.in.data()},

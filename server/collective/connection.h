@@ -1,5 +1,4 @@
-// TCP connections between the ranks of a group. A rank listens, connects, and transfers messages in both directions
-// at once.
+// TCP connections between the ranks of a group: listens, connects, and transfers messages in both directions at once.
 // Threads: each object belongs to one thread at a time.
 #pragma once
 
@@ -19,7 +18,8 @@
 
 namespace permafrost::collective {
 
-// A point in time on a monotonic clock. It also counts as reached once `keep_going`, if given, returns false.
+// A point in time on a monotonic clock. If `keep_going` is given, the deadline also counts as reached once it returns
+// false.
 class Deadline {
  public:
   explicit Deadline(absl::Duration from_now, std::function<bool()> keep_going = nullptr)
@@ -29,8 +29,8 @@ class Deadline {
     if (keep_going_ && !keep_going_()) return absl::ZeroDuration();
     return std::max(time_ - since_.Elapsed(), absl::ZeroDuration());
   }
-  // Returns a deadline that is at most `from_now` away and no later than this deadline. It has this deadline's
-  // `keep_going`.
+  // Returns a deadline at the earlier of two times: `from_now` from now, and this deadline. Its `keep_going` is that
+  // of this deadline.
   Deadline Within(absl::Duration from_now) const { return Deadline(std::min(left(), from_now), keep_going_); }
 
  private:
@@ -58,42 +58,42 @@ class Socket {
   int fd_ = -1;
 };
 
-// All functions below return Unavailable on failure.
+// All functions below that can fail return Unavailable on failure.
 
 // Listens on a free port of every address of this machine.
 absl::StatusOr<Socket> Listen();
 absl::StatusOr<int> PortOf(const Socket& listening);
 
-// A connection that sends without delay (TCP_NODELAY) and never blocks.
+// A connection whose socket sends without delay (TCP_NODELAY) and never blocks.
 struct Connection {
   Socket socket;
   std::string host;  // numeric address of the peer
 };
-// Both also return DeadlineExceeded.
+// Accept and Connect also return DeadlineExceeded.
 absl::StatusOr<Connection> Accept(const Socket& listening, const Deadline& deadline);
 absl::StatusOr<Connection> Connect(const std::string& host, int port, const Deadline& deadline);
 
 // A message to send to one rank, and a message to receive from it.
 struct Transfer {
   const Connection* connection = nullptr;
-  int64_t rank = -1;  // of the peer, for error messages; negative: unknown
+  int64_t rank = -1;  // the peer's rank, for error messages; negative: unknown
   std::span<const char> out;
   std::span<char> in;
 };
 
-// The time that an exchange may take.
+// The limits of an exchange's time.
 struct Patience {
-  absl::Duration idle;                              // without any byte sent or received
-  absl::Duration total = absl::InfiniteDuration();  // for the whole exchange
-  std::function<bool()> keep_going = nullptr;       // called now and then once the exchange was idle for 1 s
+  absl::Duration idle;                              // the longest time without a byte sent or received
+  absl::Duration total = absl::InfiniteDuration();  // the longest time of the exchange
+  std::function<bool()> keep_going = nullptr;       // called repeatedly after 1 s without a byte
 };
 
-// Completes every transfer. A header with `number` and the length precedes each message, so that a rank at another
-// exchange is found at once.
-// It polls for a moment before it sleeps, since another rank is rarely later than that. A sleeping core takes longer
-// to wake than a message takes to arrive.
-// Errors: Unavailable if the exchange takes longer than `patience` allows; Unavailable, with rank and host, if
-// another rank is gone, sends something else or has not answered; Cancelled if keep_going returns false.
+// Completes every transfer. Before each message, a rank sends a header with `number` and the message's length. So a
+// rank that is at another exchange is detected at once.
+// It polls for a few milliseconds before it sleeps. Other ranks are rarely later than that, and a sleeping core takes
+// longer to wake than a message takes to arrive.
+// Errors: Unavailable, with rank and host, if another rank is gone, sends a wrong header, or has not answered for
+// patience.idle; Unavailable if the exchange takes longer than patience.total; Cancelled if keep_going returns false.
 absl::Status Exchange(std::span<Transfer> transfers, uint64_t number, const Patience& patience);
 
 }  // namespace permafrost::collective

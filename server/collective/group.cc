@@ -57,7 +57,8 @@ class Rerun::Recorder final : public Group {
   Traffic traffic() const override { return group_.traffic(); }
 
  private:
-  // Keeps bytes rather than tensors, because the storage of tensors lasts only as long as the step.
+  // Sets `result` by `ask` in the first run, and to that value in later runs. Keeps values as bytes, since a tensor's
+  // storage lasts only as long as the step.
   template <class Ask>
   void Exchange(at::Tensor& result, const Ask& ask) {
     const size_t bytes = result.nbytes();
@@ -69,7 +70,8 @@ class Rerun::Recorder final : public Group {
       std::memcpy(data, value.data(), bytes);
       return;
     }
-    // This run exchanges more values than the run before it, and the other ranks do not take part to answer.
+    // If known_ is not 0, this run exchanges more values than the first one, but the other ranks take no part in this
+    // run.
     TORCH_CHECK(known_ == 0, "a rerun exchanges more values than the run before it");
     ask();
     values_.emplace_back(data, bytes);
@@ -114,7 +116,7 @@ class AllReduceSumFunction : public torch::autograd::Function<AllReduceSumFuncti
   static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& x) {
     return CallAllReduceSum(x);
   }
-  // Sums the gradients, because each rank's loss is a part of the whole loss.
+  // Sums the gradients over ranks, because each rank's loss is a part of the whole loss.
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/,
                                                  const torch::autograd::variable_list& gradients) {
     return {CallAllReduceSum(OwnGradient(gradients[0]))};
@@ -143,7 +145,7 @@ std::vector<at::Tensor> AllReduceSum(const std::vector<at::Tensor>& tensors, std
 
 std::vector<double> Group::AllGather(std::span<const double> x) {
   std::vector<double> all(x.size() * static_cast<size_t>(size()));
-  // from_blob takes no pointer to const. Nothing is written there.
+  // from_blob takes no pointer to const, but nothing is written to x.
   const at::Tensor from = at::from_blob(const_cast<double*>(x.data()), {std::ssize(x)}, at::kDouble);
   at::Tensor to = at::from_blob(all.data(), {std::ssize(all)}, at::kDouble);
   AllGather(from, to);
@@ -153,7 +155,7 @@ std::vector<double> Group::AllGather(std::span<const double> x) {
 at::Tensor Group::AllGatherRows(const at::Tensor& rows) {
   at::Tensor counts = at::empty({size()}, at::kLong);
   AllGather(at::full({1}, rows.size(0), at::kLong), counts);
-  // No dataset has more graphs than this, so a larger number is an error.
+  // A larger number of rows is an error, since no dataset has more graphs than this.
   constexpr int64_t kMostRows = int64_t{1} << 32;
   const int64_t most = counts.max().item<int64_t>();
   TORCH_CHECK(counts.min().item<int64_t>() >= 0 && most <= kMostRows, "a rank sends ", most, " rows");

@@ -18,8 +18,9 @@
 namespace permafrost::collective {
 
 // All ranks must call the same methods in the same order. Their tensors must have equal types and, except in
-// AllGatherRows, equal sizes. Tensors are dense and on the CPU. A method throws std::exception once another rank is
-// gone or keeps this one waiting for too long. Every later call then throws, and failure() returns the reason.
+// AllGatherRows, equal sizes. Tensors are dense and on the CPU. If another rank is gone, or keeps this rank waiting
+// for too long, a method throws std::exception. After that, every further call throws, and failure() returns the
+// reason.
 class Group {
  public:
   virtual ~Group() = default;
@@ -30,39 +31,40 @@ class Group {
   int64_t size() const { return size_; }
   bool leads() const { return rank_ == 0; }
 
-  // A barrier: returns once every rank has called it. A rank may reach the barrier minutes after the other ranks, for
-  // example if each rank captures a step in its own time.
+  // A barrier: returns once every rank has called it. A rank may call it minutes after the others, for example if
+  // each rank has captured a step by itself.
   virtual void Meet() = 0;
   // Sets x to its sum over all ranks. All ranks get the same bits, and the order of addition depends only on the
   // group's size. bfloat16 is added in float32.
   virtual void AllReduceSum(at::Tensor& x) = 0;
-  // Sets `all`, which has size() * x.numel() values, to the x of every rank, in the order of ranks.
+  // Sets `all` to the concatenation of every rank's x, in the order of ranks. `all` has size() * x.numel() values.
   virtual void AllGather(const at::Tensor& x, at::Tensor& all) = 0;
-  // Gives every rank all rows of x, [n, ...]. Rank r has computed rows firsts[r] to firsts[r + 1] - 1, and receives
-  // all other rows. `firsts` is [size() + 1] and equal on all ranks.
+  // Gives every rank all rows of x, [n, ...]. Rank r has rows firsts[r] to firsts[r + 1] - 1 before the call, and
+  // receives the remaining rows. `firsts` is [size() + 1] and equal on all ranks.
   virtual void ShareRows(at::Tensor& x, std::span<const int64_t> firsts) = 0;
   // Sets x to the x of rank 0.
   virtual void Broadcast(at::Tensor& x) = 0;
-  // Returns the first error of a method; OK if there was none.
+  // Returns the first error that any method had; OK if there was none.
   virtual absl::Status failure() const = 0;
   struct Traffic {
     int64_t exchanges = 0, sent_bytes = 0;
-    absl::Duration time;  // spent in exchanges, including waiting for other ranks
+    absl::Duration time;  // time of the exchanges, including waits for other ranks
   };
   // Returns the traffic since the group was made.
   virtual Traffic traffic() const = 0;
 
-  // Returns the values of all ranks in the order of ranks: the values of rank r begin at r * x.size(). This AllGather
-  // allocates no tensor. So an operator that calls it allocates the same memory during replay as during capture.
+  // Returns the values of all ranks in the order of ranks. The values of rank r begin at index r * x.size(). This
+  // AllGather allocates no storage for tensors. So an operator that calls it allocates the same storage in a replay
+  // as in the capture.
   std::vector<double> AllGather(std::span<const double> x);
   // Returns the rows of all ranks in the order of ranks. `rows` is [n, ...], where n may differ between ranks.
   at::Tensor AllGatherRows(const at::Tensor& rows);
-  // Sets each tensor of x to that of rank 0. Small tensors travel together, so that a slow network is crossed less
-  // often.
+  // Sets each tensor of x to that of rank 0. Small tensors are sent in one message, so that a slow network is crossed
+  // less often.
   void BroadcastAll(std::span<at::Tensor> x);
-  // The default limit of a text, in bytes.
+  // The default limit of BroadcastText, in bytes.
   static constexpr int64_t kMostText = int64_t{1} << 24;
-  // Returns the text of rank 0, and ignores the texts of other ranks. Throws if it has more than `most` bytes.
+  // Returns rank 0's text, and ignores the texts of other ranks. Throws if rank 0's text has more than `most` bytes.
   std::string BroadcastText(std::string text, int64_t most = kMostText);
 
  protected:
@@ -72,8 +74,8 @@ class Group {
   const int64_t rank_, size_;
 };
 
-// While a Scope lives, the operators of a training step on this thread share their sums with the other ranks of its
-// group. With a null group, they share nothing.
+// While a Scope lives, shared operators (AllReduceSum below) on this thread sum over the ranks of `group`. With a
+// null group, they exchange nothing.
 class Scope {
  public:
   explicit Scope(Group* group);
@@ -84,8 +86,8 @@ class Scope {
   Group* const outer_;
 };
 
-// While an Apart lives, shared operators on this thread exchange nothing and return their input. An Apart lives
-// during a capture, in which other ranks take no part.
+// While an Apart lives, shared operators on this thread exchange nothing and return their input. Use it around a
+// capture, in which other ranks take no part.
 class Apart {
  public:
   Apart();
@@ -96,9 +98,9 @@ class Apart {
   const bool outer_;
 };
 
-// While a Rerun lives, this thread may run a step several times, though the other ranks run it once. The first run
-// exchanges values as usual. Runs after Again() get the values that the first run received. A Rerun serves to audit a
-// replay.
+// While a Rerun lives, this thread may run a step several times while the other ranks run it once. The first run
+// exchanges values as usual. Runs after Again() get the values that the first run received. The audit of a replay
+// uses it.
 class Rerun {
  public:
   Rerun();
@@ -113,8 +115,9 @@ class Rerun {
   std::optional<Scope> scope_;
 };
 
-// While a Part lives and its `count` is 0, this thread adds 0 to the gradients that ranks sum up. `count` is one
-// number: this rank's labels. Without a Part, a module that divides by the number of labels would send NaN to all.
+// While a Part lives, this thread contributes 0 to sums of gradients over ranks if `count` is 0. `count` is a tensor
+// of one number, this rank's number of labels. Without a Part, a module that divides by 0 labels would send NaN to
+// all ranks.
 class Part {
  public:
   explicit Part(const at::Tensor& count);  // must outlive the Part
@@ -125,20 +128,21 @@ class Part {
   const at::Tensor* const outer_;
 };
 
-// Returns what this rank adds to the sum of a gradient: the gradient itself, or 0 if a Part says so.
+// Returns this rank's contribution to a sum of gradients: `gradient`, or 0 while a Part with count 0 lives.
 at::Tensor OwnGradient(const at::Tensor& gradient);
 
-// Returns whether a Scope with a group lives on this thread, so that steps use the shared operators.
+// Returns true if a Scope with a group lives on this thread. Steps then use shared operators.
 bool IsShared();
-// Returns the group with which operators exchange values now; nullptr if they exchange nothing.
+// Returns the group through which shared operators exchange values now. Returns nullptr if they exchange nothing.
 Group* Current();
 
 // permafrost::all_reduce_sum: returns the sum of x over all ranks, or a copy of x if Current() is null. The gradient
-// of x is the sum of the ranks' gradients, since each rank has a part of the loss. Either all ranks or no rank must
-// compute this gradient. Otherwise the ranks that compute it wait in vain.
+// of x is the sum of the ranks' gradients of the result, since each rank computes a part of the loss. Either all
+// ranks or no rank must compute this gradient. Otherwise the ranks that compute it wait until they time out.
 at::Tensor AllReduceSum(const at::Tensor& x);
-// Returns the sums of tensors of one type over all ranks, computed in one exchange. If `on_wire` is given, the
-// tensors are rounded to it before they are sent, and the sums are rounded to it after the addition.
+// Returns the sum over all ranks of each tensor, computed in one exchange. The tensors have one type. If `on_wire` is
+// given, the tensors are rounded to this type before they are sent, and the sums are rounded to it after the
+// addition.
 std::vector<at::Tensor> AllReduceSum(const std::vector<at::Tensor>& tensors,
                                      std::optional<at::ScalarType> on_wire = std::nullopt);
 

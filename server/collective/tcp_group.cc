@@ -20,13 +20,14 @@
 namespace permafrost::collective {
 namespace {
 
-// Up to this size a whole tensor goes to every rank: one exchange of the whole takes less time than two exchanges of
-// a part.
+// Tensors up to this size, in bytes, are sent whole to every rank. One exchange of the whole tensor then takes less
+// time than two exchanges of parts.
 constexpr size_t kWhole = 64 << 10;
 constexpr absl::string_view kLeadersHost = "-";
-// The time in which a connecting rank must say who it is.
+// The time within which a connecting rank must send its Hello.
 constexpr absl::Duration kHelloTime = absl::Milliseconds(500);
-// The time in which the ranks other than the leader must connect to each other, once all have reached the leader.
+// The time within which the ranks other than the leader must connect to each other, after all have reached the
+// leader.
 constexpr absl::Duration kOthersTime = absl::Seconds(20);
 
 template <class T>
@@ -63,7 +64,7 @@ class TcpGroup final : public Group {
       Gather(bytes, parts_, step_timeout_);
       return Add(x.scalar_type(), parts_, bytes);
     }
-    // Each rank sums up one part, and sends the result to the others.
+    // Each rank adds up one part of the tensor, and sends the sum to the others.
     const auto part = [&](int64_t rank) {
       const auto at = [&](int64_t r) { return static_cast<size_t>(x.numel() * r / size()) * x.element_size(); };
       return bytes.subspan(at(rank), at(rank + 1) - at(rank));
@@ -126,7 +127,7 @@ class TcpGroup final : public Group {
     std::ranges::copy(own, slot(rank()).begin());
   }
 
-  // Performs transfer_of(r) with every other rank r.
+  // Performs transfer_of(r) for every other rank r, all in one exchange.
   template <class TransferOf>
   void Run(const TransferOf& transfer_of, absl::Duration timeout) {
     if (failure_.ok()) {
@@ -184,7 +185,7 @@ class TcpGroup final : public Group {
 
 // The first message that each rank sends on every connection.
 struct Hello {
-  // Distinguishes other programs, other versions of Hello, and another byte order.
+  // A peer that is another program, has another version of Hello or another byte order sends a different value.
   uint64_t magic = 0x5046'7261'6e6b'0001;
   char token[32] = {};
   int64_t rank = 0;
@@ -213,7 +214,8 @@ Hello HelloOf(const TcpOptions& options, int64_t port) {
   return hello;
 }
 
-// Accepts ranks `first` and up, and returns the hello of each. Closes connections that do not send the token.
+// Accepts connections of ranks `first` to options.size - 1, and returns their Hello by rank. Closes connections of
+// peers that do not send the token.
 absl::StatusOr<std::vector<Hello>> AcceptRanks(const Socket& listening, const TcpOptions& options, int64_t first,
                                                const Deadline& deadline, std::vector<Connection>& connections) {
   std::vector<Hello> hellos(static_cast<size_t>(options.size));
@@ -233,8 +235,8 @@ absl::StatusOr<std::vector<Hello>> AcceptRanks(const Socket& listening, const Tc
   return hellos;
 }
 
-// Returns why AcceptRanks failed. After a timeout, the error names the first rank from `first` on that has not
-// connected to `port` of this machine within `waited`.
+// Turns the error of AcceptRanks into the error that the caller returns. After a timeout, it names the first rank
+// from `first` on that has not connected to `port` of this machine within `waited`.
 absl::Status MissingRank(const absl::Status& failed, const TcpOptions& options,
                          const std::vector<Connection>& connections, int64_t first, int port, absl::Duration waited) {
   const bool asked_to_end = options.keep_connecting && !options.keep_connecting();
@@ -272,11 +274,11 @@ absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, Tcp
                        options.connect_timeout);
   }
   const std::vector<Hello>& hellos = *accepted;
-  // The addresses at which the ranks listen, sent to each rank: one line "host port" per rank.
+  // The addresses on which the ranks listen, one line "host port" per rank. The leader sends this table to each rank.
   std::string table;
   for (size_t r = 1; r < connections.size(); ++r) {
     const std::string& host = connections[r].host;
-    // Others reach a rank on the leader's machine at the address at which they reach the leader.
+    // If a rank is on the leader's machine, the others reach it at the address at which they reach the leader.
     const bool is_here = IsLoopback({.host = host});
     absl::StrAppend(&table, is_here ? kLeadersHost : absl::string_view(host), " ", hellos[r].port, "\n");
   }

@@ -18,7 +18,8 @@ namespace {
 
 struct Row {
   DeviceKind kind;
-  // Returns Ok, or an error that says in one line what the device lacks here. `index` is the card.
+  // Returns Ok, or an error that says in one line what the device lacks on this machine. `index` is the card's
+  // number.
   absl::Status (*find)(int index);
   absl::StatusOr<std::unique_ptr<Backend>> (*open)(int index, const BackendOptions& options);
 };

@@ -13,8 +13,8 @@
 namespace permafrost::device {
 namespace {
 
-// Values of cudaError_t after which "any further CUDA work will return the same error". libtorch also reports errors
-// of other accelerators by codes, but none of their codes are this large.
+// Values of cudaError_t after which "any further CUDA work will return the same error". libtorch also reports error
+// codes of other accelerators, but all of them are smaller.
 constexpr std::array<int32_t, 15> kFatalCodes = {
     214,  // cudaErrorECCUncorrectable
     220,  // cudaErrorNvlinkUncorrectable
@@ -33,8 +33,8 @@ constexpr std::array<int32_t, 15> kFatalCodes = {
     999,  // cudaErrorUnknown
 };
 
-// The first of these texts are those of cudaGetErrorString for the codes above. The others come from Metal's command
-// buffers and CUDA's libraries.
+// Texts in messages of fatal errors. First come the texts of cudaGetErrorString for the codes above, then texts of
+// Metal's command buffers and CUDA's libraries.
 constexpr std::array<absl::string_view, 22> kFatalTexts = {
     "an illegal memory access was encountered",
     "device-side assert triggered",
@@ -60,7 +60,7 @@ constexpr std::array<absl::string_view, 22> kFatalTexts = {
     "kIOGPUCommandBufferCallbackErrorInnocentVictim",
 };
 
-// libtorch throws only the second of these as c10::OutOfMemoryError.
+// Texts in messages of errors that mean out of memory. libtorch throws only the second one as c10::OutOfMemoryError.
 constexpr std::array<absl::string_view, 8> kOutOfMemoryTexts = {
     "CUDA error: out of memory",    "CUDA out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",   "CUDNN_STATUS_ALLOC_FAILED",

@@ -1,6 +1,6 @@
-// Turns exceptions of the math library into a Status, and tells which of them mean that a device is unusable until
-// the process ends.
-// Threads: everything here is pure.
+// Turns exceptions of libtorch into a Status, and tells which of them mean that a device is unusable until the
+// process ends.
+// Threads: pure functions.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -17,20 +17,20 @@
 namespace permafrost::device {
 
 // Returns true if an error makes the device unusable until the process ends. `code` is the accelerator's own error
-// code (cudaError_t), if the error has one. `text` is the error's message. The text may contain the name of an error
-// of CUDA, cuBLAS, cuDNN or Metal anywhere. Sources: CUDA runtime API, "cudaError", whose sticky errors say that the
-// process must be terminated; Metal, MTLCommandBufferError.
+// code (cudaError_t), if the error has one. `text` is the error's message. It may contain the name of an error of
+// CUDA, cuBLAS, cuDNN or Metal at any place. Sources: CUDA runtime API, "cudaError", where it says that the process
+// must be terminated; Metal, MTLCommandBufferError.
 bool IsFatalToDevice(std::optional<int32_t> code, std::string_view text);
 bool IsFatalToDevice(const c10::Error& error);
 
-// Returns true if an error says that the device has no room. The error may come from libtorch's allocator, from a
-// library, or from the driver. The driver takes memory for graphs and streams without the allocator. The step that
-// met such an error need not be at fault.
+// Returns true if an error means that the device is out of memory. The error may come from libtorch's allocator, from
+// a library such as cuBLAS, or from the driver, which allocates memory for graphs and streams itself. The step in
+// which the error occurs need not be its cause.
 bool IsOutOfMemory(std::string_view text);
 bool IsOutOfMemory(const c10::Error& error);
 
 // Calls `work` and ignores an error that is fatal to the device, since all later work on the device fails anyway. Any
-// other error passes through. Use it in destructors that use the device: there any other error ends the process.
+// other error passes through. Use it in destructors that use the device. There, any other error ends the process.
 template <class Work>
 void UnlessFatal(const Work& work) {
   try {
@@ -40,7 +40,7 @@ void UnlessFatal(const Work& work) {
   }
 }
 
-// Turns an error of the math library into a Status. It is a device fault (base/status.h) if the error is fatal to the
+// Turns an exception of libtorch into a Status. It is a device fault (base/status.h) if the error is fatal to the
 // device, ResourceExhausted if it means out of memory, and Internal otherwise.
 absl::Status StatusOf(const c10::Error& error);
 absl::Status StatusOf(const std::exception& error);

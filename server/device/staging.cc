@@ -15,14 +15,14 @@
 namespace permafrost::device {
 namespace {
 
-// The least number of bytes that is worth another thread. It is an estimate: copying fewer should take less time than
-// waking a thread.
+// The least number of bytes for which a further thread copies. It is an estimate: copying fewer bytes should take
+// less time than waking a thread.
 constexpr int64_t kBytesOfAThread = 1 << 20;
 
 bool IsOnHost(const at::Tensor& tensor) { return tensor.defined() && tensor.is_cpu(); }
 
-// Returns part of `buffer`, a tensor of bytes, from byte `begin` on, as a tensor of another type. Calls no operator: a
-// device that compiles by operator and shape would keep something for each call.
+// Returns a tensor that views `buffer`, a tensor of bytes, from byte `begin` on. Calls no operator, since a device
+// that compiles by operator and shape would keep compiled code for each call.
 at::Tensor ViewOf(const at::Tensor& buffer, int64_t begin, caffe2::TypeMeta type, at::IntArrayRef sizes,
                   at::IntArrayRef strides) {
   auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(buffer.storage()), buffer.key_set(), type);
@@ -51,7 +51,7 @@ at::Tensor HostBytes(int64_t bytes, c10::Allocator* allocator) {
   return at::Tensor(std::move(impl));
 }
 
-// Enqueues the copy on the current stream.
+// Enqueues a copy of the first `bytes` bytes on the current stream.
 void Enqueue(const at::Tensor& from, const at::Tensor& to, int64_t bytes) {
   const at::NoGradGuard no_grad;
   FirstBytes(to, bytes).copy_(FirstBytes(from, bytes), /*non_blocking=*/true);
@@ -72,7 +72,7 @@ InputLayout::InputLayout(const graphcache::StepInputs& batch) {
     }
     places_.back() = bytes_;
     known.emplace_back(storage, bytes_);
-    // An empty storage takes a place too, because a recording distinguishes storages by their first byte.
+    // An empty storage gets a byte too, because a recording distinguishes storages by their addresses.
     const auto bytes = std::max<int64_t>(1, static_cast<int64_t>(storage->nbytes()));
     bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
@@ -82,8 +82,8 @@ void InputLayout::Gather(const graphcache::StepInputs& batch, const at::Tensor& 
   auto* const to = static_cast<char*>(buffer.mutable_data_ptr());
   std::optional<int64_t> last;
   for (size_t i = 0; i < places_.size(); ++i) {
-    // Places rise in the order in which storages first come. So a place that is not above the last one was copied
-    // before.
+    // Each new storage has a larger place than the storages before it. So a storage whose place is not above the last
+    // one was copied before.
     if (!places_[i] || (last && *places_[i] <= *last)) continue;
     last = places_[i];
     const c10::Storage& storage = batch.tensors[i].storage();
@@ -129,10 +129,10 @@ Staging::~Staging() {
 c10::Stream Staging::Current() const { return c10::impl::VirtualGuardImpl(device_.type()).getStream(device_); }
 
 Staging::Slot& Staging::Fill(const graphcache::StepInputs& batch, const InputLayout& layout) {
-  // Steps that are enqueued after this do not read the last upload.
+  // Steps that are enqueued from here on do not read the previous upload.
   if (being_read_ != nullptr) std::exchange(being_read_, nullptr)->read.record(Current());
   Slot& slot = slots_[std::exchange(next_, (next_ + 1) % kSlots)];
-  // The query does not make the host wait. The wait is needed only if the device is kSlots batches behind.
+  // The host waits only if the device is kSlots batches behind, since query() itself does not wait.
   if (!slot.copied.query()) slot.copied.synchronize();
   if (!slot.host.defined() || slot.host.numel() < layout.bytes()) {
     slot.host = HostBytes(layout.bytes(), options_.host_memory);
@@ -143,7 +143,8 @@ Staging::Slot& Staging::Fill(const graphcache::StepInputs& batch, const InputLay
 
 at::Tensor Staging::CopyToSlot(Slot& slot, int64_t bytes) {
   const c10::Stream current = Current();
-  // If copies have no stream of their own, one buffer is enough: a copy begins only after the previous step has ended.
+  // If copies have no stream of their own, one device buffer is enough, since a copy then begins only after the
+  // previous step has ended.
   at::Tensor& device = options_.own_stream ? slot.device : slots_.front().device;
   const bool is_new = !device.defined() || device.numel() < bytes;
   if (is_new) device = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_));
@@ -152,7 +153,7 @@ at::Tensor Staging::CopyToSlot(Slot& slot, int64_t bytes) {
     slot.copied.record(current);
     return device;
   }
-  // The new buffer may be memory that enqueued steps still use.
+  // The new buffer may reuse memory that enqueued steps still read or write.
   if (is_new) slot.read.record(current);
   if (!own_) own_ = c10::impl::VirtualGuardImpl(device_.type()).getNewStream(device_);
   slot.read.block(*own_);

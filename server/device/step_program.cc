@@ -30,7 +30,7 @@ SilentPhases::~SilentPhases() { silent = outer_; }
 
 namespace {
 
-// Returns whether the host can read and write the tensor's bytes as one contiguous block.
+// Returns true if the host can read and write the tensor's bytes as one block.
 bool IsPlain(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.numel() > 0 && tensor.is_contiguous(); }
 
 bool IsZero(const at::Tensor& tensor) {
@@ -56,8 +56,8 @@ void SavedState::Rewind() {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < state_.size(); ++i) {
     at::Tensor value = state_[i].value;
-    // A capture puts back many small tensors several times, and a dispatched copy of each would take longer than
-    // copying its bytes. Only the CPU's bytes can be copied in this way.
+    // A capture restores many small tensors several times, and a dispatched copy of each takes longer than copying
+    // its bytes. The host can copy bytes only for tensors on the CPU.
     if (!start_[i].defined() && IsPlain(value)) {
       std::memset(value.mutable_data_ptr(), 0, value.nbytes());
     } else if (!start_[i].defined()) {

@@ -1,6 +1,6 @@
-// A step as a device captures it: a function of tensors, and the tensors that it changes. This file also has copies
-// of the state before a step, and fingerprints of the state after it. They serve code that runs a step twice and
-// compares the results.
+// A step in the form that a device captures: a function of tensors, and the tensors that it changes. This file also
+// has copies of the state before a step, and fingerprints of the state after it. They serve to run a step twice and
+// compare the results.
 // Threads: the device thread.
 #pragma once
 
@@ -20,14 +20,14 @@
 
 namespace permafrost::graphcache {
 
-// The tensors of one batch, in an order fixed for the job. Undefined tensors are allowed, always at the same places.
-// Tensors lie on the host or already on the device. A capturer copies the tensors on the host to the device
+// The tensors of one batch, in an order fixed for the job. A tensor may be undefined if it is undefined in all
+// batches of the job. A tensor lies on the host or on the device. A capturer copies tensors of the host to the device
 // (device/staging.h).
 class StepInputs {
  public:
   std::vector<at::Tensor> tensors;
-  // The places of resident tensors in `tensors`. A resident tensor lies on the device once for all batches of the
-  // job, such as the edges of a whole graph.
+  // The indices in `tensors` of resident tensors. A resident tensor lies on the device and is shared by all batches
+  // of the job. An example is the edges of a whole graph.
   std::vector<size_t> resident;
 };
 
@@ -45,8 +45,8 @@ namespace permafrost::device {
 struct StateTensor {
   std::string name;
   at::Tensor value;
-  // Tensors of one group change by amounts of similar size, such as parameters, first moments or running statistics.
-  // The scale of a proof to rounding (cuda/graph_capturer.h) is the largest change in a group.
+  // The name of a group of tensors that change by amounts of similar size, such as parameters, first moments or
+  // running statistics. The scale of a proof to rounding (cuda/graph_capturer.h) is the largest change in a group.
   std::string group;
 };
 
@@ -56,32 +56,34 @@ struct StepProgram {
   std::function<std::vector<at::Tensor>(const graphcache::StepInputs&)> run;
   // All tensors that outlive a step and that the step reads or writes. Their storage must not move.
   std::vector<StateTensor> state;
-  // A replay calls it at each place where the step calls MarkPhase. It may be empty.
+  // Each replay calls this function at the places where the step calls MarkPhase. It may be empty.
   std::function<void(int phase)> on_phase;
-  // Sets `state`, for a proof to rounding, so that rounding in a gradient moves each parameter at most in proportion.
-  // Adam divides a gradient by its size, so a gradient of rounding alone moves the parameter by a whole learning rate.
-  // Leave it empty if any state will do.
+  // Before a proof to rounding, sets `state` so that a rounding error in a gradient changes a parameter at most in
+  // proportion. Otherwise Adam divides the gradient by its own size, so even a gradient of pure rounding error moves
+  // the parameter by a learning rate. Leave it empty if any state will do.
   std::function<void()> steady_state;
 };
 
-// Returns the inputs of one probe of a dynamic capture. `probe` is 0..kDynamicProbes - 1. The inputs are valid until
-// the next call. A capture may ask for any probe several times.
+// A function that returns the inputs of one probe of a dynamic capture. `probe` is 0..kDynamicProbes - 1. The inputs
+// are valid until the next call. A capture may ask for any probe several times.
 inline constexpr size_t kDynamicProbes = 4;
 using ProbeInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>(size_t probe)>;
 
-// Makes and returns the inputs of one batch. The inputs are valid as long as the probes' inputs (ProbeInputs).
+// A function that makes and returns the inputs of one batch. The inputs are valid until the next call of this
+// function or of the ProbeInputs.
 using BatchInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>()>;
 
-// Calls `on_phase`, which is the program's own, with `phase`. Call it from StepProgram::run. While the step is
-// captured, MarkPhase calls nothing: the capture notes the place, and each replay calls the program's on_phase there.
+// Calls on_phase(phase). Call MarkPhase from StepProgram::run, with the program's own on_phase. While a step is
+// captured, MarkPhase calls nothing. The capture then notes the place, and each replay calls the program's on_phase
+// there.
 void MarkPhase(int phase, const std::function<void(int phase)>& on_phase);
 
-// Assigns the operators that follow, and their gradients, to a line of the user's module. "" assigns them to no line.
-// Call it from StepProgram::run. Only a capture keeps the line, for profiles.
+// Assigns the operators that run next, and the operators of their gradients, to a line of the user's module. ""
+// assigns them to no line. Call it from StepProgram::run. Only a capture keeps the line, for profiles.
 void NoteLine(std::string_view line);
 
-// While a SilentPhases lives, MarkPhase does nothing on its thread, except where a tape records. It serves runs of a
-// model that are not steps.
+// While a SilentPhases lives, MarkPhase calls no on_phase on its thread. If a tape records, it still notes the place.
+// Use it around runs of a program that do not count as steps of the job.
 class SilentPhases {
  public:
   SilentPhases();
@@ -92,17 +94,17 @@ class SilentPhases {
   const bool outer_;  // true if the thread was silent before
 };
 
-// A copy of the state and of libtorch's default generator. The destructor puts both back unless Keep was called.
-// Tensors that are all zeros, such as the moments of a new job, are not copied.
+// A copy of the state and of libtorch's default generator. The destructor restores both unless Keep was called. A
+// tensor that is all zeros, such as a moment of a new job, is not copied.
 class SavedState {
  public:
   // Borrows `state`.
   explicit SavedState(const std::vector<StateTensor>& state);
   SavedState(const SavedState&) = delete;
   ~SavedState();
-  // Puts the state and the generator back now.
+  // Restores the state and the generator now.
   void Rewind();
-  // Makes the destructor leave the state and the generator as they are.
+  // Makes the destructor restore nothing.
   void Keep() { keep_ = true; }
 
  private:
@@ -122,7 +124,7 @@ struct Bits {
 };
 Bits BitsOf(const at::Tensor& tensor);
 
-// The state after a step, and its outputs.
+// Fingerprints of the state after a step, and of the step's outputs.
 struct Left {
   std::vector<Bits> outputs, state;
   bool operator==(const Left&) const = default;

@@ -1,4 +1,5 @@
-// Two versions of libtorch: the version whose headers this program was built with, and the version that is loaded.
+// Compares two versions of libtorch: that of the headers with which this program was built, and that of the loaded
+// library.
 // Threads: safe anywhere.
 #pragma once
 
@@ -15,7 +16,7 @@ std::string LoadedTorchVersion();
 // Checks that the library has the version of the headers, and that capturing steps was tested with this version.
 // Errors: FailedPrecondition, naming both versions.
 absl::Status CheckTorchVersions(std::string_view headers, std::string_view library);
-// Does the same check for this process.
+// Does this check for the headers and the library of this process.
 absl::Status CheckTorchVersion();
 
 }  // namespace permafrost::device

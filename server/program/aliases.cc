@@ -13,11 +13,11 @@
 namespace permafrost::program {
 namespace {
 
-// Operators that may return their arguments, found by comparing the storages of results and arguments.
+// Operators that may return their arguments. They were found by comparing the storages of results and arguments.
 constexpr char kReturnArguments[] =
     "type_as atleast_1d atleast_2d atleast_3d broadcast_tensors meshgrid cartesian_prod chain_matmul einsum "
     "unsafe_split unsafe_split_with_sizes unsafe_chunk _unsafe_view lift to_dense";
-// Operators that return their argument if nothing is dropped.
+// Dropouts return their argument if they drop nothing.
 constexpr char kDropouts[] = "dropout feature_dropout alpha_dropout feature_alpha_dropout native_dropout";
 
 bool Contains(const absl::flat_hash_set<std::string>& names, const Node& node) {
@@ -25,7 +25,8 @@ bool Contains(const absl::flat_hash_set<std::string>& names, const Node& node) {
   return parsed && names.contains(parsed->name.substr(parsed->name.find(':') + 2));
 }
 
-// Returns true if a value of the graph decides whether the node drops. The file then does not tell whether it does.
+// Returns true if the node's flag `train` is a computed value. The file then does not tell whether the node drops
+// elements.
 bool FlagIsComputed(const Node& node) {
   for (const NamedArgument& input : node.inputs)
     if (input.name == "train" && std::holds_alternative<Ref>(input.value)) return true;
@@ -149,7 +150,7 @@ bool ReturnsItsOwn(const Node& node) {
   return op && (IsOwnOperator(node.target) || std::ranges::find(kFresh, op->name) != std::end(kFresh));
 }
 
-// Adds the values that a region takes and writes to.
+// Adds those values that the region of `node` takes as inputs and writes to.
 void AddWrittenByRegion(const Node& node, std::vector<ValueIndex>& written) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const auto* graph = std::get_if<std::shared_ptr<const Graph>>(&node.inputs[i].value);
@@ -162,7 +163,7 @@ void AddWrittenByRegion(const Node& node, std::vector<ValueIndex>& written) {
   }
 }
 
-// Adds the running statistics that a norm writes to in training.
+// Adds the running statistics to which a norm writes in training.
 void AddStatistics(const Node& node, std::vector<ValueIndex>& written) {
   const auto op = ParseOperator(node.target);
   if (!op || (op->name != "aten::batch_norm" && op->name != "aten::instance_norm")) return;
@@ -187,7 +188,7 @@ SharedMemory::SharedMemory(const Graph& graph) : roots_(graph.values.size()), wr
     AddWrittenByRegion(node, written);
     std::vector<ValueIndex> inputs = InputsOf(node), shared;
     if (WritesInPlace(node) && !inputs.empty()) {
-      inputs.erase(inputs.begin() + 1, inputs.end());  // the first argument is written to, and returned
+      inputs.erase(inputs.begin() + 1, inputs.end());  // the operator writes to its first argument and returns it
       written.push_back(inputs[0]);
     }
     AddStatistics(node, written);

@@ -1,6 +1,7 @@
-// Finds which values of a graph share memory, and which of them an operator may write to. Aliases follows the alias
-// annotations of libtorch's schemas, and tells which inputs of a graph are written to. SharedMemory is torch-free,
-// for rewritings. It assumes that operators return views, unless they are listed as returning fresh memory.
+// Finds which values of a graph share memory, and which of them an operator may write to. Aliases uses the alias
+// annotations of libtorch's schemas, and finds the inputs of a graph that are written to. SharedMemory serves
+// rewritings and is torch-free. It assumes that an operator returns views, unless the operator is listed as returning
+// fresh memory.
 // Threads: one thread at a time per Aliases; SharedMemory is a plain value.
 #pragma once
 
@@ -19,8 +20,8 @@ class Aliases {
   // Notes that each output of the node may be one of `sources`, or a view of one.
   void Follow(const Node& node, std::vector<ValueIndex> sources);
   void Write(ValueIndex value) { written_.push_back(value); }
-  // Returns the graph's inputs whose memory the written values share. Visits each value and each list of sources once,
-  // so time is linear.
+  // Returns the graph's inputs whose memory the written values share. It visits each value and each list of sources
+  // once, so its time is linear.
   std::set<ValueIndex> WrittenInputs() const;
 
  private:

@@ -35,7 +35,7 @@ Operand OperandOf(Operand::Kind kind, std::vector<ValueIndex> values) {
   return operand;
 }
 
-// Returns the number that an argument is: a bool, an int or a double. Returns nullopt for every other argument.
+// Returns an argument that is a bool, an int or a double as an IValue. Returns nullopt for every other argument.
 std::optional<IValue> NumberOf(const Argument& argument) {
   if (const auto* flag = std::get_if<bool>(&argument)) return IValue(*flag);
   if (const auto* number = std::get_if<int64_t>(&argument)) return IValue(*number);
@@ -158,8 +158,8 @@ std::optional<Operand> BindDeviceOrText(const Argument& argument, TypeKind wante
   return text != nullptr && wanted == TypeKind::StringType ? std::optional(Constant(*text)) : std::nullopt;
 }
 
-// On the stack, types, layouts and memory formats are ints. An int in the file is refused in their place, since it may
-// be outside the enum.
+// Binds an element type, a layout or a memory format, which are ints on the stack. If the file has an int there, it
+// is refused, since it may be outside the enum.
 std::optional<Operand> BindEnum(const Argument& argument, TypeKind wanted) {
   if (const auto* dtype = std::get_if<DType>(&argument); dtype != nullptr && wanted == TypeKind::ScalarTypeType) {
     return Constant(static_cast<int64_t>(ScalarTypeOf(*dtype)));
@@ -191,11 +191,11 @@ std::optional<Operand> BindAs(const Argument& argument, const c10::Argument& wan
   return BindDeviceOrText(argument, type->kind(), device);
 }
 
-// Binds an argument to `wanted`, an argument of an operator's schema. Errors: InvalidArgument that has the name and
-// the type of `wanted`.
+// Binds an argument to `wanted`, an argument of an operator's schema. Errors: InvalidArgument that names `wanted` and
+// its type.
 absl::StatusOr<Operand> BindArgument(const Argument& argument, const c10::Argument& wanted, const Graph& graph,
                                      c10::Device device) {
-  // The type that the schema declares. wanted.type() is the type on the stack.
+  // The type that the schema declares. wanted.type() would be the type that it has on the stack.
   c10::TypePtr real = wanted.real_type();
   const bool optional = real->kind() == TypeKind::OptionalType;
   if (optional) real = real->castRaw<c10::OptionalType>()->getElementType();
@@ -221,7 +221,7 @@ absl::StatusOr<Operand> BindPlain(const Argument& argument) {
   return absl::InvalidArgumentError("an argument is neither a value nor a number");
 }
 
-constexpr size_t kNoGradArguments = 2, kAutocastArguments = 5;  // arguments before the values of a region
+constexpr size_t kNoGradArguments = 2, kAutocastArguments = 5;  // before the values that a region takes
 
 // Batch and instance norm write to their running statistics, although their schemas do not say so.
 constexpr struct {
@@ -229,7 +229,7 @@ constexpr struct {
   size_t mean, variance, flag;
 } kRunningStatistics[] = {{"aten::batch_norm", 3, 4, 5}, {"aten::instance_norm", 3, 4, 5}};
 
-// Counts of random nodes and of batch norms so far, including those in regions.
+// The numbers of random nodes and of batch norms bound so far, in regions too.
 struct Places {
   int64_t draws = 0, norms = 0;
 };
@@ -285,7 +285,8 @@ class Binder {
     }
     return absl::OkStatus();
   }
-  // Returns the argument's index among the operands, and makes room for it. Arguments that are left out are None.
+  // Returns the argument's index among the operands, and grows the operands to hold it. Arguments that are left out
+  // are None.
   static absl::StatusOr<size_t> PlaceOf(const NamedArgument& input, Instruction& instruction) {
     const std::vector<std::string_view> names = NamesOf(instruction.symbolic);
     size_t place = instruction.operands.size();
@@ -389,7 +390,7 @@ class Binder {
         absl::StrCat(node.inputs.size() - given, " of its arguments are none of the operator's"));
   }
 
-  // Refuses sparse gradients: the layout of a sparse gradient would differ from that of its parameter.
+  // Refuses sparse gradients, since a sparse gradient and its parameter would have different layouts.
   static absl::Status CheckDense(const NamedArgument& argument) {
     const auto* flag = std::get_if<bool>(&argument.value);
     if ((argument.name != "sparse" && argument.name != "sparse_grad") || (flag != nullptr && !*flag)) {
@@ -399,7 +400,7 @@ class Binder {
   }
 
   absl::Status CheckOutputs(const Node& node, const c10::FunctionSchema& schema) const {
-    // An operator that returns nothing may have one output that is None.
+    // If an operator returns nothing, its node may have one output that is None.
     const bool nothing = schema.returns().empty() && node.outputs.size() == 1 && node.outputs[0].values.size() == 1 &&
                          node.outputs[0].values[0] == kNoValue;
     if (!nothing && node.outputs.size() > schema.returns().size()) {
@@ -422,7 +423,7 @@ class Binder {
     return returned != TypeKind::ListType && (returned == TypeKind::TensorType) == is_tensor;
   }
 
-  // Tells aliases_ which values the outputs may be views of, and which values the operator writes to.
+  // Tells aliases_ to which values the operator writes, and of which values its outputs may be views.
   absl::Status FollowAliases(const Node& node, const c10::FunctionSchema& schema, const std::string& name,
                              const Instruction& instruction) {
     const bool any = ReturnsArguments(node);

@@ -1,5 +1,5 @@
-// A graph bound to libtorch's operators, as Interpreter runs it. The arguments of its nodes become the arguments that
-// libtorch's schemas ask for.
+// A graph bound to libtorch's operators, as Interpreter runs it. Binding converts the arguments of nodes to the types
+// that libtorch's schemas require.
 // Threads: plain values and pure functions.
 #pragma once
 
@@ -25,26 +25,28 @@ namespace permafrost::program {
 
 struct Code;
 
-// The checks that libtorch's kernels leave out (guards.cc). Without them, some arguments end the process, or make a
-// kernel access memory outside its tensors.
+// Guards do the checks that libtorch's kernels lack (guards.cc). Without these checks, some arguments crash the
+// process or make a kernel access memory outside its tensors.
 
-// Checks an operator's arguments, which `stack` holds in the order of the schema. Throws c10::Error.
+// Checks an operator's arguments, which `stack` holds in the order of the schema. Throws c10::Error if it refuses
+// them.
 using Guard = void (*)(const c10::FunctionSchema& schema, const torch::jit::Stack& stack);
-// Returns the guard of an operator such as "aten::div"; null for operators that libtorch checks itself.
+// Returns the guard of an operator such as "aten::div". Returns null if libtorch itself checks the operator's
+// arguments.
 Guard FindGuard(const std::string& name);
 
-// Returns the bytes of the largest output for these arguments, before it is allocated. The result is a double, since
-// it may exceed 64 bits.
+// A function that returns the bytes of an operator's largest output for these arguments. It is called before the
+// output is allocated. The result is a double, since it may exceed 64 bits.
 using Estimate = double (*)(const c10::FunctionSchema& schema, const torch::jit::Stack& stack);
-// Returns the estimate of an operator. Returns null for views, for operators whose output is no larger than their
-// largest argument, and for einsum, tensordot, pooling and convolution.
+// Returns the Estimate function of an operator. Returns null for views, for operators whose output is no larger than
+// their largest argument, and for einsum, tensordot, pooling and convolution.
 Estimate FindEstimate(const std::string& name);
 
-// An argument of an operator, and the way in which it becomes an IValue.
+// A description of how an instruction makes one argument of its operator, an IValue.
 struct Operand {
   enum class Kind {
     kConstant,         // `constant`
-    kValue,            // a value, passed as it is
+    kValue,            // a value, passed unchanged
     kWrapped,          // a number, passed as a tensor without dimensions, as Python does
     kReal,             // an int or a double, passed as a double
     kTensors,          // Tensor[]
@@ -54,7 +56,7 @@ struct Operand {
   Kind kind = Kind::kConstant;
   c10::IValue constant;
   std::vector<ValueIndex> values;  // kNoValue: the argument is left out
-  std::vector<int64_t> numbers;    // kInts: the numbers at the places where values[i] is kNoValue
+  std::vector<int64_t> numbers;    // for kInts: element i of the list, where values[i] is kNoValue
 };
 
 struct Instruction {
@@ -62,10 +64,10 @@ struct Instruction {
   OperatorKind kind = OperatorKind::kTensor;
   std::optional<c10::OperatorHandle> op;
   Guard guard = nullptr;        // called before `op`
-  Estimate estimate = nullptr;  // estimates the bytes that `op` will take
+  Estimate estimate = nullptr;  // estimates the bytes of the output of `op`
   Symbolic symbolic = Symbolic::kSize;
-  int64_t draw = -1;  // index among the program's nodes that draw; -1: does not draw
-  int64_t norm = -1;  // index among the program's batch norms; -1: is no batch norm
+  int64_t draw = -1;  // number among the nodes that draw; -1: the node does not draw
+  int64_t norm = -1;  // number among the batch norms; -1: the node is no batch norm
   std::unique_ptr<const Code> region;
   at::ScalarType autocast_type = at::kBFloat16;
   bool enabled = false;  // for a region: true if gradients or autocast are on
@@ -80,14 +82,14 @@ struct Code {
 
 struct Bound {
   std::unique_ptr<const Code> code;
-  std::set<ValueIndex> written;  // inputs of the graph that an operator writes to
+  std::set<ValueIndex> written;  // the graph's inputs to which operators write
 };
 
 // Binds the program's graph. The result borrows the program. Errors: InvalidArgument that names the node.
 absl::StatusOr<Bound> Bind(const Program& program, c10::Device device);
 
-// Returns a number as the tensor that Python passes for it. The tensor has no dimensions, and in type promotion its
-// type yields to the types of other tensors.
+// Returns the tensor that PyTorch's Python passes in place of a number. It has no dimensions, and in type promotion
+// its type yields to the types of other tensors.
 at::Tensor WrappedNumber(const c10::IValue& number);
 
 }  // namespace permafrost::program

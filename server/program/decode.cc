@@ -16,7 +16,7 @@
 namespace permafrost::program {
 namespace {
 
-// Refuses text that is nested too deeply, because the JSON library copies and prints by recursion.
+// Refuses text that is nested too deeply, since the JSON library copies and prints values by recursion.
 absl::Status CheckDepth(const std::string& what, const std::string& text, const Limits& limits) {
   int64_t depth = 0;
   bool in_string = false;
@@ -50,7 +50,7 @@ void ReadVersions(const Json& json, Program& program) {
   program.torch_version = TextOf(At(json, "torch_version"), "torch_version");
 }
 
-// Checks the versions, before anything else is read: the other fields may differ in another version.
+// Checks the versions. This comes before all other reading, because another version may have other fields.
 absl::Status CheckVersions(const Program& program) {
   const std::vector<std::string> parts = absl::StrSplit(program.torch_version, '.');
   int major = 0, minor = 0;
@@ -70,8 +70,8 @@ class Declared {
   TensorType Tensor(const std::string& name) const {
     return DecodeTensorType(Entry(At(graph_, "tensor_values"), name), limits_);
   }
-  // Sets the types of tensor values. A type that is refused for inputs is left out here, since the value may lie
-  // between two nodes.
+  // Sets the types of tensor values. A type that would be refused for an input is only left out here, since a value
+  // between two nodes may have such a type.
   void TellTypes(Graph& graph) const {
     for (Graph::Value& value : graph.values) {
       if (value.kind != ValueKind::kTensor) continue;
@@ -132,7 +132,8 @@ void ReadUserInput(const Json& spec, const DecodedGraph& graph, const Declared& 
   program.inputs.push_back(std::move(input));
 }
 
-// Refuses an argument that was None, a number or text at export, since the graph holds for that value alone.
+// Refuses an argument that was None, a number or text at export, since the exported graph is valid for this one value
+// only.
 void RefuseConstantInputs(const Json& signature) {
   for (const Json& spec : ListOf(At(signature, "input_specs"), "input_specs")) {
     const auto [kind, content] = Union(spec, "input_specs");
@@ -161,7 +162,7 @@ void ReadInputs(const Json& signature, const DecodedGraph& graph, const Declared
       Refuse(absl::StrCat("input_specs: ", Quote(kind), " is none of user_input, parameter, buffer, tensor_constant"));
     }
   }
-  // The specs must name each of the graph's inputs once.
+  // The signature's input_specs must name each input of the graph once.
   std::multiset<ValueIndex> told;
   for (const Input& input : program.inputs) told.insert(input.value);
   for (const State& state : program.state) told.insert(state.value);
@@ -206,8 +207,8 @@ void ReadOutputs(const Json& signature, const DecodedGraph& graph, const Declare
       Refuse("buffer_mutation: the graph does not return it");
 }
 
-// torch.export sets the minimum of every dynamic size to 2, since it specializes 0 and 1. The same operators run at 0
-// and 1, so a minimum of 2 is read as 0. A larger minimum is the module's own and holds.
+// torch.export treats sizes 0 and 1 as special cases, so it sets the minimum of every dynamic size to 2. The
+// operators also run at 0 and 1, so a minimum of 2 is read as 0. A larger minimum is the module's own and is kept.
 constexpr int64_t kLeastExported = 2;
 
 void ReadRanges(const Json& json, Program& program) {
@@ -220,7 +221,7 @@ void ReadRanges(const Json& json, Program& program) {
   }
 }
 
-// Arguments that PyG's modules take. One dimension of each is a size of the batch: its nodes, edges or graphs.
+// Arguments that PyG's modules take. In each, one dimension is the batch's number of nodes, edges or graphs.
 constexpr struct {
   const char* input;
   int64_t dimension;

@@ -13,14 +13,14 @@
 
 namespace permafrost::program {
 
-// The limits of an archive and of what is decoded from it.
+// The limits of an archive and of the program decoded from it.
 struct Limits {
-  // The most bytes of the archive, and of all tensors in it.
+  // The most bytes of the archive, and the most bytes of all its tensors together.
   int64_t archive_bytes = int64_t{16} << 30;
   int64_t tensor_bytes = int64_t{16} << 30;
-  // The most bytes of one JSON record. The largest of 15 exported modules has 0.5 MiB.
+  // The most bytes of one JSON record. The largest record of 15 exported modules has 0.5 MiB.
   int64_t json_bytes = int64_t{64} << 20;
-  // The deepest nesting of lists and objects. A region within another adds seven levels.
+  // The deepest nesting of lists and objects in the JSON. Each nested region adds seven levels.
   int64_t json_depth = 200;
   int64_t records = 100'000;
   // The most nodes of a form, including those of its regions.
@@ -41,8 +41,8 @@ struct StoredTensor {
   std::vector<int64_t> strides;
   int64_t offset = 0;  // offset of the first element in the file, in elements
 };
-// Decodes a table of tensors, such as the record data/weights/train_weights_config.json in `text`. Returns the tensors
-// by their names in the module. Refuses a pickled tensor.
+// Decodes a table of tensors from `text`, a record such as data/weights/train_weights_config.json. `what` names it in
+// messages. Returns the tensors by their names in the module. Refuses a pickled tensor.
 absl::StatusOr<std::map<std::string, StoredTensor>> DecodeTensorTable(const std::string& what, const std::string& text,
                                                                       const Limits& limits);
 

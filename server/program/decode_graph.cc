@@ -52,7 +52,7 @@ std::string ReadableExpression(const std::string& text) {
     Refuse(absl::StrCat("expr_str: its ", text.size(), " bytes are more than ", kLongestExpression));
   }
   std::string out;
-  // Copies the text from `begin` to `stop`, and moves `at` behind the next ")".
+  // Copies the text from `begin` up to the character `stop`, and moves `at` behind the next ")".
   const auto take = [&](size_t& at, size_t begin, char stop) {
     const size_t end = text.find(stop, begin), close = text.find(')', begin);
     if (end == text.npos || close == text.npos) return false;
@@ -121,7 +121,7 @@ StoredTensor DecodeStoredTensor(const Json& payload, const Limits& limits) {
 
 namespace {
 
-// Calls `read`, and puts `what` before the text of a refusal.
+// Calls `read`. If it throws BadJsonField, puts `what` before the exception's text.
 template <class Read>
 void Within(const std::string& what, const Read& read) {
   try {
@@ -136,7 +136,8 @@ struct NamedKind {
   ValueKind kind = ValueKind::kTensor;
 };
 
-// Reads {"as_tensor": {"name": "x"}} and the three kinds of symbols. Returns false if the value names none of these.
+// Reads the name of a tensor, as in {"as_tensor": {"name": "x"}}, or of one of three kinds of symbols. Returns false
+// if `kind` is none of these.
 bool ReadNamed(const std::string& kind, const Json& value, NamedKind& named) {
   if (kind == "as_tensor") {
     named = {NameOf(value, "as_tensor"), ValueKind::kTensor};

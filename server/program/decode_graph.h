@@ -1,7 +1,7 @@
-// Decodes the graph of an exported program's JSON, and its types, sizes and symbols. Also reads members of a JSON
-// file that anyone may have written. If a member has another type than the caller asks for, BadJsonField is thrown.
-// CatchJsonErrors (base/json_fields.h) turns it into a Status. Numbers are never rounded or wrapped. For anything
-// inconsistent in a graph, BadJsonField names the node.
+// Decodes the graph of an exported program's JSON, with its types, sizes and symbols. Also reads members of untrusted
+// JSON. If a member has another type than the caller asks for, the functions throw BadJsonField. CatchJsonErrors
+// (base/json_fields.h) turns this exception into a Status. Numbers are never rounded or wrapped. If a graph is
+// inconsistent, the exception names the node.
 // Threads: pure functions.
 #pragma once
 
@@ -58,13 +58,13 @@ inline double FloatOf(const Json& value, const char* what) {
   Refuse(absl::StrCat(what, ": a number, Infinity, -Infinity or NaN was expected, not ", value.type_name()));
 }
 
-// Returns the member `name` of an object. Refuses an object without it.
+// Returns the member `name` of an object. Throws BadJsonField if the object lacks it.
 inline const Json& At(const Json& object, const char* name) {
   const auto found = ObjectOf(object, name).find(name);
   if (found == object.end()) Refuse(absl::StrCat(name, ": is missing"));
   return *found;
 }
-// Returns the member `name` of an object; null if the object lacks it or it is null.
+// Returns the member `name` of an object. Returns nullptr if the member is missing or JSON's null.
 inline const Json* Find(const Json& object, const char* name) {
   const auto found = ObjectOf(object, name).find(name);
   return found == object.end() || found->is_null() ? nullptr : &*found;
@@ -75,14 +75,14 @@ inline std::pair<std::string, const Json*> Union(const Json& value, const char* 
   return {value.begin().key(), &value.begin().value()};
 }
 
-// Returns the name in {"name": "x"}. Refuses other members, since they may change the meaning.
+// Returns the name in {"name": "x"}. Refuses an object with more members, since they may change its meaning.
 inline const std::string& NameOf(const Json& value, const char* what) {
   const std::string& name = TextOf(At(value, "name"), "name");
   if (value.size() != 1) Refuse(absl::StrCat(what, ": ", Quote(name), ": has members other than its name"));
   return name;
 }
 
-// These decode a number of the enum ScalarType or MemoryFormat.
+// Both functions decode a number: a value of the schema's enum ScalarType or MemoryFormat.
 DType DecodeDType(const Json& value);
 MemoryFormat DecodeMemoryFormat(const Json& value);
 

@@ -31,12 +31,12 @@ using nn::RegionStep;
 struct RegionDraft {
   ReductionTarget target;
   std::set<size_t> nodes;     // the nodes that the region replaces
-  std::set<size_t> copied;    // gathers that the region repeats; their nodes stay
+  std::set<size_t> copied;    // gathers that the region does too, though their nodes stay
   std::set<size_t> orphaned;  // other nodes whose results the region makes unused
   nn::EdgeRegion region;
   std::vector<ValueIndex> inputs;
-  std::vector<std::pair<ValueIndex, Size>> indices;  // (index, number of rows of its tables)
-  std::vector<ValueIndex> outputs;                   // values of the program that the region makes
+  std::vector<std::pair<ValueIndex, Size>> indices;  // (an index, the number of rows of the tables it indexes)
+  std::vector<ValueIndex> outputs;                   // values of the program that the region computes
 };
 
 constexpr size_t kMostSteps = 200, kMostRegionNodes = 800;
@@ -49,8 +49,8 @@ class Drafter {
     draft_.target = target;
   }
 
-  // Makes the draft. If `takes_over` is true, the draft also includes nodes before the region whose results the
-  // region alone reads.
+  // Makes the draft. If `takes_over` is true, the draft also includes nodes before the region whose results only the
+  // region reads.
   std::optional<RegionDraft> Run(bool takes_over) {
     const auto at_depth = [&](size_t node) { return roles_.Depth(ResultOf(graph_.nodes[node])) == depth_; };
     Include(first_);
@@ -74,8 +74,8 @@ class Drafter {
  private:
   using Kind = RegionRole::Kind;
 
-  // Includes a node, and the nodes of its depth that make its operands. Gathers from outside the region are repeated
-  // in it.
+  // Includes a node, and the nodes of the region's depth that make its operands. If a gather outside the region makes
+  // an operand, the region does the gather again.
   void Include(size_t node) {
     const RegionRole& role = roles_.Role(node);
     const bool is_below = roles_.Depth(ResultOf(graph_.nodes[node])) < depth_;
@@ -100,7 +100,8 @@ class Drafter {
     }
   }
 
-  // Includes nodes that work on the targets' rows for this region alone, such as a factor of the target's own row.
+  // Includes nodes that compute rows of the targets which only this region reads, such as a factor for each target's
+  // row.
   void TakeOver() {
     std::vector<char> used_elsewhere(graph_.values.size(), 0);
     const auto use = [&](ValueIndex value) {
@@ -142,8 +143,8 @@ class Drafter {
     return fits_ && draft_.region.steps.size() <= kMostSteps;
   }
 
-  // Adds a step, or finds an equal one, and returns its place. A step with operands is at least as wide as its widest
-  // operand.
+  // Adds `step`, unless the region has an equal one, and returns its index. A step with operands becomes at least as
+  // wide as its widest operand.
   int32_t Add(RegionStep step) {
     std::vector<RegionStep>& steps = draft_.region.steps;
     if (step.a >= 0 && step.op != RegionOp::kRowSum) {
@@ -155,7 +156,7 @@ class Drafter {
     steps.push_back(step);
     return static_cast<int32_t>(steps.size()) - 1;
   }
-  // Adds an input. A value that steps read in two ways becomes two inputs.
+  // Adds an input. If steps read a value in two ways, it becomes two inputs.
   int32_t AddInput(ValueIndex value, RegionStep step, const Dims& dims) {
     step.width = static_cast<int32_t>(WidthOf(dims));
     for (size_t i = 0; i < draft_.inputs.size(); ++i) {
@@ -228,8 +229,8 @@ class Drafter {
     return last;
   }
 
-  // Returns a step with the value in full width. A step may have fewer columns than the value if each column stands
-  // for several.
+  // Returns a step that holds the value in its full width. `step` may have fewer columns than the value, if each of
+  // its columns stands for several equal ones.
   int32_t Full(ValueIndex value, int32_t step, RegionLevel level) {
     const auto width = static_cast<int32_t>(WidthOf(roles_.ShapeOf(value, draft_.target)->dims));
     if (draft_.region.steps[step].width == width) return step;
@@ -237,7 +238,7 @@ class Drafter {
   }
 
   // Returns true if the node has no effect and its results are no longer needed. A norm stays, since it may write to
-  // its running statistics. An index stays, since it may represent other indices that equal it.
+  // its running statistics. An index stays, since it may stand for other indices that are equal to it.
   bool IsOrphaned(const Node& node, const std::set<ValueIndex>& wanted) const {
     const std::string name = OperatorOf(node);
     if (roles_.IsIndex(ResultOf(node)) || name == "aten::batch_norm" || name == "aten::instance_norm") return false;
@@ -248,8 +249,8 @@ class Drafter {
     });
   }
 
-  // Finds the region's values that other nodes use. Nodes that only the region used, such as views of indices, become
-  // orphaned.
+  // Finds the values of the region that nodes outside it use. Nodes whose results only the region used, such as views
+  // of indices, become orphaned.
   bool AddOutputs() {
     std::set<ValueIndex> wanted(graph_.outputs.begin(), graph_.outputs.end());
     wanted.insert(draft_.inputs.begin(), draft_.inputs.end());
@@ -286,29 +287,30 @@ class Drafter {
   std::map<ValueIndex, int32_t> steps_;
 };
 
-// Returns the region of a reduction: all reductions of its depth, and the nodes of that depth that lead to them or
-// follow from them. `roles` must have been given for the reduction's target. Returns nullopt if the reduction has no
-// role, or if the region is too large or has a mask that crosses its border.
+// Returns the region of a reduction: all reductions of its depth, and the nodes of this depth before or after them in
+// the data flow. `roles` must have been given for the reduction's target. Returns nullopt if the reduction has no
+// role, if the region is too large, or if a mask crosses its border.
 std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& roles, size_t reduction) {
   if (roles.Role(reduction).kind != RegionRole::Kind::kReduce) return std::nullopt;
   const ReductionTarget& target = *roles.TargetOf(ResultOf(graph.nodes[reduction]));
-  // Nodes that are taken over may exceed the limits of a region. Then the region is drafted without them.
+  // With the nodes that it takes over, the region may exceed its limits. It is then drafted without them.
   auto draft = Drafter(graph, roles, target, reduction).Run(/*takes_over=*/true);
   if (draft) return draft;
   return Drafter(graph, roles, target, reduction).Run(/*takes_over=*/false);
 }
 
-// Returns a region without edges: `node`, whose role must be kRows, and the nodes of its depth that connect to it.
-// `roles` must have been given for `target`, which has no index. Returns nullopt if the region exceeds MakeDraft's
-// limits.
+// Returns a region without edges: `node`, whose role must be kRows, and the nodes of the same depth that are
+// connected to it. `roles` must have been given for `target`, which has no index. Returns nullopt if the region
+// exceeds MakeDraft's limits.
 std::optional<RegionDraft> MakeRowDraft(const Graph& graph, const RegionRoles& roles, const ReductionTarget& target,
                                         size_t node) {
   return Drafter(graph, roles, target, node).Run(/*takes_over=*/false);
 }
 
-// Programs with more nodes are left alone, since the search for each region visits all nodes.
+// Programs with more than kMostNodes nodes are not rewritten, since the search for each region visits all nodes.
 constexpr size_t kMostNodes = 10'000, kMostDrafts = 512;
-// The least number of computing steps for which a region without edges is made. Shorter chains run faster without it.
+// The least number of steps that compute (and do not only read) for which a region without edges is made. Fewer
+// operators run faster by themselves.
 constexpr int64_t kLeastRowSteps = 4;
 
 class Finder {
@@ -348,8 +350,8 @@ class Finder {
   const Graph& graph() const { return program_.graph; }
   const std::optional<TensorType>& TypeOf(ValueIndex value) const { return graph().values[value].type; }
 
-  // Makes each fill take its type from a parameter, so that fills do not depend on computed values. Makes reductions
-  // return memory of their own.
+  // Makes each fill take its type from a parameter, so that no fill depends on a computed value. Makes an in-place
+  // reduction out of place if nothing else uses its memory.
   void Normalize() {
     const SharedMemory memory(graph());
     const std::vector<int64_t> uses = CountUses();
@@ -393,7 +395,7 @@ class Finder {
     return kNoNode;
   }
 
-  // Fuses operators that compute each row by itself, for tensors with a row for each node, graph or edge.
+  // Fuses RowOperators on tensors that have one row per node, per graph or per edge.
   void FuseRows() {
     std::set<ValueIndex> tried;
     roles_->FindProducers();
@@ -404,7 +406,8 @@ class Finder {
       roles_->FindProducers();
     }
   }
-  // Returns the region of the first untried node that has one; nullopt after kMostDrafts searches.
+  // Returns the region of the first node that has one and is not in `tried`. Returns nullopt if none has, and after
+  // kMostDrafts searches.
   std::optional<RegionDraft> NextRows(std::set<ValueIndex>& tried) {
     const std::vector<Node>& nodes = graph().nodes;
     for (size_t i = 0; i < nodes.size(); ++i) {
@@ -433,7 +436,7 @@ class Finder {
     return ReductionTarget{.index = kNoValue, .edges = {.number = -1}, .targets = type->sizes[0], .dtype = type->dtype};
   }
 
-  // Skips all reductions of this reduction's depth, since they would be in its region.
+  // Skips this reduction and all reductions of its depth, since they would all be in one region.
   void SkipDepthOf(size_t reduction) {
     const ValueIndex result = ResultOf(graph().nodes[reduction]);
     skipped_.insert(result);
@@ -448,8 +451,8 @@ class Finder {
       if (roles_->Role(node).kind == Kind::kReduce) skipped_.insert(ResultOf(graph().nodes[node]));
   }
 
-  // Replaces the region's nodes by its operator, which is placed after its last input. Returns false and changes
-  // nothing if the number of targets is unknown, or if a node before that place reads an output.
+  // Replaces the region's nodes by its operator, inserted right after the node of the operator's last input. If the
+  // number of targets is unknown, or a node before that place reads an output, returns false and changes nothing.
   bool Replace(const RegionDraft& draft) {
     const bool has_edges = draft.target.index != kNoValue;
     const Argument targets = has_edges ? TargetsOf(draft) : Argument(None());
@@ -487,7 +490,8 @@ class Finder {
 
   // An index, and the number of rows of the tables that it indexes.
   using IndexKey = std::pair<ValueIndex, Size>;
-  // The places of an index, sorted by row. They are made once for all regions that read the index.
+  // The positions in an index, sorted by the row that they refer to. They are computed once for all regions that read
+  // the index.
   struct Segments {
     IndexKey of;
     ValueIndex offsets = kNoValue, places = kNoValue;
@@ -503,7 +507,7 @@ class Finder {
         *std::ranges::find_if(draft.nodes, [&](size_t node) { return roles_->Role(node).kind == Kind::kReduce; });
     return FirstSizeOf(graph().nodes[roles_->Producer(roles_->Role(first).reduce.zeros)]);
   }
-  // Returns the first of the sizes that a fill is given; None if it is given no sizes.
+  // Returns the first size in a fill's argument of sizes; None if the fill has no such argument.
   static Argument FirstSizeOf(const Node& fill) {
     const Argument* size = FillOperatorOf(fill)->size;
     const auto* sizes = size == nullptr ? nullptr : std::get_if<Ints>(size);
@@ -564,7 +568,7 @@ class Finder {
       places.values.push_back(made.places);
     }
     Output outputs{.values = {}, .is_list = true};
-    std::vector<std::pair<ValueIndex, ValueIndex>> reshaped;  // (output, the value that it is a view of)
+    std::vector<std::pair<ValueIndex, ValueIndex>> reshaped;  // (an output, the value that becomes a view of it)
     for (size_t i = 0; i < draft.outputs.size(); ++i) {
       const TensorType type = *graph().values[draft.outputs[i]].type;
       const bool as_it_is = type.sizes.size() == 2;
@@ -604,8 +608,8 @@ class Finder {
     }
     return nodes;
   }
-  // Returns true if the gradients of all tables of the k-th index are summed without the index's Segments, since the
-  // tables are small.
+  // Returns true if all tables of the k-th index are small. Their gradients are then summed without the index's
+  // Segments.
   static bool ReadsSmallTables(const RegionDraft& draft, size_t k) {
     const Size& rows = draft.indices[k].second;
     return rows.expression.empty() && std::ranges::all_of(draft.region.steps, [&](const RegionStep& step) {
@@ -634,7 +638,7 @@ class Finder {
   const bool differentiated_;
   std::optional<RegionRoles> roles_;
   std::vector<Segments> segments_;
-  std::set<ValueIndex> skipped_;  // results of reductions that stay as they are
+  std::set<ValueIndex> skipped_;  // results of reductions that are not fused
   std::vector<FoundRegion> found_;
   size_t row_searches_ = 0;  // number of searches by NextRows; each visits all nodes
 };

@@ -13,11 +13,12 @@
 namespace permafrost::program {
 namespace {
 
-// The most terms of a sum of gathers. If a sum is longer, reading the sum is faster than gathering its terms again.
+// The most terms of a sum of gathers. For a longer sum, reading the computed sum is faster than gathering its terms
+// again.
 constexpr size_t kMaxTerms = 4, kMaxColumns = 64;
 
-// Operators that may add or remove dimensions of size 1 and otherwise return their argument. FollowShape checks by the
-// sizes that a node does no more than that.
+// Operators that return their argument with dimensions of size 1 added or removed, or do more. FollowShape checks by
+// the sizes that a node does nothing more.
 constexpr std::string_view kShapeOperators[] = {"aten::view",    "aten::reshape", "aten::_unsafe_view", "aten::flatten",
                                                 "aten::squeeze", "aten::select",  "aten::unsqueeze",    "aten::slice",
                                                 "aten::repeat",  "aten::expand"};

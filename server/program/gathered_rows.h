@@ -1,5 +1,5 @@
-// Finds tensors of a program whose rows an index gathered from tables, such as features at the ends of edges.
-// Torch-free.
+// Finds tensors of a program whose rows were gathered from tables by an index, such as the features at the ends of
+// edges. Torch-free.
 // Threads: plain values.
 #pragma once
 
@@ -24,27 +24,29 @@ struct Gather {
   enum class By { kEmbedding, kIndexSelect, kIndex };
   ValueIndex table = kNoValue, index = kNoValue;
   By by = By::kIndexSelect;
-  bool small = false;  // else: a table row for each node, an index entry for each edge
+  bool small = false;  // true: at most kSmallTable rows; false: a row per node, an index entry per edge
   auto operator<=>(const Gather&) const = default;
 };
 struct GatherTerm {
   Gather gather;
   double factor = 1;
 };
-// Adjacent columns of a tensor: a weighted sum of gathers, or the columns of `plain`.
+// Adjacent columns of a tensor. They are a weighted sum of gathers, or the columns of the tensor `plain`.
 struct Columns {
   std::vector<GatherTerm> sum;  // empty: the columns are those of `plain`
-  ValueIndex plain = kNoValue;  // of two dimensions, or with more dimensions of size 1 between the first and the last
+  // A tensor whose dimensions between the first and the last have size 1.
+  ValueIndex plain = kNoValue;
   int64_t width = 0;
 };
-// The columns of a tensor from left to right. The tensor's dimensions between the first and the last have size 1.
+// All columns of a tensor, from left to right. The tensor's dimensions between the first and the last have size 1.
 using Rows = std::vector<Columns>;
 
 // Returns the number of columns of a tensor of rows. Returns nullopt unless `type` is a tensor of floats with a known
 // number of columns.
 std::optional<int64_t> WidthOfRows(const TensorType& type);
 
-// Facts about the values of a graph, learned node by node. Values whose memory an operator may write to have no facts.
+// Facts about the values of a graph, learned node by node. If an operator may write to a value's memory, the value
+// has no facts.
 class RowFacts {
  public:
   // `graph` must outlive the facts. Values may be added to it if no operator writes to them.
@@ -60,7 +62,8 @@ class RowFacts {
 
   // Returns the value's columns; nullopt if the value may not be a tensor of rows.
   std::optional<Rows> RowsOf(ValueIndex value) const;
-  // Returns the tensors whose rows the value stacks, in order; empty if these tensors are not known.
+  // Returns the tensors that the value concatenates along its rows, in order. Returns an empty list if they are not
+  // known.
   std::vector<ValueIndex> PartsOf(ValueIndex value) const;
 
  private:
@@ -78,7 +81,7 @@ class RowFacts {
   const SharedMemory memory_;
   const size_t known_values_;
   std::map<ValueIndex, Rows> rows_;
-  std::map<ValueIndex, ValueIndex> flat_;  // by value: an equal value without dimensions of size 1
+  std::map<ValueIndex, ValueIndex> flat_;  // by value: the same tensor without dimensions of size 1
   std::map<ValueIndex, std::vector<ValueIndex>> parts_;
 };
 

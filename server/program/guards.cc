@@ -24,7 +24,7 @@ using c10::FunctionSchema;
 using c10::IValue;
 using torch::jit::Stack;
 
-// Returns the argument of that name; null if the operator has none.
+// Returns the argument named `name`; null if the operator has no such argument.
 const IValue* ArgumentNamed(const FunctionSchema& schema, const Stack& stack, const char* name) {
   for (size_t i = 0; i < schema.arguments().size(); ++i)
     if (schema.arguments()[i].name() == name) return &stack[i];
@@ -39,9 +39,9 @@ bool IsMinusOne(const IValue& divisor) {
   return tensor.scalar_type() == at::kLong && *tensor.const_data_ptr<int64_t>() == -1;
 }
 
-// Refuses truncating integer division by -1 or by a tensor: dividing the smallest integer by -1 traps the processor.
-// A tensor is refused without reading its values, so that the check has the same result during a capture. Division
-// that rounds down does not trap.
+// Refuses truncating integer division by -1 or by a tensor, since dividing the smallest integer by -1 traps the
+// processor. A divisor tensor is refused whatever its values, so that the check needs no values during a capture.
+// Division that rounds down does not trap.
 void CheckDivision(const FunctionSchema& schema, const Stack& stack) {
   const IValue* mode = ArgumentNamed(schema, stack, "rounding_mode");
   if (mode == nullptr || !mode->isString() || mode->toStringRef() != "trunc") return;
@@ -56,8 +56,8 @@ void CheckDivision(const FunctionSchema& schema, const Stack& stack) {
               "rounding_mode: \"trunc\" of integers takes a number other than -1 as its divisor; use \"floor\"");
 }
 
-// Refuses negative repeats and sums beyond 64 bits: the kernel adds up the repeats without a check and writes as many
-// rows.
+// Refuses negative repeats, and repeats with a sum beyond 64 bits. The kernel computes the sum without a check, and
+// writes a row for each repeat.
 void CheckRepeats(const FunctionSchema& schema, const Stack& stack) {
   const IValue* repeats = ArgumentNamed(schema, stack, "repeats");
   if (repeats == nullptr || !repeats->isTensor()) return;
@@ -70,7 +70,7 @@ void CheckRepeats(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// Limits windows, strides and paddings: with huge ones, kernels overflow 32 bits or loop for ever.
+// Limits windows, strides and paddings, since with huge values kernels overflow 32 bits or loop for ever.
 void CheckWindows(const FunctionSchema& schema, const Stack& stack) {
   constexpr int64_t kMost = 4096;
   for (size_t i = 0; i < stack.size(); ++i) {
@@ -89,7 +89,7 @@ void CheckPadding(const FunctionSchema& schema, const Stack& stack) {
     TORCH_CHECK(number >= 0, "pad: ", number, " is negative, which only the mode \"constant\" takes");
 }
 
-// Limits the number of pieces: a list of pieces takes memory even if the pieces have no elements.
+// Limits the number of pieces, since each piece takes memory even if it has no elements.
 void CheckPieces(const FunctionSchema& schema, const Stack& stack) {
   const auto check = [](int64_t pieces) {
     constexpr int64_t kMost = 100'000;
@@ -112,8 +112,8 @@ void CheckPieces(const FunctionSchema& schema, const Stack& stack) {
   if (piece != nullptr && piece->isInt() && piece->toInt() > 0) check(rows / piece->toInt());
 }
 
-// Refuses batch statistics of one value, whose variance is undefined. PyTorch's Python does so before it calls the
-// operator.
+// Refuses batch statistics over a single value, since its variance is undefined. PyTorch's Python code refuses them
+// before it calls the operator.
 void CheckStatistics(const FunctionSchema& schema, const Stack& stack) {
   const bool batch = schema.name() == "aten::batch_norm";
   const IValue* flag = ArgumentNamed(schema, stack, batch ? "training" : "use_input_stats");
@@ -181,7 +181,7 @@ constexpr struct {
     {"lstm gru rnn_tanh rnn_relu", CheckRecurrent},
 };
 
-// Estimates of the bytes that operators will take for their outputs.
+// The functions below estimate the bytes of operators' outputs.
 
 double Product(at::IntArrayRef sizes) {
   double product = 1;
@@ -197,8 +197,8 @@ double Named(const FunctionSchema& schema, const Stack& stack, const char* name,
 }
 bool IsTensor(const IValue& value) { return value.isTensor() && value.toTensor().defined(); }
 
-// Returns the bytes of an output element: of the dtype that the arguments ask for, else of the largest element of any
-// argument.
+// Returns the bytes of one output element. The argument `dtype` determines them if given. Otherwise they are those of
+// the largest element of any tensor argument.
 double ElementBytes(const FunctionSchema& schema, const Stack& stack) {
   if (const IValue* type = ArgumentNamed(schema, stack, "dtype"); type != nullptr && type->isInt()) {
     return static_cast<double>(c10::elementSize(static_cast<at::ScalarType>(type->toInt())));
@@ -226,7 +226,7 @@ double OfRepeatedRows(const FunctionSchema& schema, const Stack& stack) {
   if (repeats.isInt()) return of_self(1) * RealOf(repeats) * bytes;
   const at::Tensor& counts = repeats.toTensor();
   if (counts.numel() == 0) return 0;
-  // A single count is the count of every row.
+  // If there is a single count, it holds for every row.
   return of_self(static_cast<double>(counts.numel())) * counts.sum().to(at::kDouble).item<double>() * bytes;
 }
 double OfClasses(const FunctionSchema& schema, const Stack& stack) {
@@ -261,7 +261,7 @@ double OfDiagonal(const FunctionSchema& schema, const Stack& stack) {
   if (self.dim() == 0 || (schema.name() == "aten::diag" && self.dim() != 1)) return 0;
   const double offset = std::abs(Named(schema, stack, "offset") + Named(schema, stack, "diagonal"));
   const double rows = Product(self.sizes()), side = static_cast<double>(self.size(-1)) + offset;
-  // The diagonal may lie in any dimension. This assumes the last one, which is usual.
+  // The diagonal may lie in any dimension. The estimate assumes the last dimension, as is usual.
   return rows / std::max<double>(1, static_cast<double>(self.size(-1))) * side * side * ElementBytes(schema, stack);
 }
 double OfPadding(const FunctionSchema& schema, const Stack& stack) {
@@ -301,8 +301,8 @@ double OfOuter(const FunctionSchema& schema, const Stack& stack) {
     if (IsTensor(value)) product *= Product(value.toTensor().sizes());
   return product * ElementBytes(schema, stack);
 }
-// Returns the number of elements after broadcasting the tensors of `stack` from index `first` on. The last `without`
-// dimensions do not count. The result is meaningless if libtorch would refuse the sizes.
+// Returns the number of elements that the tensors of `stack` from index `first` on have after broadcasting. The last
+// `without` dimensions are left out. The result is meaningless if libtorch would refuse the sizes.
 double Broadcast(const Stack& stack, size_t first, int64_t without) {
   double product = 1;
   for (int64_t i = without, more = 1; more != 0; ++i) {
@@ -322,8 +322,8 @@ double Broadcast(const Stack& stack, size_t first, int64_t without) {
 double OfElements(const FunctionSchema& schema, const Stack& stack) {
   return Broadcast(stack, 0, 0) * ElementBytes(schema, stack);
 }
-// Returns the bytes of a product of [..., n, k] with [..., k, m], or with [..., m, k] if the operator combines rows
-// with rows.
+// Returns the bytes of a matrix product of [..., n, k] with [..., k, m]. For operators such as linear, the second
+// matrix is [..., m, k].
 double OfProduct(const FunctionSchema& schema, const Stack& stack) {
   const std::string& second = schema.arguments()[1].name();
   const size_t first = second == "mat1" || second == "batch1" ? 1 : 0;  // the addend comes first
@@ -338,7 +338,7 @@ double OfProduct(const FunctionSchema& schema, const Stack& stack) {
   }
   return Broadcast({a, b}, 0, 2) * static_cast<double>(a.size(-2)) * columns * ElementBytes(schema, stack);
 }
-// Returns the bytes of one row of the table for each element of the index.
+// Returns the bytes of a result that has one row of the table for each element of the index.
 double OfRows(const FunctionSchema& schema, const Stack& stack) {
   const at::Tensor& table = stack[0].toTensor();
   const IValue* named = ArgumentNamed(schema, stack, schema.name().ends_with("embedding") ? "indices" : "index");
@@ -348,7 +348,7 @@ double OfRows(const FunctionSchema& schema, const Stack& stack) {
   return Product(named->toTensor().sizes()) * Product(table.sizes()) / std::max(rows, 1.0) *
          static_cast<double>(table.element_size());
 }
-// Returns the bytes of the larger of two tensors: all gates, or all outputs. CheckRecurrent has checked the weights.
+// Returns the bytes of all gates or of all outputs, whichever is larger. CheckRecurrent has checked the weights.
 double OfRecurrent(const FunctionSchema& schema, const Stack& stack) {
   const at::Tensor& input = stack[0].toTensor();
   const std::vector<at::Tensor> params = ArgumentNamed(schema, stack, "params")->toTensorVector();
@@ -364,7 +364,7 @@ double OfIndices(const FunctionSchema& /*schema*/, const Stack& stack) {
   int64_t dimension = 0;
   for (const std::optional<at::Tensor>& index : stack[1].toOptionalTensorVector()) {
     const bool is_mask = index && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
-    if (is_mask) return 0;  // a mask selects no more than the table has
+    if (is_mask) return 0;  // a mask selects at most the whole table
     if (index && dimension < table.dim()) {
       indices.emplace_back(*index);
       rows *= static_cast<double>(table.size(dimension));
@@ -384,7 +384,7 @@ double OfRegion(const FunctionSchema& schema, const Stack& stack) {
                                        ArgumentNamed(schema, stack, "numbers")->toDoubleVector());
   const auto inputs = stack[0].toTensorVector();
   if (!region.ok() || inputs.empty()) return 0;
-  // A row region has no offsets. The region has as many targets as its first target input has rows.
+  // A row region has no offsets. Its number of targets is the number of rows of FirstTargetInput.
   double targets = 0, edges = 0, most = 0;
   if (const IValue* offsets = ArgumentNamed(schema, stack, "offsets"); offsets != nullptr) {
     targets = static_cast<double>(offsets->toTensor().numel());

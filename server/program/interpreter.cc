@@ -24,13 +24,13 @@
 
 namespace permafrost::program {
 
-// Checks a step's inputs against the program's exported inputs. Threads: safe anywhere once made.
+// Checks a step's inputs against the inputs that the program declares. Threads: safe anywhere once made.
 class InputChecker {
  public:
   // Borrows the program.
   explicit InputChecker(const Program& program);
-  // Errors: InvalidArgument that names the input whose kind, type or sizes are not the program's. Computed sizes, such
-  // as 2 * N, are left to the operators.
+  // Errors: InvalidArgument that names the input whose kind, type or sizes are not the program's. Sizes that are
+  // expressions, such as 2 * N, are not checked here but by the operators.
   absl::Status Check(const std::vector<c10::IValue>& inputs) const;
 
  private:
@@ -51,7 +51,7 @@ class InputChecker {
 
   const Program& program_;
   std::vector<Symbol> symbols_;
-  std::vector<std::vector<Wanted>> wanted_;  // by input: its sizes, or the int itself
+  std::vector<std::vector<Wanted>> wanted_;  // by input: its wanted sizes, or its wanted number
 };
 
 namespace {
@@ -71,7 +71,7 @@ std::string ExpectedSizes(const TensorType& type) {
 
 }  // namespace
 
-// Collects the sizes of one batch by symbol. A symbol must have the same value everywhere.
+// Collects the sizes of one batch by symbol. A symbol must have the same value wherever it occurs.
 class InputChecker::Sizes {
  public:
   explicit Sizes(const std::vector<Symbol>& symbols) : symbols_(symbols), known_(symbols.size()) {}
@@ -177,7 +177,7 @@ class AutocastRegion {
         was_cached_(at::autocast::is_autocast_cache_enabled()) {
     at::autocast::set_autocast_enabled(device, enabled);
     at::autocast::set_autocast_dtype(device, type);
-    // The cache is off. With a cached copy of a weight, a capture would not see where the step reads the weight.
+    // The cache must be off: if the step used a cached copy of a weight, a capture would not see it read the weight.
     at::autocast::set_autocast_cache_enabled(false);
     at::autocast::increment_nesting();
   }
@@ -354,7 +354,7 @@ absl::StatusOr<Interpreter> Interpreter::Make(std::shared_ptr<const Program> pro
   }
   Interpreter made;
   for (const BufferUpdate& update : program->updates) bound.written.insert(program->state[update.state].value);
-  // Tensors that share storage are written to together.
+  // If Run writes to a tensor, it changes all tensors that share its storage.
   std::set<const void*> storages;
   for (size_t i = 0; i < program->state.size(); ++i)
     if (bound.written.contains(program->state[i].value)) storages.insert(StorageOf(state[i]));

@@ -1,5 +1,5 @@
-// Checks the inputs of each step against the export, and runs a program's nodes through libtorch's dispatcher. So
-// autograd, autocast and a capture see the nodes as they would see the module's own operators.
+// Checks the inputs of each step against the export, and runs a program's nodes through libtorch's dispatcher.
+// Autograd, autocast and captures therefore see the same operators as if the module itself ran.
 // Threads: one thread at a time.
 #pragma once
 
@@ -24,21 +24,22 @@ struct Code;
 class InputChecker;
 
 struct InterpreterOptions {
-  // The device for constants that the program makes, and for its copies "to a device".
+  // The device on which the program makes constants, and to which its copies "to a device" go.
   c10::Device device = c10::kCPU;
-  // Replaces an operator that draws: takes its arguments off the stack and leaves its outputs there. `place` counts
-  // the program's nodes that draw, from 0. If empty, libtorch's generator draws.
+  // Runs in place of an operator that draws random numbers. It takes the arguments off the stack and puts the outputs
+  // there. `place` is the node's number among the program's nodes that draw, from 0. If `draw` is empty, libtorch's
+  // generator draws.
   std::function<void(const Node& node, int64_t place, torch::jit::Stack& stack)> draw;
-  // May replace a batch norm in the same way. Returns false to leave the stack alone and let libtorch's norm run.
-  // `place` counts the program's batch norms, from 0. If empty, libtorch's norm always runs.
+  // May run in place of a batch norm, with the stack as for `draw`. If it returns false, it left the stack unchanged,
+  // and libtorch's norm runs. `place` is the norm's number among the program's batch norms. If `norm` is empty,
+  // libtorch's norm always runs.
   std::function<bool(int64_t place, torch::jit::Stack& stack)> norm;
-  // Receives the source line of each node before the node runs, and "" after a run that did not throw. The function
-  // may be empty.
+  // Receives the source line of each node before the node runs, and "" after a run that did not throw. May be empty.
   std::function<void(std::string_view line)> on_line;
-  // The most bytes that one tensor may have; a view counts as if it were copied. An operator is refused before it
-  // takes the memory if the shapes and numbers of its arguments determine its output's size (code.h). einsum,
-  // tensordot, pooling and convolution are refused only after they took the memory. The bytes of all tensors together
-  // have no bound. The default is more than machines have, and small enough that no product of sizes exceeds 64 bits.
+  // The most bytes that one tensor may have; a view counts as if it were copied. If the arguments' shapes and numbers
+  // determine an operator's output size (code.h), the operator is refused before it takes memory. einsum, tensordot,
+  // pooling and convolution are refused only after they took it. The bytes of all tensors together are not limited.
+  // The default exceeds the memory of any machine, but keeps products of sizes within 64 bits.
   int64_t max_tensor_bytes = int64_t{1} << 50;
 };
 
@@ -59,13 +60,13 @@ class Interpreter {
   // Errors: InvalidArgument that names the input whose kind, type or sizes are not the program's.
   absl::Status CheckInputs(const std::vector<c10::IValue>& inputs) const;
   // Runs the program. `inputs` are the values of program().inputs, in their order. Returns the values of
-  // program().outputs, in their order. Throws c10::Error, with the node and its line in the text, if an operator
-  // refuses its arguments, and for inputs that CheckInputs refuses. Gradients are recorded if the caller records
-  // them. Values are freed after their last use.
+  // program().outputs, in their order. Throws c10::Error if an operator refuses its arguments, with the node and its
+  // source line in the text. Also throws for inputs that CheckInputs refuses. Autograd records the run if the caller
+  // has gradients enabled. Values are freed after their last use.
   std::vector<c10::IValue> Run(const std::vector<c10::IValue>& inputs);
 
  private:
-  // An input of the graph: a tensor of the state or an input of the program.
+  // The origin of a graph input: tensor `place` of the state, or input `place` of the program.
   struct Source {
     bool is_state = false;
     size_t place = 0;

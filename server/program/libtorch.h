@@ -1,5 +1,5 @@
 // The border with libtorch: converts a program's types to libtorch's, and turns libtorch's exceptions into a Status
-// of one line. No other file of server/program turns exceptions of libtorch into a Status.
+// with a message of one line. No other file of server/program turns these exceptions into a Status.
 // Threads: pure functions.
 #pragma once
 
@@ -56,8 +56,8 @@ inline std::string MessageOf(const c10::Error& error) {
   return CutMessage(message, 600);
 }
 
-// Calls `body`, which returns an absl::Status. Returns its status, with "what: " before the message of an error. An
-// exception becomes InvalidArgument; a lack of memory becomes ResourceExhausted.
+// Calls `body`, which returns an absl::Status. Returns the status of `body`, with "what: " before the message of an
+// error. An exception for lack of memory becomes ResourceExhausted, any other exception InvalidArgument.
 template <class Body>
 absl::Status CatchTorch(std::string_view what, const Body& body) {
   try {

@@ -59,12 +59,12 @@ absl::Status CheckBytes(uint64_t bytes, const Limits& limits) {
                                                  limits.archive_bytes, " that a program may have"));
 }
 
-// The records of a `.pt2` archive that torch.export wrote, read by libtorch's own reader within the limits. Nothing in
-// it is executed or unpickled. Threads: one thread at a time. Memory: an archive made by OfBytes borrows the bytes.
+// Reads the records of a `.pt2` archive of torch.export by libtorch's own reader, within the limits. Nothing in the
+// archive is executed or unpickled. Threads: one thread at a time. Memory: OfBytes borrows the bytes.
 class Archive {
  public:
-  // Errors: InvalidArgument for a file that is not such an archive or exceeds the limits; NotFound if there is no
-  // file.
+  // Errors: InvalidArgument if the file is not such an archive or exceeds the limits; NotFound if the file does not
+  // exist.
   static absl::StatusOr<Archive> Open(const std::filesystem::path& path, const Limits& limits);
   static absl::StatusOr<Archive> OfBytes(std::string_view bytes, const Limits& limits);
 
@@ -75,7 +75,7 @@ class Archive {
   bool Has(const std::string& record) const;
   // Returns the text of a record of at most Limits::json_bytes.
   absl::StatusOr<std::string> ReadText(const std::string& record) const;
-  // Returns the bytes of a record. A record has at most as many bytes as the archive, since torch.export compresses
+  // Returns the size of a record in bytes. It is at most the size of the archive, since torch.export compresses
   // nothing.
   absl::StatusOr<int64_t> SizeOf(const std::string& record) const;
   // Writes the whole record to `into`, which has room for `bytes`, the result of SizeOf.
@@ -83,7 +83,7 @@ class Archive {
 
  private:
   Archive(const Limits& limits, uint64_t bytes) : limits_(limits), bytes_(bytes) {}
-  // Makes the reader. Errors have messages of this project, not those of libtorch.
+  // Makes the reader. Replaces libtorch's messages in errors by messages of this project.
   template <class MakeReader>
   absl::Status Begin(const MakeReader& make);
   absl::Status Check();
@@ -100,7 +100,7 @@ absl::Status Archive::Begin(const MakeReader& make) {
     reader_ = make();
     return absl::OkStatus();
   });
-  // Replaces libtorch's own message, which speaks of checkpoints and of its zip library.
+  // This replaces libtorch's own message, which is about checkpoints and libtorch's zip library.
   if (!absl::IsInvalidArgument(begun)) return begun;
   return absl::InvalidArgumentError(
       "archive: is no whole zip file; accepted: a .pt2 file of permafrost.export or torch.export");
@@ -210,7 +210,8 @@ std::string TypeText(const TensorType& type) {
   return absl::StrCat(AbslView(kDTypeNames.Name(type.dtype)), " [", absl::StrJoin(SizesOf(type), ", "), "]");
 }
 
-// Returns the bytes from the beginning of the file to the end of the tensor's last element; -1 if they exceed 64 bits.
+// Returns the bytes from the beginning of the file to the end of the tensor's last element. Returns -1 if they exceed
+// 64 bits.
 int64_t BytesUsed(const StoredTensor& stored, int64_t element) {
   int64_t last = stored.offset;
   for (size_t i = 0; i < stored.strides.size(); ++i) {
@@ -225,7 +226,7 @@ int64_t BytesUsed(const StoredTensor& stored, int64_t element) {
   return over ? -1 : bytes;
 }
 
-// Returns the bytes of all elements, counting repeated elements each time; -1 if they exceed 64 bits.
+// Returns the bytes of all elements, with repeated elements counted each time. Returns -1 if they exceed 64 bits.
 int64_t BytesOf(const StoredTensor& stored, int64_t element) {
   int64_t bytes = element;
   for (const Size& size : stored.type.sizes) {
@@ -292,7 +293,7 @@ class WeightReader {
     return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
   }
 
-  // Returns the tensor as a view of its file's bytes. Equal views are made once.
+  // Returns the tensor as a view of its record's bytes. Equal tensors share one view.
   absl::StatusOr<at::Tensor> View(const std::string& record, const StoredTensor& stored, bool is_parameter) {
     const at::ScalarType type = ScalarTypeOf(stored.type.dtype);
     const bool requires_grad = is_parameter && stored.type.requires_grad;
@@ -308,8 +309,8 @@ class WeightReader {
       return absl::InvalidArgumentError(absl::StrCat(Shorten(record), ": its ", bytes, " bytes are not those of ",
                                                      TypeText(stored.type), " at offset ", stored.offset));
     }
-    // With a stride of 0, a few bytes could be a tensor of any size. Copies and optimizers would then need its full
-    // size.
+    // With a stride of 0, a few bytes could stand for a tensor of any size. Copies of the tensor and the optimizer's
+    // moments would take the full size.
     if (const int64_t all = BytesOf(stored, element); all < 0 || all > bytes) {
       return absl::InvalidArgumentError(absl::StrCat(TypeText(stored.type), " repeats the elements of its ", bytes,
                                                      " bytes; call contiguous() in the module"));
@@ -319,7 +320,7 @@ class WeightReader {
     at::Tensor tensor;
     PF_RETURN_IF_ERROR(CatchTorch(Shorten(record), [&] {
       tensor = at::empty({0}, type).set_(file.storage(), stored.offset, SizesOf(stored.type), stored.strides);
-      // A record is checked once, however many tensors are views of it.
+      // Each record is checked once, even if several tensors are views of it.
       if (type == at::kBool && used > 0 && checked_bools_.insert(record).second) {
         const auto* values = static_cast<const uint8_t*>(file.const_data_ptr());
         if (std::any_of(values, values + bytes, [](uint8_t value) { return value > 1; })) {
@@ -359,15 +360,15 @@ class WeightReader {
   const Archive& archive_;
   const Limits& limits_;
   int64_t read_ = 0;
-  std::map<std::string, at::Tensor> files_;  // bytes by record
+  std::map<std::string, at::Tensor> files_;  // by record: its bytes
   std::set<std::string> checked_bools_;      // records whose bytes are all 0 or 1
   std::map<Key, at::Tensor> views_;
   std::map<std::string, at::Tensor> shared_;  // parameters and buffers by name
 };
 
-// Reads the tensors of each program's state, in its order, on the CPU. Tensors of equal file, type and shape become
-// one tensor. That includes tied parameters, and the parameters and buffers that the forms share by name. Parameters
-// require gradients if the file says so. Errors: InvalidArgument or DataLoss that names the tensor.
+// Reads the tensors of each program's state to the CPU, in the order of the state. If tensors have equal file, type
+// and shape, they become one tensor. Examples are tied parameters, and the parameters and buffers of one name in both
+// forms. Parameters require gradients if the file says so. Errors: InvalidArgument or DataLoss that names the tensor.
 absl::StatusOr<std::vector<std::vector<at::Tensor>>> ReadWeights(const Archive& archive,
                                                                  const std::vector<Program>& programs,
                                                                  const Limits& limits) {
@@ -421,7 +422,7 @@ absl::StatusOr<LoadedProgram> Load(const Archive& archive, const Limits& limits)
   return loaded;
 }
 
-// Opens an archive by open() and loads its program, both within CatchTorch.
+// Calls open() to open an archive, and loads its program. Both run within CatchTorch.
 template <class Open>
 absl::StatusOr<LoadedProgram> Guarded(const Open& open, const Limits& limits) {
   LoadedProgram loaded;

@@ -23,14 +23,14 @@ struct Form {
 
 struct LoadedProgram {
   std::vector<Form> forms;  // sorted by name: "eval" and "train", or "model" alone
-  // The form for training and the form for evaluation; both are the same form if the archive has one.
+  // Return the form for training and the form for evaluation. If the archive has one form, both return it.
   const Form& train() const { return forms.back(); }
   const Form& eval() const { return forms.front(); }
 };
 
-// Reads an archive. In a loaded program, every operator is allowed, its arguments fit its schema, and every tensor has
-// its bytes. Errors: InvalidArgument or DataLoss, in one line that names the form, node or tensor; NotFound if there
-// is no file; ResourceExhausted if memory does not suffice.
+// Reads an archive, and checks that every operator is allowed, that its arguments fit its schema, and that every
+// tensor has its bytes. Errors: InvalidArgument or DataLoss, in one line that names the form, node or tensor;
+// NotFound if the file does not exist; ResourceExhausted if memory does not suffice.
 absl::StatusOr<LoadedProgram> LoadProgram(const std::filesystem::path& path, const Limits& limits = {});
 absl::StatusOr<LoadedProgram> LoadProgramFromBytes(std::string_view archive, const Limits& limits = {});
 

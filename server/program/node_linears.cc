@@ -21,19 +21,19 @@
 namespace permafrost::program {
 namespace {
 
-// A product of a table with a weighted sum of column blocks of the weight. The results of `uses`, gathers of the
-// product's rows, are added up.
+// The product of a table with a weighted sum of column blocks of the weight. `uses` are the gathers from the
+// product's rows; their results are added up.
 struct TableProduct {
   ValueIndex table = kNoValue;
   int64_t width = 0;
-  std::vector<double> factors;   // by block of the rows' columns; 0 if the block does not read the table
-  std::vector<GatherTerm> uses;  // the first has factor 1
+  std::vector<double> factors;   // one per column block; 0: the block does not read the table
+  std::vector<GatherTerm> uses;  // the first one has factor 1
 };
 
-// Work is counted in multiplications per output and per pair of edges. A gather and its sum only move numbers in
-// memory, which takes as long as this many multiplications.
+// Work is counted in multiplications for one output column and one pair of edges, the two directions of a bond. A
+// gather with its addition takes as long as this many multiplications.
 constexpr int64_t kWorkOfGather = 6;
-// A pair of edges counts as one node: molecules have about half as many atoms as directed bonds.
+// There is one node for each pair of edges, since molecules have about half as many atoms as directed bonds.
 constexpr int64_t kEdgesOfPair = 2, kNodesOfPair = 1;
 
 std::optional<size_t> FirstOf(const std::vector<double>& factors) {
@@ -41,7 +41,7 @@ std::optional<size_t> FirstOf(const std::vector<double>& factors) {
   return found == factors.end() ? std::nullopt : std::optional(static_cast<size_t>(found - factors.begin()));
 }
 
-// Returns the number r for which one = r * other; nullopt if there is none.
+// Returns the number r with one == r * other; nullopt if there is none.
 std::optional<double> Ratio(const std::vector<double>& one, const std::vector<double>& other) {
   const auto first = FirstOf(other);
   if (!first || one[*first] == 0) return std::nullopt;
@@ -72,8 +72,8 @@ std::vector<Gathered> GathersOf(const Rows& rows) {
   return gathers;
 }
 
-// Returns the products of tables that replace a linear map of gathered columns. Returns nullopt if no column is
-// gathered, if gathers cancel, if the width differs, or if the work does not shrink.
+// Returns the table products that replace a linear map of `rows`. Returns nullopt if no column is gathered, if
+// gathers cancel, if `rows` does not have `width` columns, or if the products take no less work.
 std::optional<std::vector<TableProduct>> FewerProducts(const Rows& rows, int64_t width) {
   std::vector<TableProduct> products;
   int64_t before = 0, after = 0, columns = 0;
@@ -101,10 +101,10 @@ std::optional<std::vector<TableProduct>> FewerProducts(const Rows& rows, int64_t
   return products;
 }
 
-// Tables that are gathered from other tables are followed to this depth.
+// A table may be gathered from another table, and so on. Such chains are followed to this depth.
 constexpr int kMaxDepth = 4;
 
-// Operators whose result at each place depends only on `self` at that place and on numbers.
+// Elementwise operators: each element of the result depends only on the same element of `self` and on numbers.
 constexpr std::string_view kValueByValue[] = {
     "aten::relu", "aten::sigmoid",  "aten::tanh",   "aten::leaky_relu", "aten::elu", "aten::gelu", "aten::silu",
     "aten::abs",  "aten::softplus", "aten::square", "aten::selu",       "aten::add", "aten::sub"};
@@ -134,7 +134,7 @@ class LinearRewriter {
   // A linear map of rows after it was moved before the gathers.
   struct Mapped {
     ValueIndex value = kNoValue;  // has two dimensions
-    Rows rows;                    // empty if a part of it is not gathered
+    Rows rows;                    // the columns of `value`; empty if a part is not gathered
   };
   struct Map {
     ValueIndex weight = kNoValue, bias = kNoValue;
@@ -172,7 +172,7 @@ class LinearRewriter {
     return true;
   }
 
-  // Rewrites a linear map of tensors that are concatenated by rows, if one of them is gathered.
+  // Rewrites a linear map of tensors that are concatenated along their rows, if one of them is gathered.
   bool RewriteParts(const Node& node, const Map& map, const std::vector<ValueIndex>& parts, ValueIndex result) {
     const auto is_gathered = [&](ValueIndex part) {
       const auto rows = facts_.RowsOf(part);
@@ -188,9 +188,10 @@ class LinearRewriter {
     return true;
   }
 
-  // Applies a value-by-value operator on rows of a small table to the table instead. Returns false if the node is not
-  // such an operator. A gather replaces the node if this rewriting made the table, nothing else uses the rows, and
-  // the result has two dimensions. Otherwise the node stays, beside the node on the table.
+  // If the node is an elementwise operator on rows gathered from a small table, applies the operator to the table.
+  // Otherwise returns false and adds nothing. A gather from the new table replaces the node if this rewriting made
+  // the old table, nothing else uses the rows, and the result has two dimensions. Otherwise the node stays, after the
+  // operator on the table.
   bool RewriteOnTable(const Node& node, const std::string& op) {
     const ValueIndex self = ValueOf(node, "self"), result = ResultOf(node);
     if (std::ranges::find(kValueByValue, op) == std::end(kValueByValue) || ValuesOf(node).size() != 1) return false;
@@ -218,7 +219,7 @@ class LinearRewriter {
     return true;
   }
 
-  // Maps all columns and returns the sum of these maps, a tensor of two dimensions.
+  // Maps each block of columns and returns the sum of the mapped blocks, a tensor of two dimensions.
   Mapped Apply(const Node& node, const Rows& rows, const std::vector<TableProduct>& products, const Map& map,
                const Size& count, int depth) {
     const std::vector<ValueIndex> weights = Split(node, map, rows);
@@ -309,7 +310,8 @@ class LinearRewriter {
     return out_.Add(node, factor == -1 ? "sub.Tensor" : "add.Tensor", std::move(inputs), type);
   }
 
-  // `type` is the result's type, but without the dimensions of size 1 that the input may have.
+  // Adds a linear map of `input`, whose dimensions between the first and the last have size 1. The result lacks these
+  // dimensions. It has two dimensions, and the element type and width of `type`.
   ValueIndex AddLinear(const Node& node, ValueIndex input, ValueIndex weight, ValueIndex bias, const TensorType& type) {
     TensorType whole = type;
     whole.sizes = facts_.TypeOf(input)->sizes;
@@ -340,7 +342,8 @@ class LinearRewriter {
     return kNoValue;
   }
 
-  // Makes `value`, the result of the last node, the result of `node`. Adds dimensions of size 1 up to `dimensions`.
+  // Makes `value`, which the last node computed, the result of `node`. Adds dimensions of size 1 until there are
+  // `dimensions`.
   void Define(const Node& node, ValueIndex value, size_t dimensions, ValueIndex result) {
     for (size_t i = 2; i < dimensions; ++i) {
       TensorType type = *facts_.TypeOf(value);
@@ -399,14 +402,14 @@ class CategoryRewriter {
   std::optional<Gather> GatherOf(ValueIndex value) const {
     const auto rows = facts_.RowsOf(value);
     if (!rows || rows->size() != 1 || (*rows)[0].sum.size() != 1 || (*rows)[0].sum[0].factor != 1) return std::nullopt;
-    // A negative index would name another row in another table. So the gather must be of a kind that refuses negative
-    // indices, and its index must come from the step's inputs, which hold none.
+    // A negative index would name another row in a table of another length. So the gather must be of a kind that
+    // refuses negative indices, and its index must come from the step's inputs, which have none.
     const Gather& gather = (*rows)[0].sum[0].gather;
     const bool checked = gather.by != Gather::By::kIndex && of_inputs_.contains(gather.index);
     return checked ? std::optional(gather) : std::nullopt;
   }
 
-  // Learns whether the node's result is part of an input.
+  // Learns whether the node's result is a part of one of the step's inputs.
   void FollowInput(const Node& node, const std::string& op) {
     constexpr std::string_view kParts[] = {"aten::alias",     "aten::clone",  "aten::contiguous", "aten::flatten",
                                            "aten::reshape",   "aten::select", "aten::slice",      "aten::squeeze",

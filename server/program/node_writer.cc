@@ -76,7 +76,7 @@ bool AnyOutput(const Node& node, const Flags& flags) {
 }  // namespace
 
 void RemoveOrphans(const Program& original, Program& rewritten) {
-  // A value that the original never used was not orphaned by the rewriting, so its node stays.
+  // If the original program never used a value, the rewriting did not orphan it, so its node stays.
   Flags had_use = UsedOutside(original);
   for (const Node& node : original.graph.nodes)
     for (const ValueIndex value : ValuesOf(node)) Use(value, had_use);

@@ -25,7 +25,7 @@ class NodeWriter {
     values_.push_back({absl::StrCat(node.name, "_made_", values_.size()), ValueKind::kTensor, std::move(type)});
     return static_cast<ValueIndex>(values_.size()) - 1;
   }
-  // Adds a call of operator `op` of aten, which replaces `node`. Returns its result.
+  // Adds a call of aten's operator `op`, as part of the replacement of `node`. Returns the call's result.
   ValueIndex Add(const Node& node, std::string_view op, std::vector<NamedArgument> inputs, ValueIndex result) {
     return AddTarget(node, absl::StrCat("torch.ops.aten.", AbslView(op)), std::move(inputs), result);
   }
@@ -40,7 +40,8 @@ class NodeWriter {
                      .source = node.source});
     return result;
   }
-  // Adds a call that replaces `node` and returns a list, with one result of each type.
+  // Adds a call whose output is a list, as part of the replacement of `node`. The list has one result for each of
+  // `types`.
   std::vector<ValueIndex> AddList(const Node& node, std::string target, std::vector<NamedArgument> inputs,
                                   const std::vector<TensorType>& types) {
     std::vector<ValueIndex> results;
@@ -53,7 +54,8 @@ class NodeWriter {
                      .source = node.source});
     return results;
   }
-  // Makes the last node's result, which is the newest value, the result of `node`.
+  // Makes the last added node produce `result`, the result of `node`. Its own result, which must be the newest value,
+  // is removed.
   void Finish(const Node& node, ValueIndex result) {
     nodes.back().outputs[0].values[0] = result;
     nodes.back().name = node.name;
@@ -64,11 +66,11 @@ class NodeWriter {
   std::vector<Graph::Value>& values_;
 };
 
-// Removes nodes of `rewritten` whose outputs are unused, if the outputs were used in `original` or if the rewriting
-// added the node. Only operators of a fixed list are removed: those whose only effect is to compute their result.
+// Removes nodes of `rewritten` with unused outputs, if the rewriting added the node or if the outputs were used in
+// `original`. It removes only operators of a fixed list, whose only effect is to compute their result.
 void RemoveOrphans(const Program& original, Program& rewritten);
-// Returns the program with `nodes` in place of its own, without orphans. The program must already have the values of
-// `nodes`.
+// Returns the program with `nodes` in place of its own, after RemoveOrphans. The program must already have the values
+// of `nodes`.
 Program WithNodes(const Program& program, std::vector<Node> nodes);
 
 }  // namespace permafrost::program

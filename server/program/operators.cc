@@ -22,9 +22,10 @@
 namespace permafrost::program {
 namespace {
 
-// Names of ATen operators. All their overloads without `out` are accepted. None reads or writes a file, loads code, or
-// reads an index unchecked: guards.cc checks what kernels do not. Two operators are left out. _weight_norm writes
-// beyond its output if its norms are of another shape, and combinations takes memory for every tuple.
+// Names of the accepted ATen operators. All their overloads without `out` are accepted. No accepted operator reads or
+// writes a file, or loads code. Where a kernel does not check indices, guards.cc does. Two operators are missing on
+// purpose: _weight_norm writes beyond its output if its norms have another shape, and combinations allocates memory
+// for every tuple.
 constexpr struct {
   OperatorKind kind;
   const char* names;
@@ -122,10 +123,10 @@ std::optional<OperatorKind> FindOperator(std::string_view target) {
   if (FindSymbolic(target)) return OperatorKind::kSymbolic;
   if (target == "torch.ops.higher_order.wrap_with_set_grad_enabled") return OperatorKind::kNoGrad;
   if (target == "torch.ops.higher_order.wrap_with_autocast") return OperatorKind::kAutocast;
-  // A view as bool may hold bytes other than 0 and 1, and kernels rely on these two.
+  // A view as bool could hold bytes other than 0 and 1, but kernels rely on 0 and 1.
   if (target == "torch.ops.aten.view.dtype") return std::nullopt;
   const auto parsed = ParseOperator(target);
-  // "data" is the overload for packed sequences, which are refused.
+  // "data" is the overload for packed sequences. They are refused.
   if (!parsed || absl::StrContains(parsed->overload, "out") || parsed->overload == "data") return std::nullopt;
   const auto found = table.find(parsed->name);
   return found == table.end() ? std::nullopt : std::optional(found->second);
@@ -137,7 +138,7 @@ bool Draws(const Node& node) {
     const Argument* p = ArgumentOf(node, "dropout_p");
     return p != nullptr && !IsZero(p);
   }
-  // Dropout acts between recurrent layers, so a single layer draws nothing.
+  // In recurrent operators, dropout acts between layers, so an operator of one layer draws nothing.
   const auto is_off = [&](std::string_view name) { return FlagOf(node, name, std::nullopt) == false; };
   if (ArgumentOf(node, "num_layers") != nullptr) {
     return !IsNumber(node, "num_layers", 0, 1) && !is_off("train") && !IsZero(ArgumentOf(node, "dropout"));
@@ -173,7 +174,7 @@ void ForEachNode(const Graph& graph, const Visit& visit) {
   }
 }
 
-// Returns whether an LSTM projects its outputs: it then has one extra weight for each layer and direction.
+// Returns true if an LSTM projects its outputs. It then has one extra weight for each layer and direction.
 bool HasProjections(const Node& node) {
   const auto flag = [&](std::string_view name) { return FlagOf(node, name, false) == true; };
   const std::optional<int64_t> layers = NumberOf(node, "num_layers", 0);

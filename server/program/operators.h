@@ -1,5 +1,5 @@
-// The operators that a program may use; all others are refused. Tells which operators draw random numbers, and reads
-// the arguments and the result of a node.
+// The operators that a program's file may use. All other operators are refused. This file also tells which nodes draw
+// random numbers, and reads the arguments and the result of a node.
 // Threads: pure functions.
 #pragma once
 
@@ -15,40 +15,43 @@
 namespace permafrost::program {
 
 enum class OperatorKind {
-  kTensor,         // an operator of tensors, run by libtorch's dispatcher
-  kRandom,         // same as kTensor, and draws from a generator
-  kUntracked,      // same as kTensor, and has an output whose size depends on values
-  kUninitialized,  // same as kTensor; its uninitialised output is zeroed, so that no program sees old memory
-  kSymbolic,       // arithmetic of sizes, or an assertion about them (symbolic.h)
-  kNoGrad,         // a region with gradients on or off
-  kAutocast,       // a region under autocast
+  kTensor,     // an operator of tensors, run by libtorch's dispatcher
+  kRandom,     // an operator of tensors that draws from a generator
+  kUntracked,  // an operator of tensors with an output whose size depends on values
+  // An operator of tensors with an uninitialised output. It is filled with 0, so that no program sees old memory.
+  kUninitialized,
+  kSymbolic,  // arithmetic of sizes, or an assertion about them (symbolic.h)
+  kNoGrad,    // a region with gradients on or off
+  kAutocast,  // a region under autocast
 };
 
-// A target such as "torch.ops.aten.add.Tensor" in parts. ParseOperator returns nullopt for targets of another form.
+// The parts of a target such as "torch.ops.aten.add.Tensor". ParseOperator returns nullopt for a target of another
+// form.
 struct OperatorName {
   std::string name;      // "aten::add"
   std::string overload;  // "Tensor"; empty for "default"
 };
 std::optional<OperatorName> ParseOperator(std::string_view target);
 
-// Returns true if the target is an operator of Permafrost's own. Rewritings put these into programs; a file may not
-// name one.
+// Returns true if the target is one of Permafrost's own operators. Rewritings put these operators into programs, but
+// a program's file may not name them.
 bool IsOwnOperator(std::string_view target);
 
 // Returns the kind of an operator; nullopt if a program's file may not use the operator.
 std::optional<OperatorKind> FindOperator(std::string_view target);
 
-// Returns true if the node draws random numbers. Dropout in a form for evaluation does not.
+// Returns true if the node draws random numbers. Dropout draws only in a form for training.
 bool Draws(const Node& node);
 
 // Returns true if the node's operator writes to its first argument, as "scatter_add_" does.
 bool WritesInPlace(const Node& node);
 
-// Returns InvalidArgument if a program may not use some node's operator. The message names the first such node, its
-// line of the module, and the other operators that are refused.
+// Returns InvalidArgument if some node's operator is refused. The message names the first such node, its source line,
+// and the other refused operators.
 absl::Status CheckOperators(const Program& program);
 
-// Returns the nodes that draw, in order, including those of regions. They live as long as the program.
+// Returns the nodes that draw random numbers, in order, including nodes in regions. The pointers are valid as long as
+// the program.
 std::vector<const Node*> RandomNodes(const Program& program);
 
 // Returns a name such as "aten::add"; empty for nodes that call no operator.
@@ -95,8 +98,8 @@ inline bool IsNumber(const Node& node, std::string_view name, int64_t absent, in
   return NumberOf(node, name, absent) == wanted;
 }
 
-// Returns true if the gradient of an aten::embedding is, for each row of the table, the sum of the gradients at its
-// index.
+// Returns true if the table's gradient of an aten::embedding is the plain sum: each row receives the gradients of all
+// its look-ups.
 inline bool IsPlainEmbedding(const Node& node) {
   const auto is_off = [&](std::string_view name) { return FlagOf(node, name, false) == false; };
   return IsNumber(node, "padding_idx", -1, -1) && is_off("scale_grad_by_freq") && is_off("sparse");

@@ -20,7 +20,8 @@ struct Frame {
   std::string path, line, function, code;
 };
 
-// Parses lines such as ` File "PATH", line N, in FUNCTION`, each followed by a line with the text of the source line.
+// Parses a stack in which each frame has two lines: ` File "PATH", line N, in FUNCTION`, and then the text of the
+// source line.
 std::vector<Frame> FramesOf(absl::string_view trace) {
   std::vector<Frame> frames;
   for (absl::string_view line : absl::StrSplit(trace, '\n')) {
@@ -37,7 +38,7 @@ std::vector<Frame> FramesOf(absl::string_view trace) {
   return frames;
 }
 
-// Returns the text on one line, with control characters escaped, cut after 120 bytes.
+// Returns the text on one line. Control characters are escaped, and the result is cut after 120 bytes.
 std::string Line(absl::string_view text) { return CutMessage(absl::CHexEscape(text), 120); }
 
 absl::string_view FileOf(absl::string_view path) {

@@ -1,8 +1,8 @@
-// A program: one form (train, eval) of a module that torch.export wrote, as a value, and the texts by which messages
-// name its nodes. Torch-free.
+// A Program holds one form (train or eval) of a module that torch.export wrote. This file also makes the texts by
+// which messages name a program's nodes. Torch-free.
 // Threads: plain values.
-// Invariant: in what DecodeProgram returns, every value is defined once and before its uses, and every index is in
-// range.
+// Invariant: in a program that DecodeProgram returned, every value is defined once and before its uses, and every
+// index is in range.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +71,7 @@ struct Ints {
   std::vector<std::variant<int64_t, Ref>> values;
 };
 struct StridedLayout {};
-struct Device {};  // the device that the program runs on, whatever the file says
+struct Device {};  // the device on which the program runs, not the one that the file names
 
 using Argument =
     std::variant<None, Ref, Refs, Ints, bool, int64_t, double, std::string, std::vector<double>, std::vector<bool>,
@@ -91,15 +91,15 @@ struct Node {
   std::string target;  // such as "torch.ops.aten.add.Tensor" or "_operator.mul"
   std::vector<NamedArgument> inputs;
   std::vector<Output> outputs;
-  std::string source;  // the line of the module, for people; empty if the file does not tell
+  std::string source;  // the module's source line, for messages; empty if the file has none
 };
 
 struct Graph {
   struct Value {
     std::string name;
     ValueKind kind = ValueKind::kTensor;
-    // The type that the file claims for a tensor of the outermost graph. Nothing checks it before a run. Empty for
-    // other values, and if the file claims no type that is accepted.
+    // The type that the file declares for a tensor of the outermost graph. It is not verified before a run. Empty for
+    // every other value, and for a tensor whose declared type is missing or not accepted.
     std::optional<TensorType> type;
   };
   std::vector<Value> values;
@@ -108,13 +108,13 @@ struct Graph {
   std::vector<ValueIndex> outputs;  // kNoValue: None
 };
 
-// A value that a step passes to the program.
+// An argument that the caller passes to the program in each step.
 struct Input {
   std::string name;
   ValueIndex value = kNoValue;
   ValueKind kind = ValueKind::kTensor;
-  TensorType type;  // if the input is a tensor
-  Size size;        // if the input is an int
+  TensorType type;  // set if the input is a tensor
+  Size size;        // set if the input is an int
 };
 
 enum class StateKind { kParameter, kBuffer, kConstant };
@@ -129,7 +129,8 @@ struct State {
   bool persistent = true;  // true if the module's state_dict has it
 };
 
-// An output that becomes the new value of a buffer, in exports without in-place operators.
+// A graph output that becomes the new value of a buffer. Exports without in-place operators update buffers in this
+// way.
 struct BufferUpdate {
   ValueIndex value = kNoValue;
   size_t state = 0;
@@ -140,7 +141,8 @@ struct Range {
   int64_t min = INT64_MIN, max = INT64_MAX;
 };
 
-// The symbols of a batch's sizes, found by the names of inputs. A symbol is empty if no input has that size.
+// The symbols of a batch's numbers of nodes, edges and graphs, found by the names of inputs. A symbol is empty if no
+// input has that size.
 struct BatchSymbols {
   std::string nodes, edges, graphs;
 };
@@ -154,19 +156,19 @@ struct Program {
   std::vector<State> state;
   std::vector<BufferUpdate> updates;
   std::vector<ValueIndex> outputs;       // the values that the module returns, flattened; kNoValue: None
-  std::vector<TensorType> output_types;  // the types of those `outputs` that are tensors
+  std::vector<TensorType> output_types;  // the types of the tensors among `outputs`
   std::vector<Range> ranges;
   BatchSymbols symbols;
 };
 
-// Returns text such as "node add_3 (torch.ops.aten.add.Tensor; model.py:12: return x + y)", on one line, with long
-// parts cut.
+// Returns one line of text such as "node add_3 (torch.ops.aten.add.Tensor; model.py:12: return x + y)". Long parts
+// are cut.
 std::string Describe(const Node& node);
 
 // Returns the source line of a node, such as "model.py:12 in forward: h = self.norm(h), in convs.0 (GINEConv)".
-// `stack_trace` is the Python stack that torch.export keeps, outermost call first. `nn_module_stack` lists the modules
-// around the call. The line is the innermost one outside libraries, or else the innermost one. Returns "" if neither
-// argument tells anything.
+// `stack_trace` is the Python stack that torch.export keeps, outermost call first. `nn_module_stack` lists the
+// modules around the call. The result is the innermost line outside libraries, or the innermost line if all are in
+// libraries. Returns "" if neither argument has the information.
 std::string SourceLine(std::string_view stack_trace, std::string_view nn_module_stack);
 
 // Joins several lines of SourceLine into one text: the first line, and the places of up to eight others, such as

@@ -15,8 +15,8 @@ namespace {
 using nn::RegionLevel;
 using nn::RegionOp;
 
-// Returns true if repeating each value of `from` gives `to`. Aligned at their ends, `from` must equal `to` up to some
-// dimension, and be 1 after it, as [4, 1] and [4, 8] do.
+// Returns true if repeating each value of a tensor of sizes `from` fills sizes `to`, as for [4, 1] and [4, 8].
+// Aligned at their ends, `from` must equal `to` up to some dimension, and be 1 after it.
 bool Repeats(Dims from, const Dims& to) {
   if (from.size() > to.size()) {
     const auto extra = static_cast<std::ptrdiff_t>(from.size() - to.size());
@@ -77,12 +77,12 @@ const RegionRoles::Meaning& RegionRoles::MeaningOf(ValueIndex result) const {
   return static_cast<size_t>(result) < meaning_.size() ? meaning_[result] : none;
 }
 
-// Returns whether an operator may write to the value. Nothing writes to values that were added after construction.
+// Returns true if an operator may write to the value. Nothing writes to values that were added after construction.
 bool RegionRoles::IsWritten(ValueIndex value) const {
   return static_cast<size_t>(value) < known_values_ && memory_.IsWritten(value);
 }
 
-// Finds indices that are equal, such as the same end of edges selected several times.
+// Finds indices that are equal, for example if a program selects the same row of edge_index several times.
 void RegionRoles::FindEqualIndices() {
   equal_.resize(graph_.values.size());
   for (size_t i = 0; i < equal_.size(); ++i) equal_[i] = static_cast<ValueIndex>(i);
@@ -110,7 +110,8 @@ bool RegionRoles::IsIndex(ValueIndex value) const {
          TypeOf(value)->sizes.size() == 1;
 }
 
-// Returns the one-dimensional index that a scatter's index repeats for every column; kNoValue if there is none.
+// Returns the one-dimensional index from which a scatter's index was expanded to all columns. Returns kNoValue if
+// there is none.
 ValueIndex RegionRoles::BaseOf(ValueIndex value) const {
   while (value != kNoValue && !IsIndex(value)) {
     const size_t node = producer_[value];
@@ -188,8 +189,8 @@ void RegionRoles::GiveRoles(const ReductionTarget& target, const std::set<ValueI
 
 int64_t RegionRoles::DepthOf(const Node& node, const RegionRole& role) const {
   int64_t most = 0;
-  // Raises the depth to at least that of `value`. If `value` is of another region (an odd depth, with `within`
-  // false), the new depth is larger.
+  // Raises the depth to at least that of `value`. If `value` belongs to another region (odd depth, `within` false),
+  // the depth becomes larger than that of `value`.
   const auto after = [&](ValueIndex value, bool within) {
     if (value != kNoValue) most = std::max(most, depth_[value] + (within || depth_[value] % 2 == 0 ? 0 : 1));
   };
@@ -241,7 +242,7 @@ RegionRole RegionRoles::RoleOf(const Node& node, const ReductionTarget& target,
   if (!rows || rows->level == RegionLevel::kShared) return role;
   if (meaning.gather) return RoleOfGather(*meaning.gather, *rows, target);
   if (!meaning.rows) return role;
-  // Comparisons are the only masks that regions can make.
+  // A region can make a mask only by a comparison.
   const std::vector<nn::RegionStep>& steps = meaning.rows->steps;
   const bool makes_mask = !steps.empty() && TypeOf(result)->dtype == DType::kBool;
   if (makes_mask && (steps[0].op < RegionOp::kLess || steps[0].op > RegionOp::kNotEqual)) return role;
@@ -264,7 +265,7 @@ RegionRole RegionRoles::RoleOfGather(const GatherOperator& gather, const RowShap
   return role;
 }
 
-// Returns true if the index is an end of the edges of input edge_index, which are never negative.
+// Returns true if the index is a row of the input edge_index, whose entries are never negative.
 bool RegionRoles::IsEndOfEdges(ValueIndex index) const {
   const size_t node = producer_[index];
   if (node == kNoNode || OperatorOf(graph_.nodes[node]) != "aten::select") return false;
@@ -291,7 +292,7 @@ RegionRole RegionRoles::RoleOfRows(const RowOperator& op, const RowShape& rows, 
     if (role.rows.steps.empty() ? WidthOf(of->dims) != WidthOf(rows.dims) && !Repeats(of->dims, rows.dims)
                                 : !Repeats(of->dims, rows.dims))
       return {};
-    // At the result's level, an operand must have as many dimensions as the result.
+    // An operand of the result's level must have as many dimensions as the result.
     if (!role.rows.steps.empty() && of->level == rows.level && of->dims.size() != rows.dims.size()) return {};
   }
   const bool has_edges = target.index != kNoValue;

@@ -1,5 +1,5 @@
-// Gives each node its role for one reduction target. This is the first half of finding regions (edge_regions.cc). A
-// node's role depends on what the node does to rows. row_operators.cc expresses that in the steps of a region
+// Gives each node its role for one reduction target, the first half of finding regions (edge_regions.cc). A node's
+// role follows from how it computes its rows. row_operators.cc translates this computation into the steps of a region
 // (nn/kernels/edge_region.h).
 // Threads: plain values and pure functions.
 #pragma once
@@ -16,26 +16,27 @@
 
 namespace permafrost::program {
 
-// A node that works on each row by itself. Within a row, it works value by value, or sums adjacent values, or only
-// changes the shape.
+// A node that computes each row from the same row of its operands. Within a row, it works elementwise, sums adjacent
+// values, or only changes the shape.
 struct RowOperator {
   static constexpr int32_t kPrevious = -2;
-  // The steps, in order, without levels and widths. `a`, `b` and `c` are indices in `operands`, or kPrevious for the
-  // step before.
+  // The steps, in order, with levels and widths not yet set. A step's `a`, `b` and `c` are indices in `operands`, or
+  // kPrevious, the result of the step before.
   std::vector<nn::RegionStep> steps;
   std::vector<std::variant<ValueIndex, double>> operands;
 };
-// Returns nullopt if the node does not work on each row by itself, or takes arguments that regions do not support.
+// Returns nullopt if the node is not such an operator, or has arguments that regions do not support.
 std::optional<RowOperator> RowOperatorOf(const Node& node, const Graph& graph);
 
 // A node that gathers rows of a table by an index of one dimension.
 struct GatherOperator {
   ValueIndex table = kNoValue, index = kNoValue;
-  bool wraps = false;  // a negative index counts from the end
+  bool wraps = false;  // true: a negative index counts from the end
 };
 std::optional<GatherOperator> GatherOperatorOf(const Node& node, const Graph& graph);
 
-// A node that reduces rows by an index into `zeros`. The caller must check that `zeros` is filled with 0.
+// A node that reduces each row of `rows` into the row of `zeros` that `index` names. The caller must check that
+// `zeros` is filled with 0.
 struct ReduceOperator {
   nn::RegionOp op = nn::RegionOp::kSum;  // kSum, kMax or kMin
   ValueIndex zeros = kNoValue, index = kNoValue, rows = kNoValue;
@@ -52,16 +53,15 @@ std::optional<FillOperator> FillOperatorOf(const Node& node);
 inline constexpr size_t kNoNode = SIZE_MAX;
 inline constexpr int64_t kMostRegionWidth = 1 << 14;  // the largest width of a step
 
-// The sizes of a tensor without its first dimension, the rows. All of them are known.
+// The sizes of a tensor behind its first dimension, which counts rows. All of these sizes are known.
 using Dims = std::vector<int64_t>;
 // Returns the Dims of a table.
 Dims DimsBehindRows(const TensorType& type);
 // Returns the product of the sizes, or kMostRegionWidth + 1 if it is larger than kMostRegionWidth.
 int64_t WidthOf(const Dims& dims);
 
-// The rows to which a reduction reduces edges: the index that assigns edges to rows, and the numbers of edges and of
-// rows. Without an index there are no edges, and every node that works on each of the `targets` rows by itself has a
-// role.
+// The target of a reduction from edges to rows: the index that gives each edge its row, and the numbers of edges and
+// of rows. Without an index there are no edges. Then every RowOperator with `targets` rows has a role.
 struct ReductionTarget {
   ValueIndex index = kNoValue;
   Size edges, targets;
@@ -69,7 +69,7 @@ struct ReductionTarget {
   bool operator==(const ReductionTarget&) const = default;
 };
 
-// The shape of a value in relation to a target.
+// The shape of a value relative to a target: the level of its rows, and its other sizes.
 struct RowShape {
   nn::RegionLevel level = nn::RegionLevel::kShared;
   Dims dims;
@@ -79,15 +79,15 @@ struct RowShape {
 struct RegionRole {
   enum class Kind {
     kNone,
-    kRows,    // works on each row by itself
+    kRows,    // a RowOperator
     kGather,  // gathers rows of a table outside the region
     kExpand,  // gathers reduced rows by the target's index
     kReduce
   };
   Kind kind = Kind::kNone;
-  bool reduced = false;  // the result has a row for each edge, or rows that depend on a reduction
-  // The node works on each target's row by itself, before any reduction. A region may include it if nothing else reads
-  // its result.
+  bool reduced = false;  // true: the result has a row per edge, or depends on a reduction
+  // True for a RowOperator on the targets' rows that does not depend on a reduction. A region may include the node if
+  // nothing else reads its result.
   bool joins = false;
   RowOperator rows;
   GatherOperator gather;
@@ -101,7 +101,7 @@ class RegionRoles {
 
   // Call it after nodes were removed or added. Added nodes have no role.
   void FindProducers();
-  // Call it after another node took over making `value`. The new node has no role.
+  // Call it when another node than before makes `value`. The new node has no role.
   void Forget(ValueIndex value) { meaning_[value] = {}; }
   // Call it for each value that is added to the graph.
   void AddValue() { equal_.push_back(static_cast<ValueIndex>(equal_.size())); }
@@ -117,17 +117,17 @@ class RegionRoles {
   ValueIndex Equal(ValueIndex index) const { return equal_[index]; }
   const RegionRole& Role(size_t node) const { return roles_[node]; }
   size_t num_nodes() const { return roles_.size(); }
-  // The nodes of one region share an odd depth. Nodes between two regions have an even depth that lies between the
-  // depths of the two. These depths ensure that a region never depends on its own outputs.
+  // Returns a value's depth. Nodes of one region have the same odd depth. Nodes between two regions have an even
+  // depth between the depths of the two regions. Hence a region never depends on its own outputs.
   int64_t Depth(ValueIndex value) const { return depth_[value]; }
 
   bool IsIndex(ValueIndex value) const;  // one dimension, int64
   std::optional<RowShape> ShapeOf(ValueIndex value, const ReductionTarget& target) const;
 
  private:
-  // The meaning of a node, which does not depend on a target.
+  // The operation of a node, which does not depend on a target.
   struct Meaning {
-    std::optional<ReductionTarget> target;  // if the node is a reduction
+    std::optional<ReductionTarget> target;  // set if the node is a reduction
     std::optional<ReduceOperator> reduce;
     std::optional<GatherOperator> gather;
     std::optional<RowOperator> rows;
@@ -152,7 +152,7 @@ class RegionRoles {
   const std::vector<Input>& inputs_;
   const SharedMemory memory_;
   const size_t known_values_;     // the number of values at construction; nothing writes to later ones
-  std::vector<Meaning> meaning_;  // by value: the meaning of the node that makes it
+  std::vector<Meaning> meaning_;  // by value: of the node that makes it
   std::vector<size_t> producer_;
   std::vector<ValueIndex> equal_;
   std::vector<RegionRole> roles_;  // by node

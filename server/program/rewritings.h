@@ -1,6 +1,6 @@
-// The rewritings of a program. Each returns another program whose results are equal up to rounding. The new program
-// takes less work, or has steps that a device can capture. Each has a source of its own (self_loops.cc,
-// row_layers.cc, node_linears.cc, edge_regions.cc).
+// The rewritings of a program. Each rewriting returns another program with results that are equal up to rounding. The
+// new program needs less computation, or a device can capture its steps. Each rewriting has its own source file
+// (self_loops.cc, row_layers.cc, node_linears.cc, edge_regions.cc).
 // Threads: pure functions.
 #pragma once
 
@@ -14,27 +14,27 @@
 
 namespace permafrost::program {
 
-// WithoutSelfLoops is for graphs without self-loops: edges that begin and end at one node. PyG's layers that add
-// self-loops first remove existing ones by a mask. The number of rows that a mask keeps depends on values, so a step
-// with the mask cannot be captured. Without self-loops that number follows from sizes.
+// WithoutSelfLoops is for graphs without self-loops, which are edges from a node to itself. Before PyG's layers add
+// self-loops, they remove existing self-loops by a mask. The number of edges that the mask keeps depends on values,
+// so a step with the mask cannot be captured. In a graph without self-loops, the mask keeps all edges.
 
 // Returns a program that gives bit-equal results for every `edge_index` without self-loops, except for the sign of
 // zeros in gradients. The same tensors get gradients. Returns nullopt if nothing needs rewriting. If a mask separates
-// self-loops from other edges, reads and writes through it become ranges of rows. The edges may be edge_index, the
-// edges that such a mask kept, or either of these with a self-loop for each node appended.
+// self-loops from other edges, reads and writes through the mask become ranges of rows. The mask may be computed from
+// edge_index, from edges that such a mask kept, or from either of these with a self-loop for each node appended.
 std::optional<Program> WithoutSelfLoops(const Program& program);
 
-// The next two rewritings make layers run as operators of nn, on the CPU. WithLinearForms turns products with matrices
-// and recurrent cells into aten::linear. Later rewritings can then move these maps before a gather, or run them by
-// operators of nn. Other devices do not need this, since they have kernels for whole cells. WithRowLayers turns linear
-// maps and batch norms into permafrost::row_linear and permafrost::row_norm, each with the ReLU that follows it, and
-// embeddings into permafrost::row_embedding.
+// The next two rewritings make layers run as operators of nn, on the CPU. WithLinearForms turns products with
+// matrices, and recurrent cells, into calls of aten::linear. Later rewritings can then move these linear maps before
+// a gather, or turn them into operators of nn. Other devices need none of this, since they have kernels for whole
+// cells. WithRowLayers turns linear maps and batch norms into permafrost::row_linear and permafrost::row_norm, each
+// with the ReLU that follows it, and embeddings into permafrost::row_embedding.
 
 // Rewrites matmul, mm and addmm with a matrix of known sizes, recurrent cells, and recurrent layers without dropout
-// over sequences of a known length. addmm must have beta and alpha 1, and a bias as wide as the result. One layer
-// operator may become at most 64 cells (layers * directions * steps), and all layer operators of a program at most
-// 256 cells. Layer operators beyond these limits stay. Tensors must have one known type, float32 or float64. The
-// rewritten program computes the same up to rounding. Returns nullopt if nothing was rewritten.
+// over sequences of a known length. addmm must have beta and alpha 1, and a bias as wide as the result. One recurrent
+// layer operator may become at most 64 cells (layers * directions * steps), and all those of a program together at
+// most 256 cells. A layer operator beyond these limits is not rewritten. Tensors must have one known type, float32 or
+// float64. The rewritten program computes the same up to rounding. Returns nullopt if nothing was rewritten.
 std::optional<Program> WithLinearForms(const Program& program);
 
 struct RowLayersOptions {
@@ -43,62 +43,64 @@ struct RowLayersOptions {
 
 struct RowLayers {
   Program program;
-  int64_t linears = 0, norms = 0, embeddings = 0;  // how many were rewritten
+  int64_t linears = 0, norms = 0, embeddings = 0;  // the numbers of rewritten operators
 };
 
-// Returns nullopt if nothing was rewritten. Results equal the program's up to rounding. A linear map stays unless x,
-// weight and bias share one known type, float32 or float64. A norm stays if it is in evaluation, lacks weight, bias
-// or running statistics, or has an x that is not [N, D]. An embedding stays if it has a padding index, sparse
-// gradients, or gradients scaled by frequency.
+// Returns nullopt if nothing was rewritten. Results equal the program's up to rounding. A linear map is rewritten
+// only if x, weight and bias share one known type, float32 or float64. A norm is rewritten only if it is in training,
+// has weight, bias and running statistics, and its x is [N, D]. An embedding is rewritten only if it has no padding
+// index, no sparse gradients, and no gradients scaled by frequency.
 std::optional<RowLayers> WithRowLayers(const Program& program, const RowLayersOptions& options);
 
 // Returns true if a permafrost::row_linear of the program has float32 weights.
 bool HasFloat32Linears(const Program& program);
 
-// The next two rewritings multiply rows before they are gathered. Messages of PyG's layers are linear maps of the
-// features at the ends of edges, and there are more edges than nodes. Features of few categories, too, are multiplied
-// once per row of their table. In NNConv, edges of one category share a matrix, so no matrix is made for each edge.
+// The next two rewritings multiply rows before the rows are gathered. PyG's layers gather node features to the edges
+// and then map them linearly. There are more edges than nodes, so mapping the nodes first takes fewer products. If a
+// feature is a category, mapping the rows of its embedding table takes still fewer. In NNConv, edges of one category
+// share a matrix, so no matrix is made for each edge.
 
 // Returns a program that gives equal results up to rounding, with gradients for the same tensors. Returns nullopt if
 // no node is a candidate.
-// - A linear map of rows that an index gathers becomes a gather of the mapped table. Sums, products with numbers and
-//   changes of shape may lie between the gather and the map. Concatenated columns are mapped one by one. Columns that
-//   no index gathers are multiplied where they are.
-// - A table qualifies if it has at most kSmallTable rows, or a row for each node while the index has one for each
-//   edge. A table is mapped only if that is less work (FewerProducts).
-// - Value-by-value operators on gathered rows of a small table run on the table, so that a later linear map can do so
-//   too.
-// Values that an operator writes to in place are left alone.
+// - A linear map of gathered rows becomes a gather from the mapped table. Sums, products with numbers and changes of
+//   shape may lie between the gather and the map. If the rows are a concatenation of columns, each part is mapped by
+//   itself. A part that is not gathered is mapped without a gather.
+// - A table qualifies if it has at most kSmallTable rows, or if it has a row per node and the index has an entry per
+//   edge. A table is mapped only if that takes fewer products (FewerProducts).
+// - Elementwise operators on gathered rows of a small table run on the table, so that a linear map after them can run
+//   on the table too.
+// Values that an operator writes to in place are not rewritten.
 std::optional<Program> WithNodeLinears(const Program& program);
 
 // Returns a program that gives equal results up to rounding, with gradients for the same tensors. Returns nullopt if
-// nothing needs rewriting. It rewrites the product of a row at an edge's end with a matrix that is gathered from at
-// most kMaxCategories matrices. The new program multiplies all nodes by all matrices, and each edge gathers its own
-// product. WithNodeLinears must have run: it turns matrices computed from an embedding into gathered rows.
+// nothing needs rewriting. It rewrites the product of two operands per edge: the feature row of a node at the edge's
+// end, and a matrix gathered from at most kMaxCategories matrices. The new program multiplies all nodes by all
+// matrices, and each edge gathers its product. WithNodeLinears must have run before, since it turns matrices computed
+// from an embedding into gathered rows.
 std::optional<Program> WithCategoryProducts(const Program& program);
 
-// The most categories that are rewritten. With more, the products of all nodes take longer than the matrices of the
-// edges.
+// The most matrices for which WithCategoryProducts rewrites. With more, multiplying all nodes by all matrices takes
+// longer than the product of each edge.
 inline constexpr int64_t kMaxCategories = 16;
 
-// WithEdgeRegions finds two kinds of regions in a program's graph, whatever module it comes from, and makes each one
+// WithEdgeRegions finds two kinds of regions in the graph of any module's program, and replaces each region by one
 // operator (nn/ops/edge_region.h). Message passing becomes permafrost::edge_region. This operator gathers by the ends
-// of edges, computes on each edge, and reduces by target, without a tensor of edges in between. Connected operators
-// that compute each row by itself become permafrost::row_region.
+// of edges, computes on each edge, and reduces by target node, without storing a tensor with a row per edge.
+// Connected operators that compute each row from the same row of their inputs become permafrost::row_region.
 
 struct FoundRegion {
   nn::EdgeRegion region;
-  std::vector<std::string> nodes;    // the names of the nodes that it replaces, in order
-  std::vector<std::string> sources;  // the user's lines that the nodes come from, each once
+  std::vector<std::string> nodes;    // names of the replaced nodes, in order
+  std::vector<std::string> sources;  // the user's source lines of these nodes, each once
 };
 struct FusedProgram {
   Program program;
   std::vector<FoundRegion> regions;  // in the order in which they were found
 };
 
-// Returns nullopt if the program has no region, or more than 10,000 nodes. Results equal the program's up to rounding.
-// A node stays if it draws random numbers, writes to shared memory, or has an unknown type or width. `differentiated`
-// tells whether gradients will be computed.
+// Returns nullopt if the program has no region, or more than 10,000 nodes. Results equal the program's up to
+// rounding. A node is not fused if it draws random numbers, writes to shared memory, or has an unknown type or width.
+// `differentiated` is true if gradients will be computed.
 std::optional<FusedProgram> WithEdgeRegions(const Program& program, bool differentiated);
 
 }  // namespace permafrost::program

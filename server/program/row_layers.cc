@@ -18,8 +18,8 @@
 namespace permafrost::program {
 namespace {
 
-// A recurrent layer operator becomes at most kMostCells cells, and all operators of a program together at most
-// kMostCellsOfAll. Operators beyond these limits stay.
+// A recurrent layer operator may become at most kMostCells cells, and all those of a program together at most
+// kMostCellsOfAll. An operator beyond these limits is not rewritten.
 constexpr int64_t kMostCells = 64, kMostCellsOfAll = 256;
 
 bool IsNumberOne(const Node& node, std::string_view name) {
@@ -123,7 +123,7 @@ class LinearFormsWriter {
              cell.state.dtype == of_rows->dtype;
     });
   }
-  // Maps rows by the cell's weight of its input or of its state. Returns [..., gates * h].
+  // Maps rows by a weight of the cell: that for its input or that for its state. Returns [..., gates * h].
   ValueIndex Map(const Cell& cell, ValueIndex rows, ValueIndex weight, ValueIndex bias) {
     TensorType type = *TypeOf(rows);
     type.sizes.back() = Size{.number = GatesOf(cell.kind) * cell.state.sizes[1].number, .expression = {}};
@@ -144,7 +144,7 @@ class LinearFormsWriter {
     return out_.Add(cell.node, op, {{"self", Ref{a}}, {"other", Ref{b}}}, cell.state);
   }
 
-  // Returns the next state. `mapped` is [N, gates * h], the result of Map for the cell's input. Sources:
+  // Returns the state after `before`. `mapped` is [N, gates * h], the result of Map for the cell's input. Sources:
   // torch.nn.GRUCell, LSTMCell, RNNCell.
   State Next(const Cell& cell, ValueIndex mapped, const State& before) {
     const std::vector<ValueIndex> i = Split(cell, mapped);
@@ -176,8 +176,8 @@ class LinearFormsWriter {
            std::ranges::none_of(node.outputs, [](const Output& output) { return output.is_list; });
   }
 
-  // Takes cells from the program's budget. Returns false if too few are left. The budget is needed because a file may
-  // describe more cells than memory has room for.
+  // Takes `cells` from the program's budget of cells. Returns false if too few are left. Without the budget, a file
+  // could describe more cells than fit in memory.
   bool TakeFromBudget(int64_t cells) {
     if (cells > cells_left_) return false;
     cells_left_ -= cells;
@@ -283,7 +283,7 @@ class LinearFormsWriter {
     for (const ValueIndex state : layers.states) states.push_back(Unbind(node, state, 0));
     const auto is_read = [&](size_t output) { return node.outputs[output].values[0] != kNoValue; };
     ValueIndex sequence = layers.input;
-    std::vector<ValueIndex> hidden, memory;  // the last state of each cell
+    std::vector<ValueIndex> hidden, memory;  // by layer and direction: the last state
     for (int64_t layer = 0; layer < layers.count; ++layer) {
       std::vector<std::vector<ValueIndex>> made(static_cast<size_t>(layers.steps));  // by step, then by direction
       for (int64_t direction = 0; direction < layers.directions; ++direction) {
@@ -336,7 +336,7 @@ class LinearFormsWriter {
                                              {"aten::rnn_tanh_cell", "aten::rnn_tanh", Kind::kTanh},
                                              {"aten::rnn_relu_cell", "aten::rnn_relu", Kind::kRelu}};
 
-  Program program_;  // values are added to this copy; its nodes stay as they are
+  Program program_;  // values are added to this copy; its nodes do not change
   NodeWriter out_{program_.graph.values};
   int64_t cells_left_ = kMostCellsOfAll;
 };
@@ -405,7 +405,7 @@ class RowLayersWriter {
     if (x == nullptr || x->sizes.empty() || ResultOf(node) == kNoValue || !HasType(node, "weight", *x, 2)) return false;
     const Argument* bias = ArgumentOf(node, "bias");
     if (bias == nullptr || std::holds_alternative<None>(*bias)) return true;
-    // A bias with one number for all columns is left to libtorch, since row_linear refuses it.
+    // If the bias is one number for all columns, the map stays aten::linear, since row_linear refuses such a bias.
     return HasType(node, "bias", *x, 1) &&
            TypeOf(ValueOf(node, "bias"))->sizes[0] == TypeOf(ValueOf(node, "weight"))->sizes[0];
   }
@@ -459,8 +459,7 @@ class RowLayersWriter {
 
   const RowLayersOptions options_;
   RowLayers made_;
-  // By value: the indices of the nodes that read it. The index after the last node stands for a use outside the
-  // graph.
+  // By value: the indices of the nodes that read it. A use outside the graph has the number of nodes as its index.
   std::vector<std::vector<size_t>> users_;
 };
 

@@ -15,7 +15,7 @@ using nn::RegionStep;
 
 constexpr int32_t kPrevious = RowOperator::kPrevious;
 
-// Operators with one tensor and no other arguments.
+// Operators that take one tensor and nothing else.
 constexpr struct {
   std::string_view name;
   RegionOp op;
@@ -53,7 +53,8 @@ class Reader {
  public:
   explicit Reader(const Node& node) : node_(node) {}
 
-  // Adds the argument, a tensor or a number, to the operands. Returns its index; -1 if it is neither.
+  // Adds the argument to the operands if it is a tensor or a number, and returns its index there. Returns -1 for any
+  // other argument.
   int32_t Operand(std::string_view name) {
     const Argument* argument = ArgumentOf(node_, name);
     if (argument == nullptr) return -1;
@@ -114,7 +115,7 @@ std::optional<RowOperator> Clamp(const Node& node, std::string_view least, std::
   return any ? std::optional(reader.Take()) : std::nullopt;
 }
 
-// Reads leaky_relu, elu or softplus. Arguments that the region step does not hold must have their default values.
+// Reads leaky_relu, elu or softplus. An argument for which a region's step has no field must have its default value.
 std::optional<RowOperator> Activation(const Node& node, std::string_view name) {
   Reader reader(node);
   const int32_t a = reader.Operand("self");

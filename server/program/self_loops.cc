@@ -17,22 +17,23 @@ namespace {
 
 constexpr int64_t kEnd = INT64_MAX;
 
-// The facts that are known of a value.
+// A fact about a value.
 struct Fact {
   enum class Kind {
     kEdges,     // [2, edges]
     kEnds,      // [edges], a row of kEdges
-    kMask,      // [edges], bool: selects the self-loops, or selects all other edges
+    kMask,      // [edges], bool: true for self-loops only, or for all other edges only
     kNumbers,   // [n] or [1, n]
-    kAllLoops,  // [2, n], whose rows are equal
+    kAllLoops,  // [2, n], two equal rows
   };
   Kind kind = Kind::kEdges;
-  // Values with the same origin hold the same edges. The first edges, as many as `others` has columns, are not
-  // self-loops. If `loops` is true, self-loops follow them; otherwise nothing does.
+  // Values of one origin hold the same edges in the same order. The first edges are not self-loops; their number is
+  // the number of columns of value `others`. If `loops` is true, self-loops follow them. Otherwise there are no more
+  // edges.
   ValueIndex origin = kNoValue, others = kNoValue;
   bool loops = false;
-  int64_t row = 0;        // for kEnds: which row of the edges
-  bool of_loops = false;  // for kMask. true: selects self-loops; false: all other edges
+  int64_t row = 0;        // for kEnds: 0 or 1, the row of the kEdges
+  bool of_loops = false;  // for kMask: true if the mask selects self-loops, false if it selects the rest
 };
 
 // Returns true if the node's `dim` is dimension `wanted` of a tensor of two dimensions.
@@ -88,8 +89,8 @@ class Rewriter {
   using Kind = Fact::Kind;
   struct RowRange {
     int64_t dim = 0;
-    // The range begins after as many rows as `begin_of` has edges, or at row 0 if that is kNoValue. It ends after as
-    // many rows as `end_of` has edges, or at the last row if that is kNoValue.
+    // The range begins at row number `number of edges of begin_of`, or at row 0 if begin_of is kNoValue. It ends
+    // before row number `number of edges of end_of`, or after the last row if end_of is kNoValue.
     ValueIndex begin_of = kNoValue, end_of = kNoValue;
     bool none = false;  // the range is empty
     bool all() const { return !none && begin_of == kNoValue && end_of == kNoValue; }
@@ -108,7 +109,7 @@ class Rewriter {
         if (auto* ref = std::get_if<Ref>(&number)) ref->value = Renamed(ref->value);
   }
 
-  // Returns whether an operator may write to the value. Only the rewriting's own nodes write to values that it adds.
+  // Returns true if an operator may write to the value. Only the rewriting's own nodes write to values that it adds.
   bool IsWritten(ValueIndex value) const {
     return value < static_cast<ValueIndex>(first_new_) && memory_.IsWritten(value);
   }
@@ -172,7 +173,7 @@ class Rewriter {
     Learn(result, mask);
   }
 
-  // Learns that the result holds the edges of the first part with self-loops appended.
+  // Learns that the node's result holds the edges of its first part, followed by self-loops.
   void FollowCat(const Node& node, ValueIndex result) {
     const std::vector<ValueIndex> parts = ListOf(node, "tensors");
     const Fact* edges = parts.empty() ? nullptr : FactOf(parts[0], Kind::kEdges);
@@ -198,8 +199,8 @@ class Rewriter {
            IsNumber(node, "step", 1, 1);
   }
 
-  // Returns the rows that the node's mask keeps, if the mask is its only index and separates self-loops from other
-  // edges.
+  // Returns the rows that the node's mask keeps. Returns nullopt unless the mask is the node's only index and
+  // separates self-loops from other edges.
   std::optional<RowRange> RangeOf(const Node& node) const {
     const std::vector<ValueIndex> indices = ListOf(node, "indices");
     std::optional<RowRange> range;
@@ -219,11 +220,11 @@ class Rewriter {
     const ValueIndex self = ValueOf(node, "self"), result = ResultOf(node);
     const auto range = RangeOf(node);
     if (!range || self == kNoValue || result == kNoValue) return false;
-    // The node's result is a copy. If nothing writes to the memory, a view is as good.
+    // The node's result is a copy of x's rows. If nothing writes to the copy or to x, a view has the same values.
     const bool copies = IsWritten(self) || IsWritten(result);
     if (range->all() && !copies) {
-      // An alias keeps the order in which gradients are added. Gradients from the masked rows come first, as they do
-      // with the mask.
+      // An alias keeps the order in which autograd adds the gradients of x: as with the mask, the gradient from the
+      // selected rows comes first.
       if (!facts_.contains(self)) {
         Add(node, "torch.ops.aten.alias.default", {{"self", Ref{self}}}, result);
       } else {
@@ -306,7 +307,7 @@ class Rewriter {
     return found->second;
   }
 
-  Program program_;  // the nodes of this copy do not change until the end
+  Program program_;  // the copy's nodes are replaced at the end
   const SharedMemory memory_;
   const size_t first_new_ = program_.graph.values.size();
   std::vector<Node> nodes_;

@@ -18,7 +18,7 @@ using c10::IValue;
 constexpr struct {
   std::string_view target;
   Symbolic function;
-  size_t least, most;  // the bounds of the number of arguments
+  size_t least, most;  // bounds of the number of arguments
 } kFunctions[] = {
     {"torch.ops.aten.sym_size.int", Symbolic::kSize, 2, 2},
     {"torch.ops.aten.sym_numel.default", Symbolic::kNumel, 1, 1},
@@ -108,7 +108,7 @@ bool Less(const IValue& a, const IValue& b) {
   return Compared(a, b, [](auto x, auto y) { return x < y; });
 }
 
-// Returns an int for two ints, else a double.
+// Returns an int if both operands are ints, and a double otherwise.
 IValue Arithmetic(Symbolic function, const IValue& a, const IValue& b) {
   const bool ints = IsInt(a) && IsInt(b);
   switch (function) {

@@ -1,4 +1,4 @@
-// Arithmetic of sizes: the functions that torch.export leaves between operators, with Python's semantics.
+// Arithmetic of sizes, with Python's semantics. Exported programs call these functions between operators of tensors.
 // Threads: pure functions.
 #pragma once
 
@@ -48,12 +48,12 @@ enum class Symbolic {
 std::optional<Symbolic> FindSymbolic(std::string_view target);
 // Returns the least and the largest number of arguments that the function takes.
 std::pair<size_t, size_t> ArgumentsOf(Symbolic function);
-// Returns the names of the arguments in the order that Evaluate expects. Empty for functions whose arguments a file
-// already gives in that order.
+// Returns the names of the arguments in the order that Evaluate expects. Returns an empty list if files give the
+// function's arguments in that order anyway.
 std::vector<std::string_view> NamesOf(Symbolic function);
 
-// Returns an int, a double or a bool; None for an assertion. Throws c10::Error if an argument is of another kind, an
-// assertion does not hold, a divisor is 0, or a number exceeds 64 bits.
+// Returns the result: an int, a double or a bool, or None for an assertion. Throws c10::Error if an argument is of
+// another kind, an assertion does not hold, a divisor is 0, or a number exceeds 64 bits.
 c10::IValue Evaluate(Symbolic function, const std::vector<c10::IValue>& arguments);
 
 }  // namespace permafrost::program

@@ -61,27 +61,27 @@ void RefreshedRegistry::CountFailure(const char* why) const noexcept {
   try {
     Log(Severity::kError, absl::StrCat("a scrape cannot bring all metrics up to date: ", why));
   } catch (const std::exception&) {
-    // The log failed, but the counter still shows the failure.
+    // The log line was not written, but the counter still shows the failure.
   }
 }
 
 namespace {
 
-// The HTTP server occupies a thread for each connection until its request has arrived. By default it has two threads
-// and a timeout of 30 s, so two silent connections would hide the metrics for that long.
+// The number of the HTTP server's threads. A connection occupies one until its request has arrived. The default is
+// two threads and a timeout of 30 s, so two silent connections would block scrapes for 30 s.
 constexpr int kThreads = 64;
-// A scraper sends its request, and reads the answer, without delay.
+// The time within which a scraper must send its request and read the answer.
 constexpr int kRequestTimeoutMs = 2000;
 
 std::vector<std::string> ServerOptions(const std::string& address) {
   return {"listening_ports", address, "num_threads", absl::StrCat(kThreads), "request_timeout_ms",
           absl::StrCat(kRequestTimeoutMs),
-          // One request per connection, so that no connection is kept open for the next one.
+          // Each connection serves one request, so that no connection stays open idle.
           "enable_keep_alive", "no"};
 }
 
-// If the check throws, for example for lack of memory, the caller is not let in. The exception must not leave this
-// function, since it would end the process.
+// Returns admits(password). If `admits` throws, for example for lack of memory, returns false, since an exception
+// that leaves this function would end the process.
 bool Admits(const std::function<bool(const std::string&)>& admits, const std::string& password) noexcept {
   try {
     return admits(password);
@@ -111,7 +111,7 @@ class HttpExposer : public Exposer {
  private:
   const std::shared_ptr<RefreshedRegistry> registry_;
   std::string address_;
-  prometheus::Exposer server_;  // last: its threads end before the registry goes
+  prometheus::Exposer server_;  // last member, so that its threads end before the registry is destroyed
 };
 
 }  // namespace
@@ -120,14 +120,16 @@ absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(const std::string& addre
                                                         std::shared_ptr<prometheus::Registry> registry,
                                                         std::function<void()> before_scrape,
                                                         std::function<bool(const std::string&)> admits) {
-  // Parses the address here, because the HTTP server accepts more: lists, and letters after the port.
+  // The address is checked here, because the HTTP server would also accept lists of addresses, and letters after the
+  // port.
   const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
   if (!parsed.ok()) return Annotate(parsed.status(), "metrics address");
   auto refreshed = std::make_shared<RefreshedRegistry>(std::move(registry), std::move(before_scrape));
   try {
     return std::make_unique<HttpExposer>(*parsed, std::move(refreshed), std::move(admits));
   } catch (const std::exception&) {
-    // The server reports only that it did not start. Usual causes are a port in use or a foreign address.
+    // The HTTP server gives no reason why it did not start. The usual reasons are a port in use, and an address of
+    // another machine.
     return absl::FailedPreconditionError(absl::StrCat("metrics address ", address,
                                                       ": cannot listen there (port in use, or not an address of this "
                                                       "machine); port 0 picks a free one"));

@@ -86,13 +86,13 @@ struct GraphCacheMetrics::Families {
   }
 
   std::vector<ByMode> modes;
-  // Guards the series that come and go, including the series in `modes`.
+  // Guards all MaybeGauges, also those in `modes`.
   absl::Mutex maybe_mu;
   MaybeGauge shared_bytes, bytes, frozen, frozen_timestamp;
   Gauge& storage_bytes;
   Gauge& storage_peak;
   Counter& storage_allocations;
-  absl::Mutex raise_mu;  // held while a counter is read and raised, so that both are one step
+  absl::Mutex raise_mu;  // held from reading a counter until it is raised
 };
 
 GraphCacheMetrics::GraphCacheMetrics(prometheus::Registry& registry, const std::vector<CounterRow>& counters,
@@ -105,7 +105,7 @@ GraphCacheMetrics::~GraphCacheMetrics() = default;
 void GraphCacheMetrics::Add(size_t mode, const GraphCacheCounts& increments) {
   Families::ByMode& m = families_->modes.at(mode);
   for (size_t i = 0; i < m.counters.size(); ++i) m.counters[i]->Increment(increments.counters.at(i));
-  // Zeros are skipped: this runs at each step, and hardly any step has a cause.
+  // Zeros are skipped to save time, since this runs at each step and few steps have a capture or a miss.
   const auto add_any = [](const std::vector<Counter*>& counters, const CountsByCause& counts) {
     for (size_t i = 0; i < counters.size(); ++i)
       if (counts.at(i) > 0) counters[i]->Increment(static_cast<double>(counts.at(i)));
@@ -152,7 +152,8 @@ void GraphCacheMetrics::SetTorchStorage(int64_t bytes, int64_t peak_bytes, int64
   families_->storage_peak.Set(static_cast<double>(peak_bytes));
   absl::MutexLock lock(&families_->raise_mu);
   Counter& allocations = families_->storage_allocations;
-  // Two concurrent scrapes may pass their readings in the wrong order, but a counter must never fall.
+  // Two concurrent scrapes may pass their totals in the wrong order. The counter must not fall, so the lower total is
+  // ignored.
   const double missing = static_cast<double>(allocations_total) - allocations.Value();
   if (missing > 0) allocations.Increment(missing);
 }

@@ -1,6 +1,6 @@
 // Metrics of graph caches and of the memory that torch holds. Labels are bounded. All series exist from the start,
-// except those of the running job. Counters belong to this process: they exclude what an earlier run of a resumed job
-// did.
+// except those of the running job. Counters start at 0 with this process, so they exclude earlier runs of a resumed
+// job.
 // Threads: all methods are safe anywhere.
 #pragma once
 
@@ -21,15 +21,17 @@ class Registry;
 
 namespace permafrost::telemetry {
 
-// A counter that each mode has. Counters of the same name differ in the value of one label.
+// A counter of the graph cache, with one series per mode. Rows with equal names differ in the value of one more
+// label.
 struct CounterRow {
   std::string_view name, help;
-  std::string_view label, value;  // besides {mode}; empty: none
+  std::string_view label, value;  // a label besides {mode}; empty: none
 };
 
-// Increments, indexed by the counter's row. Each step brings such a list, and up to 24 entries need no heap.
+// Increments of counters, indexed by the counter's row. Every step passes one such list, so up to 24 entries are kept
+// off the heap.
 using CounterValues = absl::InlinedVector<double, 24>;
-// Counts, indexed by the cause's name.
+// Counts by cause, in the order of the constructor's `cause_names`.
 using CountsByCause = std::array<int64_t, 16>;
 
 // The counts are plain numbers, since telemetry may not include the graph cache's headers.
@@ -44,7 +46,7 @@ struct GraphCacheUse {
   int64_t cut_executables = 0;
 };
 struct GraphCacheState {
-  std::vector<GraphCacheUse> modes;  // indexed by the mode's name; missing modes hold nothing
+  std::vector<GraphCacheUse> modes;  // in the order of `mode_names`; modes beyond the end are 0
   int64_t shared_bytes = 0;
   bool frozen = false;
   absl::Time freeze_time = absl::InfinitePast();  // InfinitePast: not frozen
@@ -57,14 +59,13 @@ class GraphCacheMetrics {
                     const std::vector<std::string_view>& mode_names, const std::vector<std::string_view>& cause_names);
   ~GraphCacheMetrics();
 
-  // Raises the counters of a mode, given by the index of its name, and
-  // permafrost_graph_cache_{captures,misses}_by_cause_total{mode,cause}.
+  // Raises the counters of mode_names[mode], and permafrost_graph_cache_{captures,misses}_by_cause_total{mode,cause}.
   void Add(size_t mode, const GraphCacheCounts& increments);
-  // Sets the series of the running job. nullopt means that no job runs; the series are then absent.
-  // permafrost_graph_cache_{entries,entry_bytes,capacity_entries,cut_executables}{mode}; an unbounded capacity is
-  // +Inf.
-  // permafrost_graph_cache_{shared_bytes,bytes,frozen,frozen_timestamp_seconds}; the last is absent until the cache
-  // is frozen.
+  // Sets the series of the running job, which are listed below. nullopt means that no job runs; the series are then
+  // absent. permafrost_graph_cache_{entries,entry_bytes,capacity_entries,cut_executables}{mode}; an unbounded
+  // capacity is +Inf.
+  // permafrost_graph_cache_{shared_bytes,bytes,frozen,frozen_timestamp_seconds}; frozen_timestamp_seconds is absent
+  // until the cache is frozen.
   void SetRunning(const std::optional<GraphCacheState>& state);
   // Sets permafrost_torch_storage_{bytes,peak_bytes} and permafrost_torch_storage_allocations_total. Called before
   // each scrape.

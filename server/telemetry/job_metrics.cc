@@ -92,8 +92,8 @@ using prometheus::Histogram;
 using Buckets = Histogram::BucketBoundaries;
 
 constexpr std::string_view kFinishedStates[] = {"succeeded", "failed", "cancelled"};
-// The label value of every reason that is not in the table below. Reasons are made all over the daemon, and a new one
-// must not add a label value unnoticed.
+// The label value of every reason that is not in the table below. Reasons come from many parts of the daemon, and a
+// new reason must not add a label value unnoticed.
 constexpr std::string_view kOtherReason = "OTHER";
 constexpr std::string_view kFailureReasons[] = {"OUT_OF_MEMORY",       "DATA_DAMAGED",      "BAD_DATA",
                                                 "RUN_FAILED",          "SERVER_DIED_AGAIN", "MAX_RUNTIME",
@@ -247,7 +247,7 @@ struct JobMetrics::Families {
       look_ahead_resident ABSL_GUARDED_BY(mu);
   Counter &look_ahead_stalls, &look_ahead_edges, &look_ahead_cut, &look_ahead_pages, &look_ahead_advised,
       &look_ahead_faults;
-  // The time since the running job's newest checkpoint or the start of its run; nullopt if no job runs.
+  // Measures the time since the running job's newest checkpoint, or since its run started. nullopt if no job runs.
   std::optional<Stopwatch> unsaved ABSL_GUARDED_BY(mu);
 };
 
@@ -285,7 +285,7 @@ void JobMetrics::SetJobs(std::string_view state, int64_t count) {
 }
 
 void JobMetrics::ObserveQueueWait(absl::Duration wait) {
-  // The wait is negative if the wall clock was set back since the job was created.
+  // If the wall clock was set back since the job was created, the wait is negative.
   families_->queue_wait.Observe(std::max(0.0, absl::ToDoubleSeconds(wait)));
 }
 

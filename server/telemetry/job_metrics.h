@@ -1,5 +1,5 @@
 // Metrics of jobs and training. Counters and histograms exist from the start. Series of the running job are absent
-// while none runs. Labels are bounded.
+// while no job runs. Labels are bounded.
 // Threads: all methods are safe anywhere.
 #pragma once
 
@@ -20,10 +20,10 @@ class Registry;
 
 namespace permafrost::telemetry {
 
-// Metrics of the cache of node features that are read past the page cache.
+// Metrics of the cache of node features, which are read from disk without the page cache.
 // Threads: all methods are safe anywhere. Borrows the registry.
 
-// The bucket bounds of the histogram, in seconds.
+// The bucket bounds of permafrost_feature_cache_read_seconds, in seconds.
 inline constexpr std::array<double, 11> kReadSeconds{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
                                                      0.01,   0.025,   0.05,   0.1,   1};
 
@@ -52,8 +52,8 @@ class FeatureMetrics {
   // Raises the histogram permafrost_feature_cache_read_seconds and the counters
   // permafrost_feature_cache_{hits,misses,evictions,read_bytes,read_errors,over_budget,resizes,stall_seconds}_total.
   void Add(const FeatureCounts& increments);
-  // Sets permafrost_feature_cache_{budget_bytes,bytes,rows,read_depth}. nullopt means that no running job has such a
-  // cache; the series are then absent, as at the start.
+  // Sets permafrost_feature_cache_{budget_bytes,bytes,rows,read_depth}. nullopt means that no running job has a
+  // feature cache. The series are then absent, as at the start.
   void Set(const std::optional<FeatureState>& state);
 
  private:
@@ -61,7 +61,7 @@ class FeatureMetrics {
   const std::unique_ptr<Series> series_;
 };
 
-// The counts are plain numbers, since telemetry may not include other folders' headers.
+// The counts of one rank. They are plain numbers, since telemetry may not include other folders' headers.
 struct RankCounts {
   int64_t steps = 0;
   double seconds = 0, exchange_seconds = 0;
@@ -76,10 +76,10 @@ struct StepSeconds {
   double batch = 0, forward = 0, backward = 0, optimizer = 0;
 };
 
-// The sampler that runs ahead of the step: its present state, and the increments of its counters.
+// The present state of the sampler that runs ahead of the step.
 struct LookAheadState {
   int64_t depth = 0, ready_batches = 0;
-  double resident_ratio = 0;  // of the sampled pages
+  double resident_ratio = 0;  // the share of sampled pages that were in memory
 };
 struct LookAheadCounts {
   int64_t stalls = 0, sampled_edges = 0, cut_batches = 0, wanted_pages = 0, advised_bytes = 0, major_faults = 0;
@@ -94,11 +94,12 @@ class JobMetrics {
 
   // permafrost_jobs{state}
   void SetJobs(std::string_view state, int64_t count);
-  // permafrost_job_queue_wait_seconds (histogram): the wait from creation or requeue until the job is on the device.
+  // permafrost_job_queue_wait_seconds (histogram): the time from the job's creation or requeue until it runs on the
+  // device
   void ObserveQueueWait(absl::Duration wait);
   // permafrost_jobs_finished_total{state}
   void CountFinished(std::string_view state);
-  // permafrost_job_failures_total{reason}; a reason missing from the table in the .cc counts as OTHER.
+  // permafrost_job_failures_total{reason}; a reason that is not in the table in job_metrics.cc counts as OTHER
   void CountFailure(std::string_view reason);
   // permafrost_job_resumes_total
   void CountResume();
@@ -132,13 +133,13 @@ class JobMetrics {
   // permafrost_checkpoint_seconds (histogram), permafrost_checkpoint_timestamp_seconds (absent before the first)
   void ObserveCheckpoint(absl::Duration duration);
   // Sets the series of the running job: permafrost_train_{epoch,loss,graphs_per_second} and
-  // permafrost_checkpoint_age_seconds. The age is the time since the run's newest checkpoint, or since the first call
-  // of this method if there is no checkpoint yet. A crash would lose the work of this time.
+  // permafrost_checkpoint_age_seconds. The age is the time since the run's newest checkpoint, whose work a crash
+  // would lose. If there is no checkpoint yet, it is the time since the first call of this method.
   void SetRunning(int64_t epoch, double loss, double graphs_per_second);
   // Removes the series of SetRunning, since no job runs.
   void SetIdle();
   // Sets the series of the running job: permafrost_job_lookahead_{depth,ready_batches,resident_ratio}. nullopt means
-  // that the job does not sample.
+  // that the job uses no sampler.
   void SetLookAhead(const std::optional<LookAheadState>& state);
   // permafrost_job_lookahead_{stalls,sampled_edges,cut_batches,wanted_pages,advised_bytes,major_faults}_total
   void AddLookAhead(const LookAheadCounts& increments);

@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<LogSegment>> ListSegments(const fs::path& path) {
     segment.path = path.parent_path() / name;
     std::error_code error;
     const auto size = fs::file_size(segment.path, error);
-    // The writer has just removed the segment.
+    // On an error, the writer has just removed the segment.
     if (error) continue;
     segment.size = static_cast<int64_t>(size);
     segments.push_back(std::move(segment));
@@ -92,8 +92,8 @@ spdlog::level::level_enum Level(Severity severity) {
   return spdlog::level::err;
 }
 
-// ISO 8601 time in UTC, then the level padded so that messages align. %^ and %$ enclose the part that a terminal
-// colours.
+// Returns the format of a line: ISO 8601 time in UTC, padded level, message. %^ and %$ enclose the part that is
+// coloured on a terminal.
 std::unique_ptr<spdlog::formatter> Formatter() {
   return std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%eZ %^%-7l%$ %v",
                                                      spdlog::pattern_time_type::utc);
@@ -107,7 +107,8 @@ std::string_view NameOf(Severity severity) {
   return {name.data(), name.size()};
 }
 
-// Replaces invalid UTF-8 by U+FFFD, since half a line would not be a JSON object.
+// Returns the event as JSON. Invalid UTF-8 becomes U+FFFD, since a message cut in the middle of a character must
+// still be valid JSON.
 std::string JsonLine(Severity severity, std::string_view job, std::string_view line) {
   nlohmann::ordered_json event = {{"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone())},
                                   {"severity", NameOf(severity)},
@@ -121,7 +122,7 @@ void WriteEvent(Severity severity, const std::string& text) {
   spdlog::default_logger_raw()->log(Level(severity), "{}", text);
 }
 
-// An event is one line, so line breaks in an error message become spaces.
+// Returns the text as one line, since an event must be one line. Line breaks become spaces.
 std::string OneLine(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
   std::string line(text);
@@ -161,13 +162,14 @@ class FileJobLog : public JobLog {
     logger_->flush_on(spdlog::level::trace);
     logger_->set_error_handler([this](const std::string& error) { error_ = error; });
   }
-  // Keeps two segments, each of half the bound. The caller holds mu_. If a rotation fails, the next line tries again.
+  // Rotates the log: two segments remain, each of half of max_bytes_. The caller holds mu_. If a rotation fails, the
+  // next line tries again.
   void DropOldest() {
     if (max_bytes_ == 0) return;
     std::error_code error;
     const auto size = static_cast<int64_t>(std::filesystem::file_size(path_, error));
-    // An earlier rotation failed after its rename. The renamed file still takes the lines, and its name says where it
-    // begins.
+    // If PATH is missing, an earlier rotation failed after its rename. Lines still go to the renamed file, whose name
+    // has its START.
     const bool is_renamed = error == std::errc::no_such_file_or_directory;
     if (!is_renamed && (error || size < max_bytes_ / 2)) return;
     const absl::Status rotated = Rotate();
@@ -193,7 +195,7 @@ class FileJobLog : public JobLog {
   const int64_t max_bytes_;
   bool rotation_failed_ = false;
   std::mutex mu_;
-  std::string error_;  // of the last line, under mu_; empty: none
+  std::string error_;  // error of the last line, under mu_; empty: none
   std::unique_ptr<spdlog::logger> logger_;
 };
 

@@ -12,7 +12,7 @@
 
 namespace permafrost::telemetry {
 
-// Returns the family of this name. Makes it if there is none yet.
+// Returns the family of this name, and makes it if there is none yet.
 inline prometheus::Family<prometheus::Counter>& CounterFamily(prometheus::Registry& registry, const std::string& name,
                                                               const std::string& help) {
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
@@ -27,14 +27,14 @@ inline prometheus::Gauge& OneGauge(prometheus::Registry& registry, const char* n
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
 }
 
-// A gauge that exists only while it has a value. A zero would be taken for a measurement.
+// A gauge that exists only while it has a value, since a 0 in its place would look like a measurement.
 // Threads: one at a time.
 class MaybeGauge {
  public:
   // Borrows the family.
   MaybeGauge(prometheus::Family<prometheus::Gauge>& family, prometheus::Labels labels)
       : family_(family), labels_(std::move(labels)) {}
-  // Makes the only series of a new family.
+  // Makes a new family, in which this gauge is the only series.
   MaybeGauge(prometheus::Registry& registry, const char* name, const char* help)
       : MaybeGauge(prometheus::BuildGauge().Name(name).Help(help).Register(registry), {}) {}
 

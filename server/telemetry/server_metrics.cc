@@ -77,7 +77,7 @@ std::string ReadAll(const char* path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-// Returns the Unix time of the machine's boot. It changes only with corrections of the clock.
+// Returns the Unix time at which the machine booted. It changes only if the clock is corrected.
 double BootTime() {
   for (absl::string_view line : absl::StrSplit(ReadAll("/proc/stat"), '\n')) {
     double seconds = 0;
@@ -92,7 +92,7 @@ int64_t CountOpenFds() {
   for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error)) {
     ++count;
   }
-  return count > 0 ? count - 1 : 0;  // the listing itself takes one descriptor
+  return count > 0 ? count - 1 : 0;  // without the descriptor of the listing itself
 }
 
 }  // namespace
@@ -187,7 +187,7 @@ void DeviceMetrics::Set(const DeviceState& state) {
   for (const auto& [reason, count] : state.empty_caches) {
     if (!kEmptyReasonNames.Parse(reason)) continue;
     Counter& total = families_->emptied.Add({{"reason", reason}});
-    // Never lowers the counter, since a total cannot shrink.
+    // The counter is never lowered, since a total cannot fall.
     if (const double more = static_cast<double>(count) - total.Value(); more > 0) total.Increment(more);
   }
 }
@@ -239,7 +239,8 @@ const Histogram::BucketBoundaries& RequestBuckets() {
   return buckets;
 }
 
-// Returns the buckets' bounds in seconds. A stream lasts as long as the job or import that it watches.
+// Returns the buckets' bounds in seconds. They are long, since a stream lasts as long as the job or import that it
+// watches.
 const Histogram::BucketBoundaries& StreamBuckets() {
   static const Histogram::BucketBoundaries buckets{0.01, 0.1, 1, 10, 60, 300, 1800, 3600, 14400, 86400};
   return buckets;
@@ -306,7 +307,7 @@ struct ServerMetrics::Families {
                 .Register(registry)
                 .Add({})) {}
 
-  // Raises a counter to a total that is counted elsewhere. Never lowers it, since a total cannot shrink.
+  // Raises a counter to a total that is counted elsewhere. Never lowers the counter, since a total cannot fall.
   void RaiseTo(Counter& counter, double total) {
     absl::MutexLock lock(&raise_mu);
     if (const double missing = total - counter.Value(); missing > 0) counter.Increment(missing);
@@ -319,7 +320,7 @@ struct ServerMetrics::Families {
   prometheus::Family<Counter>& dropped_states;
   std::map<std::string, Counter*, std::less<>> dropped_by_method;
   Gauge& draining;
-  absl::Mutex maybe_mu;  // guards gauges that come and go
+  absl::Mutex maybe_mu;  // guards the MaybeGauges
   MaybeGauge import_progress ABSL_GUARDED_BY(maybe_mu);
   std::map<std::pair<std::string, std::string>, Counter*> by_method_and_code;
   std::map<std::string, Histogram*, std::less<>> by_method;
@@ -337,7 +338,7 @@ struct ServerMetrics::Families {
   Counter& import_retries;
   Gauge &resident, &virtual_memory, &open_fds, &max_fds, &start_time, &threads;
   Counter& cpu;
-  absl::Mutex raise_mu;  // held while a counter is read and raised, so that both are one step
+  absl::Mutex raise_mu;  // held from reading a counter until it is raised
 };
 
 ServerMetrics::ServerMetrics(prometheus::Registry& registry, const BuildInfo& build,

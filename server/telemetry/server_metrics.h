@@ -19,7 +19,7 @@ class Registry;
 
 namespace permafrost::telemetry {
 
-// The figures that the operating system reports about this process.
+// Numbers that the operating system reports about this process.
 // Threads: safe anywhere. Errors: none; values that the system does not report are 0.
 struct ProcessStats {
   uint64_t resident_bytes = 0;
@@ -33,13 +33,13 @@ struct ProcessStats {
 
 ProcessStats ReadProcessStats();
 
-// Metrics of the device. A value that the device does not report has no series, since an absent value is not 0.
+// Metrics of the device. If the device does not report a value, its series is absent, since 0 would be wrong.
 class DeviceMetrics {
  public:
-  // The series are permafrost_device_memory_bytes{kind} (kind is allocated, reserved, driver, recommended_max or
+  // The series are permafrost_device_memory_bytes{kind} (`kind` is allocated, reserved, driver, recommended_max or
   // resident), permafrost_device_graph_entries, permafrost_device_utilization_ratio, and
-  // permafrost_device_empty_cache_total{reason} for the reasons (kEmptyReasonNames) in the state. Borrows the
-  // registry.
+  // permafrost_device_empty_cache_total{reason}, for those reasons of kEmptyReasonNames that the state has. Borrows
+  // the registry.
   explicit DeviceMetrics(prometheus::Registry& registry);
   ~DeviceMetrics();
 
@@ -58,8 +58,8 @@ class WatchdogMetrics {
   explicit WatchdogMetrics(prometheus::Registry& registry);
   ~WatchdogMetrics();
 
-  // Sets permafrost_device_thread_stalled, 0 or 1, and permafrost_device_thread_seconds_since_progress, which is
-  // absent while the thread is idle (nullopt).
+  // Sets permafrost_device_thread_stalled, 0 or 1, and permafrost_device_thread_seconds_since_progress.
+  // `since_progress` is nullopt while the thread is idle; the second series is then absent.
   void Set(bool stalled, std::optional<absl::Duration> since_progress);
 
  private:
@@ -74,9 +74,9 @@ struct BuildInfo {
 // The comment above each method names the series that the method updates.
 class ServerMetrics {
  public:
-  // Series for each method, and for each (method, code), exist from the start. `methods` are written as
-  // "JobService/CreateJob"; any other method counts as "unknown". `streams` are the streaming methods, and `watches`
-  // the methods that watch a state. Borrows the registry.
+  // The series for each method, and for each pair of method and code, exist from the start. `methods` are names such
+  // as "JobService/CreateJob". A method that is not listed counts as "unknown". `streams` are the streaming methods,
+  // and `watches` the methods that watch a state. Borrows the registry.
   ServerMetrics(prometheus::Registry& registry, const BuildInfo& build, const std::vector<std::string>& methods,
                 const std::vector<std::string>& codes, const std::vector<std::string>& streams = {},
                 const std::vector<std::string>& watches = {});
@@ -93,7 +93,7 @@ class ServerMetrics {
   void SetDraining();
   // permafrost_dataset_import_queue_length
   void SetImportQueue(int64_t length);
-  // permafrost_dataset_import_progress_ratio; nullopt: no import runs, and the series is absent
+  // permafrost_dataset_import_progress_ratio; absent for nullopt, which means that no import runs
   void SetImportProgress(std::optional<double> ratio);
   // permafrost_datasets{state}
   void SetDatasets(std::string_view state, int64_t count);

@@ -27,14 +27,14 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// The tensors that an operator of a step made and wrote.
+// An operator of a step, and fingerprints of the tensors that it made or wrote.
 struct Performed {
   std::string op;
   std::vector<Bits> results;
 };
 using Trace = std::map<size_t, Performed>;  // by place
 
-// Returns true if the operator leaves its result uninitialised: its bytes may have any value.
+// Returns true if the operator leaves its result uninitialised, so that its bytes may have any value.
 bool LeavesUnset(std::string_view op) {
   return absl::StartsWith(AbslView(op), "aten::empty") || absl::StartsWith(AbslView(op), "aten::new_empty") ||
          absl::StartsWith(AbslView(op), "aten::resize");
@@ -54,8 +54,8 @@ void AppendTensors(const c10::IValue& value, Tensors& out) {
   }
 }
 
-// Returns a watcher that notes the tensors that each operator makes and writes. For views and uninitialised tensors it
-// notes only the layout.
+// Returns a watcher that fingerprints the tensors that each operator makes or writes. For views and uninitialised
+// tensors it notes only the layout.
 CallWatcher Tracer(Trace& trace) {
   return [&trace](size_t place, const c10::OperatorHandle& op, torch::jit::Stack& stack,
                   absl::FunctionRef<void()> perform) {
@@ -81,7 +81,7 @@ CallWatcher Tracer(Trace& trace) {
   };
 }
 
-// The seconds that a replay spent, by operator and by line.
+// The time that a replay spent in each operator and for each line.
 struct Times {
   std::map<std::string, graphcache::OperatorTime> operators;  // by schema name
   std::vector<graphcache::LineTime> lines;                    // in the order of the executable's lines
@@ -114,8 +114,8 @@ std::vector<graphcache::OperatorTime> InOrder(const std::map<std::string, graphc
   return rows;
 }
 
-// Returns the lines by time, the longest first, without the empty line and lines that took no time. The lines after
-// the 100th become one last row.
+// Returns the lines by time, the longest first. Leaves out the empty line and lines that took no time. All lines
+// after the 100th are summed in one last row.
 std::vector<graphcache::LineTime> InOrder(std::vector<graphcache::LineTime> times,
                                           const std::vector<std::string>& lines) {
   for (size_t i = 0; i < times.size(); ++i) times[i].line = lines[i];
@@ -143,8 +143,8 @@ std::string ResultText(size_t index, const Bits& replay, const Bits& step) {
                       Describe(replay.type, replay.sizes), " in the replay");
 }
 
-// Returns the first operator of the replay that is another operator than the step's, or has another result. Returns
-// nullopt if there is none.
+// Returns the first operator of the replay that differs, or whose result differs, from that at the same place of the
+// step. Returns nullopt if there is none.
 std::optional<graphcache::Difference> FirstOperator(const Trace& replay, const Trace& step) {
   for (const auto& [place, ours] : replay) {
     const auto theirs = step.find(place);
@@ -212,7 +212,7 @@ absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, co
 
 namespace {
 
-// The shortest run counts: disturbances only make a run longer.
+// The number of timed runs per size. The shortest one counts, since disturbances only make a run longer.
 constexpr int kRuns = 5;
 
 bool IsMatrix(const c10::IValue& value) {

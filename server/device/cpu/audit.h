@@ -1,5 +1,5 @@
-// Audits a replay. It compares the state and outputs of the replay, bit for bit, with those of an eager run of the
-// step. It also times the replay's operators.
+// Audits a replay: compares its state and outputs, bit for bit, with those of an eager run of the step. Also times
+// the replay's operators.
 // Threads: the device thread.
 #pragma once
 
@@ -19,30 +19,30 @@
 
 namespace permafrost::device {
 
-// Replays `executable` on `inputs`, puts the state back, and runs `program`, the program of `executable`, eagerly. If
-// replay and eager run differ in a bit of state or outputs, both run once more. They then run operator by operator,
-// to find the first operator whose results differ. The final state and the outputs returned are those of the eager
-// run. After an exception of the program, which passes through, the state is as before. The operators' times are
-// those of the first replay. After it, the step's matrix products are timed alone.
-// Memory: CapturePeakBytes (device/backend.h). The arena's memory is given back between replay and eager run.
+// Replays `executable` on `inputs`, restores the state, and runs `program`, the program of `executable`, eagerly. If
+// replay and eager run leave different bits in state or outputs, both run once more, operator by operator. This finds
+// the first operator whose results differ. The final state and the outputs returned are those of the eager run.
+// Exceptions of the program pass through; the state is then as before. The operators' times are those of the first
+// replay. At the end, the step's matrix products are timed alone.
+// Memory: CapturePeakBytes (device/backend.h). The arena's memory is freed between replay and eager run.
 absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, const StepProgram& program,
                                                    const graphcache::StepInputs& inputs, Arena& arena);
 
-// Runs the matrix products of a step alone. This measures how much of the step's time is arithmetic that no fusion
-// can save.
+// Runs the matrix products of a step alone, to measure the part of the step's time that no fusion of operators can
+// save.
 class StepProducts {
  public:
-  // Adds the products of one call of an operator with `arguments`. An operator that is a product counts as itself.
-  // Some operators take a layer's weights, which are matrices named weight, w1 or w2. Such an operator counts as one
-  // product per matrix, over the rows of its first tensor. The operator's backward counts as two products per matrix,
-  // since the weight and the input have gradients. Other products of a layer are not counted.
+  // Adds the matrix products of one call of an operator with `arguments`. A product operator counts as one. An
+  // operator of a whole layer takes matrices named weight, w1 or w2. It counts as one product of each of these
+  // matrices with the rows of its first tensor. The backward of such an operator counts as two per matrix, for the
+  // gradients of weight and input. Other products in such operators are not counted.
   void Add(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
-  // Runs all products on tensors of the recorded sizes, and returns the seconds that they take. Each size runs a few
-  // times.
+  // Runs all added products on new tensors of the same sizes, and returns the seconds that they take together. Each
+  // size runs a few times.
   double SecondsAlone() const;
 
  private:
-  std::map<std::array<int64_t, 3>, int64_t> counts_;  // the number of [m, k] x [k, n] products, by (m, k, n)
+  std::map<std::array<int64_t, 3>, int64_t> counts_;  // by (m, k, n): the number of products [m, k] x [k, n]
 };
 
 }  // namespace permafrost::device

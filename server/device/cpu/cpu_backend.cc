@@ -49,7 +49,7 @@ class CpuCapturer final : public Capturer {
 
  private:
   Arena arena_;
-  std::map<const StepProgram*, RecordedStep> recorded_;  // a ladder has one for training, one for evaluation
+  std::map<const StepProgram*, RecordedStep> recorded_;  // by program: one for training, one for evaluation
 };
 
 class CpuBackend final : public Backend {
@@ -83,8 +83,8 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Returns the first difference between the state and outputs after a replay and those after the step; nullopt if there
-// is none.
+// Compares the state and outputs after a replay with those after the step. Returns the first difference; nullopt if
+// there is none.
 std::optional<TapeBreak> Disagreement(const StepProgram& program, const Left& replay, const Left& step) {
   const std::optional<std::string> what = FirstDifference(program, replay, step);
   if (!what) return std::nullopt;
@@ -92,8 +92,8 @@ std::optional<TapeBreak> Disagreement(const StepProgram& program, const Left& re
                                     " otherwise than the step did: a part of the step is no dispatched operator")};
 }
 
-// Runs and records `program` on each of the first `count` probes, one after the other. If `after` is not null, appends
-// to it what each run left.
+// Runs and records `program` on each of the first `count` probes, one after the other. If `after` is not null,
+// appends to it the state and outputs after each run.
 absl::StatusOr<RecordedStep> RecordEach(const StepProgram& program, const ProbeInputs& probes, size_t count,
                                         std::vector<Left>* after) {
   std::vector<std::unique_ptr<Tape>> tapes;
@@ -185,14 +185,14 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRungOnCpu(const S
     arena.Release();
     compare();
   } else {
-    // The step runs on the arena, too: releasing the arena and taking it again would cost more than a step of a small
-    // rung.
+    // The step itself also allocates in the arena, since freeing the arena and allocating it again takes longer than
+    // a small step.
     arena.Reserve(recorded.plan.size());
     recorded.plan.ServeAnySize(arena, compare);
   }
   if (tape.broken()) return BreakStatus(*tape.broken());
-  // The replay must write everything that it leaves. The arena is overwritten, so that the replay does not find in it
-  // the values that the step wrote.
+  // The replay must itself compute all values that it leaves. So the arena is overwritten, since it still holds the
+  // values that the step computed.
   if (!larger) std::memset(arena.data(), 0xFF, std::min(arena.bytes(), recorded.plan.size()));
 
   auto executable = std::make_unique<CpuExecutable>(tape, program, arena, recorded.sizes);
@@ -211,7 +211,7 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRungOnCpu(const S
   }
   if (!broken) broken = replay(/*learn=*/false);
   if (!broken && !larger && executable->unplanned_allocations() > 0) {
-    // The gaps in the larger executable's plan do not fit, so this executable gets a plan of its own.
+    // The allocations do not fit in the larger executable's plan, so this executable learns its own.
     broken = replay(/*learn=*/true);
     if (!broken) broken = replay(/*learn=*/false);
   }

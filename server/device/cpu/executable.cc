@@ -12,13 +12,13 @@
 namespace permafrost::device {
 namespace {
 
-// The bytes of a tensor without data and of its storage, as malloc rounds them up.
+// The bytes of a TensorImpl and of a StorageImpl, each with malloc's overhead.
 constexpr int64_t kTensorBytes = sizeof(c10::TensorImpl) + 16;
 constexpr int64_t kStorageBytes = sizeof(c10::StorageImpl) + 16;
 // The bytes of an IValue's list, which is a reference-counted vector.
 constexpr int64_t kListBytes = sizeof(c10::detail::ListImpl) + 16;
 constexpr int64_t kStringBytes = sizeof(c10::ivalue::ConstantString) + 16;
-constexpr int64_t kHeapBlock = 16;  // the bytes that malloc adds to a block, and the unit to which it rounds
+constexpr int64_t kHeapBlock = 16;  // malloc's overhead per block, and its unit of rounding
 
 template <class T>
 int64_t VectorBytes(const std::vector<T>& v) {
@@ -71,7 +71,7 @@ class CpuExecutable::Builder {
  private:
   bool IsFixed(size_t slot) const { return hoisted_[slot].defined(); }
 
-  // Makes the views of tensors that never move, once and without autograd metadata.
+  // Makes the views of tensors that are the same in every replay. They are made once and without autograd metadata.
   void Hoist() {
     const auto& slots = tape_.slots();
     hoisted_.resize(slots.size());
@@ -88,21 +88,21 @@ class CpuExecutable::Builder {
           !std::ranges::all_of(op.uses, fixed))
         continue;
       const size_t made = op.returns[0][0];
-      if (IsFixed(made)) {  // a view that was made before, or a view of the whole tensor
+      if (IsFixed(made)) {  // the view exists already, or equals a whole tensor
         keep_[i] = false;
         continue;
       }
       torch::jit::Stack stack(op.args.begin(), op.args.end());
       for (const Tape::Use& use : op.uses) stack[use.arg] = hoisted_[use.slot];
       op.handle.callBoxed(&stack);
-      if (!stack.at(0).isTensor()) continue;  // a list with one tensor
+      if (!stack.at(0).isTensor()) continue;  // a list of one tensor: not hoisted
       keep_[i] = false;
       hoisted_[made] = stack[0].toTensor();
       out_.held_bytes_ += kTensorBytes;
     }
   }
 
-  // Drops all operators except those that write and those whose results are read later.
+  // Drops all operators except those that write to a tensor and those whose results are read later.
   void Drop() {
     std::vector<bool> needed(tape_.slots().size(), false);
     for (const size_t slot : tape_.outputs()) needed[slot] = true;
@@ -146,7 +146,7 @@ class CpuExecutable::Builder {
         fill.slots[use.element.value_or(0)] = static_cast<int32_t>(Number(use.slot));
         fixed = fixed && IsFixed(use.slot);
       }
-      if (fill.slots.empty()) continue;  // the argument holds no tensor
+      if (fill.slots.empty()) continue;  // the argument has no tensor
       fill.optional = fill.list && !op.args[a].isTensorList();
       call.args[a] = fixed ? Value(fill, out_.values_) : c10::IValue();
       if (!fixed) call.fills.push_back(std::move(fill));
@@ -159,7 +159,7 @@ class CpuExecutable::Builder {
     out_.calls_.push_back(std::move(call));
   }
 
-  // Adds the integers of operator `op` to the newest call, which was made from it.
+  // Adds the integers of the tape's operator `op` to the newest call, which was made from this operator.
   void AddIntegers(size_t op) {
     for (const StepSizes::Argument& a : out_.sizes_->arguments()) {
       if (a.place.op != op) continue;
@@ -217,7 +217,7 @@ class CpuExecutable::Builder {
   std::vector<at::Tensor> hoisted_;  // by tape slot: the tensor, if it is the same in every replay
   std::vector<bool> fixed_;          // by slot in values_
   std::vector<bool> keep_;           // by operator
-  std::vector<bool> sized_;          // by operator: whether an integer argument follows from the inputs' sizes
+  std::vector<bool> sized_;          // by operator: true if an integer argument follows from sizes
 };
 
 CpuExecutable::CpuExecutable(const Tape& tape, const StepProgram& program, Arena& arena, std::optional<StepSizes> sizes)
@@ -278,7 +278,7 @@ std::vector<at::Tensor> CpuExecutable::Run(const graphcache::StepInputs& inputs,
     StoragePlan::BeginPart(static_cast<uint32_t>(i));
     Invoke(calls_[i]);
   }
-  // Keeps no reference to the outputs that the step made, since the next replay overwrites them.
+  // The executable keeps no reference to outputs that the replay made, since the next replay overwrites them.
   std::vector<at::Tensor> outputs;
   outputs.reserve(output_slots_.size());
   for (const uint32_t slot : output_slots_) outputs.push_back(values_[slot]);

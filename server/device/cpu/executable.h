@@ -1,7 +1,7 @@
-// A captured step on the CPU: the operators of a tape, called again in order below autograd. Views of state are made
-// once, and operators whose results nobody reads are dropped. Storage comes from a plan over the arena that all
-// executables of a job share, so that a replay allocates no storage. A dynamic executable serves every shape. Before
-// a replay it sets the integers that follow from its inputs' sizes, and its plan is that of the largest shape. Every
+// A captured step on the CPU. A replay calls the operators of a tape again, in order, below autograd. Views of state
+// are made once, and operators whose results nothing reads are dropped. Storage is planned in the arena that all
+// executables of a job share, so a replay allocates nothing. A dynamic executable serves every shape. Before each
+// replay it sets the integers that follow from the inputs' sizes. Its plan is that of the largest shape. Every
 // executable borrows program and arena.
 // Threads: the device thread.
 #pragma once
@@ -30,34 +30,34 @@ class CpuExecutable final : public graphcache::Executable {
   CpuExecutable(const Tape& tape, const StepProgram& program, Arena& arena,
                 std::optional<StepSizes> sizes = std::nullopt);
 
-  // Replays once on the heap, to learn the storage plan. Call it once, before any other method. For a dynamic
-  // executable, `inputs` have the largest shape that is to be served without the heap. Returns the step's outputs.
+  // Replays on the heap, to learn the storage plan. Call it once, before any other method. For a dynamic executable,
+  // `inputs` must have the largest shape that is to be served without the heap. Returns the step's outputs.
   std::vector<at::Tensor> Learn(const graphcache::StepInputs& inputs);
-  // Sets the plan of a dynamic executable to that of another executable of the same step. That plan must be learned at
-  // sizes at least as large as any that this executable serves.
+  // Makes a dynamic executable use the plan of another executable of the same step. The plan must have been learned
+  // at sizes at least as large as all sizes that this executable serves.
   void TakePlan(const StoragePlan& plan);
   const StoragePlan& plan() const { return plan_; }
-  // Makes room for the plan in the arena, in which no storage may be alive.
+  // Makes the arena large enough for the plan. No storage may be alive in the arena.
   void Prepare() { arena_.Reserve(plan_.size()); }
   // Replays without calling on_phase. Returns the step's outputs, valid until the next replay over the same arena. A
-  // dynamic executable throws c10::Error if the inputs differ in kind from those that it was captured with.
+  // dynamic executable throws c10::Error if an input's type, number of dimensions or sizes contradict the capture.
   std::vector<at::Tensor> ReplayInSilence(const graphcache::StepInputs& inputs);
-  // Same as ReplayInSilence, but calls `watch` in place of each operator. The places it passes are places on the tape.
+  // Same as ReplayInSilence, but calls `watch` in place of each operator, with the operator's place on the tape.
   std::vector<at::Tensor> ReplayWatched(const graphcache::StepInputs& inputs, const CallWatcher& watch);
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override;
   absl::StatusOr<std::optional<graphcache::AuditedStep>> ReplayAudited(const graphcache::StepInputs& inputs) override;
   int64_t bytes() const override { return bytes_; }
   // origins()[i] tells which line called the operator at place i of the tape.
   struct Origin {
-    uint32_t line = 0;  // the index in lines(); 0: no line of the user's
+    uint32_t line = 0;  // the index in lines(); 0: no line
     bool is_backward = false;
   };
   const std::vector<Origin>& origins() const { return origins_; }
   const std::vector<std::string>& lines() const { return lines_; }
 
-  // The number of storage allocations of the last replay that came from the heap. It is above 0 only in two cases: if
-  // an operator's temporaries depend on values, or if a dynamic executable's inputs exceed those with which the plan
-  // was learned.
+  // Returns how many storage allocations of the last replay came from the heap. The number is above 0 in two cases
+  // only. An operator's temporaries depend on values, or a dynamic executable's inputs are larger than those with
+  // which its plan was learned.
   int64_t unplanned_allocations() const { return unplanned_; }
   size_t num_calls() const { return calls_.size(); }
 
@@ -65,19 +65,19 @@ class CpuExecutable final : public graphcache::Executable {
   // An argument that is filled in at each replay: one tensor or a list of tensors.
   struct Fill {
     uint32_t arg = 0;
-    bool list = false, optional = false;  // true: a list; true: a list of optional tensors
-    std::vector<int32_t> slots;           // one slot, or one for each element; -1: no tensor
+    bool list = false, optional = false;  // it is a list; its elements are optional
+    std::vector<int32_t> slots;           // one slot, or one per element; -1: no tensor
   };
   struct Call {
     c10::OperatorHandle op;
-    std::vector<c10::IValue> args;  // all arguments that are not filled in
+    std::vector<c10::IValue> args;  // the other arguments
     std::vector<Fill> fills;
     std::vector<std::vector<uint32_t>> returns;
-    std::vector<uint32_t> releases;  // slots that are not used after this call
+    std::vector<uint32_t> releases;  // slots that no later call uses
     uint32_t place = 0;              // the place on the tape
   };
 
-  // An integer among a call's arguments that follows from the sizes of the inputs.
+  // An integer argument of a call whose value follows from the sizes of the inputs.
   struct SizedInteger {
     uint32_t call = 0, arg = 0;
     std::optional<uint32_t> element;
@@ -94,15 +94,15 @@ class CpuExecutable final : public graphcache::Executable {
   const StepProgram& program_;
   Arena& arena_;
   std::vector<Call> calls_;
-  std::vector<at::Tensor> values_;                     // by slot; a replay keeps state, numbers and hoisted views
-  std::vector<std::pair<uint32_t, uint32_t>> inputs_;  // (slot, place among the inputs)
-  std::vector<uint32_t> output_slots_, made_outputs_;  // slots of all outputs; of outputs that are not state
+  std::vector<at::Tensor> values_;                     // by slot; state, numbers and hoisted views stay
+  std::vector<std::pair<uint32_t, uint32_t>> inputs_;  // (slot, input number)
+  std::vector<uint32_t> output_slots_, made_outputs_;  // all outputs; those that are not state
   std::vector<Tape::Mark> marks_;
   std::vector<Origin> origins_;
   std::vector<std::string> lines_;
-  std::optional<StepSizes> sizes_;  // set if it is dynamic
+  std::optional<StepSizes> sizes_;  // set if the executable is dynamic
   std::vector<SizedInteger> integers_;
-  std::vector<int64_t> sizes_now_, sizes_set_;  // the inputs' sizes; the sizes for which the integers are set
+  std::vector<int64_t> sizes_now_, sizes_set_;  // of the inputs; those for which integers_ are set
   torch::jit::Stack stack_;
   const CallWatcher* watch_ = nullptr;  // set during a watched replay
   StoragePlan plan_;

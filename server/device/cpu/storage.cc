@@ -24,7 +24,7 @@
 namespace permafrost::device {
 namespace {
 
-constexpr size_t kAlignment = 64;  // as in libtorch: a cache line, and the widest vector
+constexpr size_t kAlignment = 64;  // as in libtorch: the size of a cache line and of the widest vector
 
 size_t UsableSize(void* block) {
 #ifdef __APPLE__
@@ -46,7 +46,7 @@ void CountLive(int64_t bytes) {
 
 size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Returns a block that is 64-byte aligned and counted; nullptr for 0 bytes.
+// Allocates a block, aligned to 64 bytes, and counts it. Returns nullptr for 0 bytes.
 void* TakeHeap(size_t bytes) {
   if (bytes == 0) return nullptr;
   void* block = nullptr;
@@ -63,8 +63,8 @@ void GiveBackHeap(void* block) {
   std::free(block);
 }
 
-// The blocks of all arenas, so that a deleter can tell memory of an arena from memory of the heap. Most addresses that
-// are freed lie outside the bounds of all arenas, and reading two atomics is enough for them.
+// The blocks of all arenas, so that a deleter can tell memory of an arena from memory of the heap. For most freed
+// addresses, reading two atomics is enough, since they lie below or above all arenas.
 class ArenaBlocks {
  public:
   void Add(const char* begin, size_t bytes, Arena* arena) {
@@ -77,7 +77,7 @@ class ArenaBlocks {
     blocks_.erase(begin);
     SetBounds();
   }
-  // Returns the arena that `pointer` lies in; nullptr if there is none.
+  // Returns the arena whose block contains `pointer`; nullptr if there is none.
   Arena* Holding(const void* pointer) {
     const char* const place = static_cast<const char*>(pointer);
     const std::less<const char*> before;
@@ -116,12 +116,12 @@ ArenaBlocks& Arenas() {
 
 }  // namespace
 
-// Decides where the allocations of this thread come from while the session is current.
+// While a PlanSession is current, it serves the allocations of this thread.
 class PlanSession {
  public:
   // Makes a session that learns allocations.
   PlanSession() = default;
-  // Makes a session that serves the learned allocations or, with `any_size`, allocations of any sizes.
+  // Makes a session that serves exactly the learned allocations, or with `any_size` allocations of any sizes.
   PlanSession(const StoragePlan& plan, Arena& arena, bool any_size) : plan_(&plan), base_(arena.data()) {
     if (!any_size) return;
     arena_ = &arena;
@@ -135,7 +135,7 @@ class PlanSession {
   }
 
   c10::DataPtr Allocate(size_t bytes);
-  // Takes back storage that ServeAnySize served. Returns false if another session served it.
+  // Frees storage that this session served by ServeAnySize. Returns false if another session served it.
   bool OnArenaFree(const void* block);
   void OnFree(void* block) {
     if (const auto it = live_.find(block); it != live_.end()) {
@@ -153,8 +153,8 @@ class PlanSession {
     uint32_t part = 0;
     int64_t begin = 0, end = std::numeric_limits<int64_t>::max();
   };
-  // Storage in the arena. `end` is nullptr for storage that an earlier session served. Such storage no longer holds
-  // its place, but it is yet to be freed, and storage that lives now may have the same address.
+  // Storage in the arena. If an earlier session served it, `end` is nullptr. Its place may then be reused although it
+  // was not freed yet, so two entries may have one address.
   struct Alive {
     const char *begin = nullptr, *end = nullptr;
   };
@@ -211,7 +211,7 @@ class StorageAllocator final : public c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 
-// While a Within lives, its session serves this thread's allocations.
+// While a Within lives, its session is the current session of this thread.
 class Within {
  public:
   explicit Within(PlanSession& session) {
@@ -281,15 +281,16 @@ char* PlanSession::LowestGap(size_t bytes) const {
 
 bool PlanSession::OnArenaFree(const void* block) {
   if (arena_ == nullptr) return false;
-  // If two blocks have one address, the older block is removed first. The place of the younger block is then held too
-  // long, but never too short.
+  // If two blocks have one address, the entry of the older one is removed. If the younger one was freed, its place
+  // stays reserved for too long, which is safe.
   const auto it = std::ranges::find(alive_, block, &Alive::begin);
   if (it == alive_.end()) return false;
   alive_.erase(it);
   return true;
 }
 
-// Places the largest blocks first, each at the lowest offset where no block with an overlapping lifetime lies.
+// Places the largest blocks first. Each gets the lowest offset at which it overlaps no block that is alive at the
+// same time.
 StoragePlan PlanSession::MakePlan() const {
   StoragePlan plan;
   plan.slots_.resize(lifetimes_.size());

@@ -1,9 +1,8 @@
-// Storage of CPU tensors. All of this storage is counted. While a captured step is replayed, its storage comes from a
-// plan instead of the heap. A step on equal shapes allocates equal sizes in equal order, so one replay is enough to
-// learn the size and lifetime of every allocation. Later replays are served from fixed offsets of one block, the
-// arena, which all executables of a job share.
-// Threads: counters are safe anywhere. A StoragePlan and an Arena belong to the device thread. Allocations of other
-// threads during a replay come from the heap.
+// Counts the storage of CPU tensors, and plans the storage of captured steps. On equal shapes, a step allocates equal
+// sizes in equal order. So one replay is enough to learn the size and lifetime of every allocation. Later replays get
+// storage at fixed offsets of one block, the arena, instead of the heap. All executables of a job share one arena.
+// Threads: the counters are safe anywhere. A StoragePlan and an Arena belong to the device thread. During a replay,
+// allocations of other threads come from the heap.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +14,16 @@
 
 namespace permafrost::device {
 
-// Replaces libtorch's allocator for CPU tensors by the counting allocator; further calls are no-ops. Call it before
-// the first tensor is made: storage from before is not counted.
+// Replaces libtorch's allocator for CPU tensors by a counting allocator. Further calls do nothing. Call it before the
+// first tensor is made, since older storage is not counted.
 void InstallStorageAllocator();
 
 StorageUse ReadStorageUse();
-// Sets the peak to the storage that is live now.
+// Sets the peak to the bytes in use now.
 void RestartStoragePeak();
 
-// One block of memory, 64-byte aligned, that serves a job's plans. Its size is that of the largest plan. The memory
-// is allocated at first use and kept until Release.
+// One block of memory, aligned to 64 bytes, for the plans of a job. It is as large as the largest plan. The memory is
+// allocated at first use and kept until Release.
 class Arena {
  public:
   Arena() = default;
@@ -32,21 +31,21 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
   ~Arena() { Release(); }
 
-  // Makes the arena at least `bytes` large. If it grows, nothing that was served from it is valid any more.
+  // Makes the arena at least `bytes` large. If it grows, all storage in it becomes invalid.
   void Reserve(size_t bytes);
-  // Gives the memory back until the next use. Nothing that was served from it is valid any more.
+  // Frees the memory until the next use. All storage in the arena becomes invalid.
   void Release();
   size_t bytes() const { return bytes_; }
-  // Throws c10::OutOfMemoryError.
+  // Returns the block, and allocates it if needed. Throws c10::OutOfMemoryError.
   char* data();
-  // Notes that `block`, which ServeAnySize served and which outlived its session, is freed now.
+  // Notes that `block` is freed now. A call of ServeAnySize served it, and it outlived the call.
   void NoteFree(const void* block);
 
  private:
   friend class PlanSession;
   char* block_ = nullptr;
   size_t bytes_ = 0;
-  // The storage that ServeAnySize served and that has outlived its session.
+  // Storage that outlived the ServeAnySize call which served it.
   std::vector<const void*> escaped_;
 };
 
@@ -56,26 +55,27 @@ class StoragePlan {
   // until the next step.
   static StoragePlan Learn(const std::function<void()>& body);
 
-  // Runs `body` and serves its allocations from the arena, which must have size() bytes. Each allocation gets its
-  // planned place while the allocations match the learned ones. From the first allocation that differs, all come from
-  // the heap, since later places may hold storage that is still alive. Returns how many allocations came from the
-  // heap: 0 for the body that was learned.
+  // Runs `body` and serves its allocations from the arena, which must have at least size() bytes. Each allocation
+  // gets its planned place as long as size and order match the learned allocations. From the first mismatch on, all
+  // allocations come from the heap, since later places may hold storage that is still alive. Returns how many
+  // allocations came from the heap. It is 0 for the body that was learned.
   int64_t Serve(Arena& arena, const std::function<void()>& body) const;
 
-  // Same as Serve, for a body whose allocations differ in size or order from the learned ones. So a plan that is
-  // learned at the largest shape of a step serves smaller shapes. The counterpart of the n-th allocation in a part
-  // (BeginPart) is the n-th learned allocation of that part. An allocation gets its counterpart's place if it fits
-  // there and nothing alive lies there. Otherwise it gets the lowest gap that holds it, or memory of the heap if no
-  // gap does. Returns how many allocations came from the heap.
+  // Same as Serve, but the allocations of `body` may differ in size and order from the learned ones. So a plan that
+  // was learned at a step's largest shape also serves smaller shapes. The n-th allocation in a part (BeginPart) gets
+  // the place of the n-th learned allocation of this part, if the place is large enough and free. Otherwise it gets
+  // the lowest gap that is large enough, or memory of the heap if there is no such gap. Returns how many allocations
+  // came from the heap.
   int64_t ServeAnySize(Arena& arena, const std::function<void()>& body) const;
 
-  // Called within a body, this tells that part `part` of the body begins here. An allocation is served only if it was
-  // learned in the same part. So an extra allocation of an equal size in another part is noticed.
+  // Call it within a body where part number `part` of the body begins. A planned place is used only for an allocation
+  // of the part in which it was learned. So an extra allocation of an equal size in another part does not go
+  // unnoticed.
   static void BeginPart(uint32_t part);
 
-  // The bytes of arena that the plan needs.
+  // Returns the bytes that the plan needs in the arena.
   size_t size() const { return size_; }
-  // The memory of the plan itself, in bytes.
+  // Returns the bytes of the plan itself.
   size_t bytes() const { return slots_.capacity() * sizeof(Slot); }
 
  private:

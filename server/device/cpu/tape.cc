@@ -21,8 +21,8 @@
 namespace permafrost::device {
 namespace {
 
-// Returns true if all indices are integers. aten::index is tagged as having a dynamic shape because of masks; with
-// integers its shape is static.
+// Returns true for an aten::index whose indices are all integers. libtorch tags aten::index as having a dynamic
+// output shape because of masks. With integers the shape is static.
 bool IndexesByNumber(const Tape::Op& op) {
   if (op.name() != "aten::index") return false;
   const auto indices = op.args[1].toListRef();
@@ -33,15 +33,15 @@ bool IndexesByNumber(const Tape::Op& op) {
   });
 }
 
-// Returns true if the operator has dropout 0. Attention is tagged as random because of its dropout; without dropout it
-// draws no numbers.
+// Returns true if the operator has dropout 0. libtorch tags attention as random because of its dropout. Without
+// dropout it draws no numbers.
 bool DropsNothing(const Tape::Op& op) {
   const auto index = op.handle.schema().argumentIndexWithName("dropout_p");
   return index && op.args[static_cast<size_t>(*index)].isDouble() &&
          op.args[static_cast<size_t>(*index)].toDouble() == 0;
 }
 
-// Returns an argument as a tape keeps it: without its tensors.
+// Returns an argument in the form that a tape keeps, without its tensors.
 c10::IValue WithoutTensors(const c10::IValue& value) {
   if (value.isTensor()) return at::Tensor();
   if (value.isTensorList()) {
@@ -57,12 +57,12 @@ c10::IValue WithoutTensors(const c10::IValue& value) {
   return list;
 }
 
-// Identifies a tensor among those of one step: storage, offset, type, sizes, strides. The address of the TensorImpl
-// cannot identify it, since autograd unpacks saved tensors as new TensorImpls.
+// Identifies a tensor among those of one step by storage number, offset, type, sizes and strides. The address of the
+// TensorImpl cannot identify it, since autograd unpacks saved tensors as new TensorImpls.
 using TensorId = std::tuple<uint32_t, int64_t, c10::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
 
-// Numbers storages in the order in which they are first seen. A weak reference to each keeps its address from being
-// reused. The bytes are not kept: they are freed when the step frees them.
+// Numbers storages in the order in which they are first seen. A weak reference to each storage keeps its address from
+// being reused, but lets its bytes be freed when the step frees them.
 class StorageNumbers {
  public:
   uint32_t Of(const at::Tensor& tensor) {
@@ -88,7 +88,7 @@ absl::Status BreakStatus(const TapeBreak& broken) {
 // One run of a step under the recording key: numbers the step's tensors, and passes each of its operators to OnOp.
 class Tape::Pass {
  public:
-  // The pass that runs on this thread; nullptr: operators run without recording.
+  // The pass that runs on this thread; nullptr if operators are not recorded.
   static thread_local Pass* current;
 
   Pass(Tape& tape, const std::vector<at::Tensor>& inputs) : tape_(tape) {
@@ -161,7 +161,7 @@ struct TapeDispatch {
       op.redispatchBoxed(rest, stack);
       return;
     }
-    // Operators that a kernel calls in turn are not recorded.
+    // Operators that the kernel calls are not recorded.
     const c10::impl::ExcludeDispatchKeyGuard below(kRecordKey);
     if (Tape::Pass::current != nullptr) {
       Tape::Pass::current->OnCall(op, rest, *stack);
@@ -207,8 +207,8 @@ void Tape::Pass::AddUse(Op& op, size_t arg, std::optional<size_t> element, const
   if (!tensor.defined()) return;
   const auto [it, is_new] = slot_of_.try_emplace(IdOf(tensor), slots_.size());
   if (is_new) {
-    // The tensor is neither declared nor made in this step. That is expected of scalars that a kernel takes as
-    // tensors. Any other tensor that is neither declared nor made would become a constant by accident.
+    // The tensor is neither declared nor made in this step. This is normal for a number that a kernel takes as a
+    // tensor. Any other tensor would silently become a constant of the tape.
     slots_.push_back(SlotOf(tensor, SlotKind::kNumber));
     if (!tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
       Break(op.name(), absl::StrCat("reads, as ", ArgumentName(op, arg), ", a tensor ",
@@ -263,7 +263,7 @@ void Tape::Pass::OnCall(const c10::OperatorHandle& handle, c10::DispatchKeySet k
   op.args.assign(stack.end() - static_cast<std::ptrdiff_t>(schema.arguments().size()), stack.end());
   CheckTags(op);
   AddUses(op);
-  // The tensors are dropped before the call: kernels check reference counts, and the step may hold the last one.
+  // The recording drops its references to the tensors before the call, since some kernels depend on reference counts.
   for (c10::IValue& value : op.args) value = WithoutTensors(value);
   handle.redispatchBoxed(keys, &stack);
   for (auto value = stack.end() - static_cast<std::ptrdiff_t>(schema.returns().size()); value != stack.end(); ++value) {
@@ -293,8 +293,8 @@ class Tape::Recording final : public Pass {
   }
 
  private:
-  // Autograd numbers the nodes of the backward pass in the order in which the forward pass makes them. Nodes from
-  // number `first` on belong to line `line`.
+  // Autograd numbers the nodes of the backward pass in the order in which the forward pass makes them. The nodes
+  // numbered `first` and up, to the next Begun, belong to line `line`.
   struct Begun {
     uint64_t first = 0;
     uint32_t line = 0;
@@ -309,7 +309,8 @@ class Tape::Recording final : public Pass {
   void OnOutputs(std::vector<size_t> outputs) override { tape_.outputs_ = std::move(outputs); }
 
   uint32_t LineOfNode(uint64_t number) const {
-    // The node that accumulates a parameter's gradient has a number above all others.
+    // A node that accumulates a parameter's gradient has a larger number than all other nodes, and belongs to no
+    // line.
     if (number >= at::sequence_number::peek()) return 0;
     const auto later = std::ranges::upper_bound(begun_, number, {}, &Begun::first);
     return later == begun_.begin() ? 0 : std::prev(later)->line;

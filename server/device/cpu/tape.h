@@ -1,7 +1,7 @@
-// The operators of a step, recorded as they are dispatched below autograd. A recording keeps the arguments of the
-// operators but no tensor that they made: storage is freed when the step itself frees it. An operator that is not
-// dispatched (a raw kernel, a host loop over data_ptr) is not seen. cpu_backend.h finds such operators by comparing a
-// replay with the step itself.
+// Records the operators of a step as they are dispatched below autograd. A recording keeps the operators' arguments
+// but not the tensors that they made, so the step's storage is freed when the step frees it. Work that is not
+// dispatched, such as a raw kernel or a host loop over data_ptr, is not recorded. cpu_backend.h detects such work by
+// comparing a replay with the step itself.
 // Threads: the device thread.
 #pragma once
 
@@ -24,35 +24,36 @@
 
 namespace permafrost::device {
 
-// The dispatch key at which operators are recorded. It is below autograd, and no backend uses it here. libtorch 2.13
-// reserves it for a C++ FakeTensor mode, which is off in this process.
+// The dispatch key at which operators are recorded. It is below autograd, and nothing else in this process uses it.
+// libtorch 2.13 reserves it for a C++ FakeTensor mode, which is off in this process.
 inline constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
 
 struct IntegerPlace;
-// Receives an integer argument that differs between two steps: its place, and its value in each step.
+// A function that receives each integer argument that differs between two steps: its place, and its value in each
+// step.
 using OnInteger = std::function<void(const IntegerPlace& place, int64_t one, int64_t next)>;
 
 // The reason why a step cannot be captured.
 struct TapeBreak {
-  std::string op;   // the schema's name; empty if no single operator is to blame
+  std::string op;   // the operator's name; empty if no single operator is the reason
   std::string why;  // one line
 };
 
-// Returns FailedPrecondition with graphcache::kGraphBreakReason.
+// Returns `broken` as FailedPrecondition with graphcache::kGraphBreakReason.
 absl::Status BreakStatus(const TapeBreak& broken);
 
-// Is called in place of each operator while a step runs. `place` is the operator's index in a recording of the step.
-// `stack` holds its arguments. The watcher must call `perform` once, which takes the arguments off the stack and
-// leaves the results there.
+// A function that is called in place of each operator of a step. `place` is the operator's index in a recording of
+// the step. `stack` holds the operator's arguments. The watcher must call `perform` once, which runs the operator: it
+// takes the arguments off the stack and puts the results there.
 using CallWatcher = std::function<void(size_t place, const c10::OperatorHandle& op, torch::jit::Stack& stack,
                                        absl::FunctionRef<void()> perform)>;
 
 class Tape {
  public:
   enum class SlotKind {
-    kInput,   // a declared input; `index` is its place among the inputs
-    kState,   // a declared tensor that outlives the step
-    kNumber,  // a scalar that a kernel takes as a tensor; constant
+    kInput,   // a tensor of the inputs; `index` is its place there
+    kState,   // a tensor of the declared state, which outlives the step
+    kNumber,  // a number that a kernel takes as a tensor; constant
     kMade,    // made by an operator of the tape
   };
   struct Slot {
@@ -67,19 +68,18 @@ class Tape {
     size_t arg = 0;
     std::optional<size_t> element;
     size_t slot = 0;
-    bool written = false;  // true if the schema says that the operator writes it
+    bool written = false;  // true: by its schema, the operator writes to the tensor
   };
   struct Op {
     c10::OperatorHandle handle;
-    // The arguments of the call without its tensors. In place of each tensor there is an undefined tensor, or nullopt
-    // in a list of optional tensors.
+    // The arguments of the call, with each tensor replaced by an undefined tensor, or by nullopt in a list of
+    // optional tensors.
     std::vector<c10::IValue> args;
     std::vector<Use> uses;
     // The slots of each return value: one, or several if the value is a list.
     std::vector<std::vector<size_t>> returns;
-    bool view = false;  // the schema says that every output is a view of an input
-    // `line` is the index in lines() of the user's line that called the operator. `is_backward` is true if the
-    // operator computes a gradient.
+    bool view = false;  // true: by its schema, every output is a view of an input
+    // The index in lines() of the user's line that called the operator, and whether the operator computes a gradient.
     uint32_t line = 0;
     bool is_backward = false;
     std::string_view name() const { return handle.operator_name().name; }
@@ -97,19 +97,20 @@ class Tape {
   // Runs `body`, a step on `inputs`, on this thread and records its operators. Call it once per tape. Returns the
   // outputs of `body`. Exceptions pass through.
   std::vector<at::Tensor> Record(const std::vector<at::Tensor>& inputs, const Body& body);
-  // Runs `body`, a step on `inputs`, on this thread and compares it with the recording, operator by operator as it
-  // runs. Returns the outputs of `body`. Exceptions pass through. The inputs are another batch than the recorded one,
-  // of equal shapes. Every other difference (in a host value, a constant, the order of operators) is a break. With
-  // `on_integer`, the inputs may have other shapes, and each integer argument that differs is passed to it.
+  // Runs `body`, a step on `inputs`, on this thread and compares each operator, as it runs, with the recording. The
+  // inputs are another batch than the recorded one, of equal shapes. Every difference other than in tensors' values
+  // (a host value, a constant, the order of operators) breaks the tape. With `on_integer`, the inputs may have other
+  // shapes, and on_integer receives each integer argument that differs. Returns the outputs of `body`. Exceptions
+  // pass through.
   std::vector<at::Tensor> Compare(const std::vector<at::Tensor>& inputs, const Body& body,
                                   const OnInteger& on_integer = nullptr);
 
-  // Runs `body`, a step, on this thread and calls `watch` in place of each of its operators. It passes to `watch` the
-  // places that the operators would have in a recording. Returns the outputs of `body`. Exceptions pass through.
+  // Runs `body`, a step, on this thread and calls `watch` in place of each of its operators. `place` is then the
+  // index that the operator would have in a recording. Returns the outputs of `body`. Exceptions pass through.
   static std::vector<at::Tensor> Watch(const CallWatcher& watch, const Body& body);
 
-  // Receives each operator with its arguments before it is called. Returns true to receive also the operators that
-  // this one calls in turn.
+  // A function that receives each operator, with its arguments, before the operator runs. If it returns true, it also
+  // receives the operators that this operator calls.
   using CallListener = std::function<bool(const c10::OperatorHandle& op, const torch::jit::Stack& stack)>;
   // Runs `body` on this thread and passes its operators to `listener`. Exceptions pass through.
   static void Listen(const CallListener& listener, const std::function<void()>& body);
@@ -118,18 +119,20 @@ class Tape {
   const std::vector<Slot>& slots() const { return slots_; }
   const std::vector<size_t>& outputs() const { return outputs_; }
   const std::vector<Mark>& marks() const { return marks_; }
-  // Each line appears once. The first is empty, for operators that belong to no line.
+  // Returns the user's lines, each once. The first one is empty and stands for operators that belong to no line.
   const std::vector<std::string>& lines() const { return lines_; }
-  // The first reason why the step cannot be captured, found by Record or Compare.
+  // Returns the first reason why the step cannot be captured, if Record or Compare found one or Break was called.
   const std::optional<TapeBreak>& broken() const { return broken_; }
   // Notes a reason why the step cannot be captured. Only the first one is kept.
   void Break(TapeBreak broken) {
     if (!broken_) broken_ = std::move(broken);
   }
 
-  // Notes a mark on the tape that records on this thread, for MarkPhase. Returns false if no tape records.
+  // Notes a Mark on the tape that records on this thread. Returns false if no tape records. For MarkPhase of
+  // step_program.h.
   static bool NoteMark(int phase);
-  // Tells the line to the tape that records on this thread, if any. For NoteLine of step_program.h.
+  // Assigns later operators on the tape that records on this thread, if any, to `line`. For NoteLine of
+  // step_program.h.
   static void NoteLine(std::string_view line);
 
  private:
@@ -151,7 +154,7 @@ class Tape {
 // Returns true if every output is a view of an input.
 bool ReturnsViews(const c10::FunctionSchema& schema);
 
-// Checks that recording works with this libtorch. Errors: Internal if the fallback does not fire.
+// Checks that recording works with this libtorch. Errors: Internal if operators do not reach the recording key.
 absl::Status CheckRecording();
 
 }  // namespace permafrost::device

@@ -24,7 +24,8 @@ std::string Text(const T& value) {
   return out.str();
 }
 
-// Compares bits, since values may decide a kernel's code path: NaN equals itself, and 0.0 does not equal -0.0.
+// Compares the bits, so that NaN equals itself and 0.0 does not equal -0.0. A kernel may behave differently for 0.0
+// and -0.0.
 bool SameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 // Compares arguments without their tensors.
@@ -34,7 +35,7 @@ bool SameValue(const c10::IValue& a, const c10::IValue& b) {
     const auto x = a.toListRef(), y = b.toListRef();
     return std::ranges::equal(x, y, SameValue);
   }
-  if (a.isTensor() || b.isTensor()) return a.isTensor() && b.isTensor();  // the tensors are compared as uses
+  if (a.isTensor() || b.isTensor()) return a.isTensor() && b.isTensor();  // Op::uses are compared instead
   if (a.isNone() || b.isNone()) return a.isNone() && b.isNone();
   return a == b;
 }
@@ -83,7 +84,7 @@ class Comparer {
     Break(absl::StrCat(ArgumentName(x_.op, arg), " is ", Text(x), " in one step and ", Text(y), " in the next",
                        AbslView(Where()), ": a host value that changes"));
   }
-  // If the arguments differ only in integers, passes these integers to on_integer_ and returns true.
+  // If the arguments differ only in integers, passes the integers that differ to on_integer_ and returns true.
   bool TakeIntegers(size_t arg, const c10::IValue& x, const c10::IValue& y) const {
     if (x.isInt() && y.isInt()) {
       on_integer_({place_, arg, std::nullopt}, x.toInt(), y.toInt());
@@ -145,7 +146,7 @@ std::optional<TapeBreak> FindDifference(size_t place, const OpOfTape& one, const
 
 namespace {
 
-// By place of an integer: its values at all shapes. Integers that are equal at all shapes are left out.
+// By place of an integer argument: its values at all shapes. Integers that have one value at all shapes are left out.
 using Integers = std::map<IntegerPlace, std::vector<int64_t>>;
 
 std::optional<TapeBreak> CollectIntegers(std::span<const std::unique_ptr<Tape>> tapes, Integers& integers) {
@@ -186,7 +187,8 @@ int64_t IntegerAt(const Tape& tape, const IntegerPlace& place) {
 
 std::optional<TapeBreak> StepSizes::Find(std::span<const std::unique_ptr<Tape>> tapes, StepSizes& out) {
   out = {};
-  // Collects the sizes: the values of each input dimension that differs between shapes. Equal rows are kept once.
+  // Collects the sizes that differ between shapes: one row for each input dimension that does, with its values. Equal
+  // rows are kept once.
   std::vector<std::vector<int64_t>> of_size;  // [sizes][shapes]
   for (size_t s = 0; s < tapes.front()->slots().size(); ++s) {
     const Tape::Slot& slot = tapes.front()->slots()[s];

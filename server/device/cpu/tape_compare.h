@@ -1,5 +1,5 @@
-// Compares recordings of one step. Checks that they agree in all that must not change from batch to batch. Finds how
-// the integers that differ follow from the inputs' sizes.
+// Compares recordings of one step. Checks that they agree in everything that must not change from batch to batch.
+// Finds how the integers that differ between recordings follow from the inputs' sizes.
 // Threads: pure functions and values; the device thread.
 #pragma once
 
@@ -28,7 +28,7 @@ struct IntegerPlace {
   auto operator<=>(const IntegerPlace&) const = default;
 };
 
-// One operator, and the slots of the tape that it is on.
+// One operator, and the slots of the tape on which it is recorded.
 struct OpOfTape {
   const Tape::Op& op;
   const std::vector<Tape::Slot>& slots;
@@ -36,20 +36,20 @@ struct OpOfTape {
 
 // Returns why operator `place` differs between one step and the next; nullopt if it does not. Without `on_integer`,
 // the steps have equal shapes, and everything but the tensors' values is compared. With `on_integer`, sizes may
-// differ. It receives each integer argument that differs: the argument's place, and its value in each step.
+// differ, and on_integer receives each integer argument that differs: its place, and its value in each step.
 std::optional<TapeBreak> FindDifference(size_t place, const OpOfTape& one, const OpOfTape& next,
                                         const OnInteger& on_integer = nullptr);
 
 using graphcache::FindSum;
 using graphcache::SizeSum;
 
-// From this many shapes, four forms can be told apart: a size, a size plus a constant, two sizes added, and a
-// multiple of a size.
+// The number of shapes from which four forms of an integer can be told apart: a size, a size plus a constant, the sum
+// of two sizes, and a multiple of a size.
 inline constexpr size_t kLearnedShapes = 3;
 
-// Finds how the integers among the operators' arguments follow from the sizes of a step's inputs. In recordings of one
-// step at several shapes, only those integers differ that are sizes of the inputs or sums of them. Once these are
-// known, one recording serves every shape.
+// Finds how the integers among the operators' arguments follow from the sizes of a step's inputs. In recordings of
+// one step at several shapes, the only integers that differ are sizes of the inputs or sums of sizes. Once it is
+// known which sizes they are, one recording serves every shape.
 class StepSizes {
  public:
   // An integer argument of an operator of the tape that differs from shape to shape.
@@ -58,20 +58,21 @@ class StepSizes {
     SizeSum value;
   };
 
-  // Takes at least kLearnedShapes recordings of one step, at shapes that differ in every size that can differ. The
-  // first kLearnedShapes recordings are compared, and all further recordings check the result. If there are no
-  // further recordings, Compare must check it. Returns nullopt if it could explain every integer that differs.
-  // Otherwise returns the reason, with the operator and the integer.
+  // Takes at least kLearnedShapes recordings of one step, at shapes that differ in every size that can differ. Learns
+  // from the first kLearnedShapes recordings and tests the result, `out`, on the others. If there are no others, the
+  // caller must test it by Compare. Returns nullopt if every integer that differs was explained. Otherwise returns
+  // the reason, with the operator and the integer.
   static std::optional<TapeBreak> Find(std::span<const std::unique_ptr<Tape>> tapes, StepSizes& out);
 
-  // Reads the sizes of a batch. Errors: InvalidArgument if the inputs differ in kind from those of the recordings.
+  // Sets `sizes` to those of a batch. Errors: InvalidArgument if an input's type, number of dimensions or sizes
+  // contradict the recordings.
   absl::Status Read(const graphcache::StepInputs& inputs, std::vector<int64_t>& sizes) const;
   // Runs `body`, a step on `inputs` of any shape, and compares it with `tape`, operator by operator while it runs.
-  // The sizes must have been found with `tape`. The step's integers must be those that follow from `inputs`;
-  // otherwise the tape is broken afterwards. Returns the step's outputs. If `inputs` differ in kind from those of the
-  // recordings, `body` does not run, nothing is returned, and the tape is broken. Exceptions pass through.
+  // These StepSizes must have been found with `tape`. If an integer in the step is not the one that follows from
+  // `inputs`, the tape is broken afterwards. Returns the step's outputs. If Read refuses `inputs`, breaks the tape
+  // and returns no outputs, without running `body`. Exceptions pass through.
   std::vector<at::Tensor> Compare(Tape& tape, const graphcache::StepInputs& inputs, const Tape::Body& body) const;
-  // The arguments, in the order of their places.
+  // Returns the integer arguments that differ, sorted by place.
   const std::vector<Argument>& arguments() const { return arguments_; }
   size_t count() const { return count_; }
   int64_t bytes() const;

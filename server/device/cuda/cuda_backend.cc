@@ -32,7 +32,7 @@ namespace {
 using c10::CachingAllocator::StatType;
 // The greatest age of the device state that other threads see during training.
 constexpr std::chrono::milliseconds kPublishInterval(200);
-// The number of streams on which the math library runs: one for steps, and one for captures (graph_capturer.h).
+// The number of streams on which cuBLAS runs: one for steps, and one for captures (graph_capturer.h).
 constexpr int64_t kMathStreams = 2;
 constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
 
@@ -75,20 +75,21 @@ class CudaBackend final : public Backend {
 
   absl::Status Enter() const override {
     PF_RETURN_IF_ERROR(owner_.Claim("cuda"));
-    // Each thread has its own current device. The hooks of libtorch 2.11 cannot set it.
+    // Each thread has its own current device. It is set here, since the hooks of libtorch 2.11 cannot set it.
     c10::impl::VirtualGuardImpl(device_.type()).setDevice(device_);
     return absl::OkStatus();
   }
   absl::Status Within(const std::function<absl::Status()>& step) const override {
     PF_RETURN_IF_ERROR(owner_.Claim("a step"));
     const absl::Status ran = InOne(step);
-    // The outermost Within publishes too. If it ended a job, memory was freed, and no later step would publish that.
+    // The outermost Within publishes too. If it ended a job, it freed memory, and no later step would publish the new
+    // state.
     if (depth_ == 0) UnlessFatal([this] { Publish(); });
     return ran;
   }
   absl::StatusOr<bool> EndStep() const override {
     PF_RETURN_IF_ERROR(owner_.Claim("EndStep"));
-    // Publishing asks the driver, which takes longer than a small step.
+    // To publish, the thread asks the driver, which takes longer than a small step.
     if (const auto now = std::chrono::steady_clock::now(); now >= next_publication_) {
       next_publication_ = now + kPublishInterval;
       Publish();
@@ -117,7 +118,7 @@ class CudaBackend final : public Backend {
     state.memory.resident = static_cast<int64_t>(ResidentBytes());
     return state;
   }
-  // At least 1, since 0 would mean that the memory is not known.
+  // The result is at least 1, since 0 would mean that the memory is not known.
   int64_t memory_bytes() const override { return std::max<int64_t>(1, for_jobs_); }
   std::optional<PinnedRows> AllocatePinned(int64_t rows, int64_t width) const override {
     void *host = nullptr, *device = nullptr;
@@ -125,7 +126,7 @@ class CudaBackend final : public Backend {
       return std::nullopt;
     }
     const std::shared_ptr<void> owner(host, module_.free_pinned);
-    // Each tensor keeps the memory alive.
+    // Both tensors keep the memory alive.
     const auto keep = [owner](void* /*memory*/) {};
     const at::TensorOptions options = at::TensorOptions().dtype(at::kFloat);
     return PinnedRows{.host = at::from_blob(host, {rows, width}, keep, options),
@@ -153,15 +154,16 @@ class CudaBackend final : public Backend {
             .peak_bytes = stats.allocated_bytes[kAll].peak,
             .allocations = stats.allocation[kAll].allocated};
   }
-  // Reads and publishes what only the device's thread may read. On another thread, asking the driver for free memory
-  // would invalidate a capture. The allocator's lock may also be held for as long as the driver takes to find memory.
+  // Reads and publishes the values that only the device's thread may read. If another thread asked the driver for
+  // free memory, that would invalidate a capture. It could also wait long for the allocator's lock, which is held
+  // while the driver finds memory.
   void Publish() const {
     const StorageUse storage = ReadStorage();
     const auto stats = Allocator().getDeviceStats(device_.index());
     DeviceState state;
     state.memory.allocated = stats.allocated_bytes[kAll].current;
     state.memory.reserved = stats.reserved_bytes[kAll].current;
-    // The driver tells the use of the card by all processes.
+    // The driver tells how much of the card's memory all processes together use.
     state.memory.driver = total_ - static_cast<int64_t>(Allocator().getMemoryInfo(device_.index()).first);
     state.memory.recommended_max = total_;
     state.no_graph_entries_reason = "CUDA keeps no compiled graphs but the executables of jobs";
@@ -175,7 +177,7 @@ class CudaBackend final : public Backend {
   int64_t total_ = 0;     // bytes of the card
   int64_t for_jobs_ = 0;  // bytes that were free when the card was opened, minus the workspaces
   mutable OwnerThread owner_;
-  // Only the owner uses these.
+  // Only the owner thread uses the next two.
   mutable std::chrono::steady_clock::time_point next_publication_;
   mutable int depth_ = 0;  // nesting depth of Within
 

@@ -65,14 +65,16 @@ absl::StatusOr<int> CountCards(const CudaDriver& driver) {
 
 absl::Status CheckDriverVersion(const CudaDriver& driver, int wanted) {
   int version = 0;
-  // A driver serves the programs of every minor version of its own major version, and of older major versions.
+  // A driver serves programs made for its own major version of CUDA, whatever their minor version, and for older
+  // major versions.
   if (driver.version(&version) != 0 || version / 1000 >= wanted / 1000) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("NVIDIA's driver is too old: it serves CUDA ", VersionText(version),
                                                     ", and libtorch needs ", wanted / 1000, ".0 or newer"));
 }
 
 absl::StatusOr<const CudaModule*> LoadCudaModuleFrom(const std::string& path) {
-  // RTLD_GLOBAL is needed: libtorch finds its CUDA half by registries that the library's initialisers fill.
+  // RTLD_GLOBAL is needed, since libtorch finds its CUDA half through registries that initialisers of the CUDA half
+  // fill.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr)
     return absl::FailedPreconditionError(absl::StrCat("its module cannot be loaded: ", LastLoaderError()));

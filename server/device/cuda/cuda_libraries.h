@@ -1,8 +1,10 @@
-// The libraries of a CUDA device, which the program loads at run time and does not link. One is NVIDIA's driver,
-// which tells which cards this machine has. The other is libtorch's CUDA half, in a module of this project. The
-// driver comes first, since the CUDA half is large, and prints long warnings where there is no card. A program that
-// links the CUDA half does not start on a machine that lacks this half. If the CUDA half is linked, its 190 KB of
-// static thread-local storage keep threads with small stacks from starting. Threads of the HTTP server have 100 KB.
+// The libraries of a CUDA device, which the program loads at run time and does not link. The first is NVIDIA's
+// driver, which tells the cards of this machine. The second is a module of this project that links libtorch's CUDA
+// half. The driver is loaded first, since the CUDA half is large, and prints long warnings on machines without a
+// card.
+// There are two reasons not to link the CUDA half. A program that links it does not start on a machine that lacks it.
+// Its static thread-local storage of 190 KB keeps threads with small stacks from starting, and threads of the HTTP
+// server have 100 KB.
 // Threads: safe anywhere.
 #pragma once
 
@@ -20,7 +22,7 @@ namespace permafrost::device {
 
 inline constexpr char kCudaDriverFile[] = "libcuda.so.1";
 
-// Functions of the driver, which return 0 or an error of CUresult. Source: CUDA driver API, cuInit,
+// Functions of the driver. Each returns 0 or an error of CUresult. Source: CUDA driver API, cuInit,
 // cuDriverGetVersion, cuDeviceGetCount.
 struct CudaDriver {
   int (*init)(unsigned flags) = nullptr;
@@ -36,40 +38,41 @@ absl::StatusOr<CudaDriver> LoadCudaDriver(const std::string& path = kCudaDriverF
 // there is no card or the driver does not initialise.
 absl::StatusOr<int> CountCards(const CudaDriver& driver);
 
-// Checks that the driver serves programs made for version `wanted` of CUDA, a number as CudaDriver::version writes it.
-// Errors: FailedPrecondition in one line.
+// Checks that the driver serves programs made for version `wanted` of CUDA, in the format of CudaDriver::version.
+// Errors: FailedPrecondition, in one line, if it does not.
 absl::Status CheckDriverVersion(const CudaDriver& driver, int wanted);
 
-// A graph of a CUDA device: one capture and its replays. The implementation is in a module that is loaded at run time
-// (cuda/module), so that one program serves machines with and without a GPU. Tests have their own implementation.
+// A graph of a CUDA device: one capture, replayed any number of times. The module that is loaded at run time
+// (cuda/module) implements it, so that one program serves machines with and without a GPU. Tests have their own
+// implementation.
 // Threads: the device thread. Exceptions of the device, c10::Error, pass through all methods.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
-  // Begins to capture the work that this thread enqueues on its current stream, which must not be the default stream.
-  // The graph's memory comes from `pool`, which other live graphs may share. If this throws, the allocator is as
+  // Begins to capture the work that this thread enqueues on its current stream. This must not be the default stream.
+  // The graph's memory comes from `pool`, which other live graphs may share. If this call throws, the allocator is as
   // before.
   virtual void BeginCapture(c10::MempoolId_t pool) = 0;
-  // Ends the capture and makes the graph ready to be replayed. If this throws, the stream no longer captures, the
-  // allocator no longer records, and this graph must not be used any more.
+  // Ends the capture and makes the graph ready to be replayed. If this call throws, the stream no longer captures,
+  // the allocator no longer allocates from the pool, and the graph must not be used any more.
   virtual void EndCapture() = 0;
   // Enqueues the work of the graph on the current stream. Call it only after EndCapture has returned.
   virtual void Replay() = 0;
 };
 
-// The table that libpermafrost_cuda.so exports as `permafrost_cuda_module`. It has plain pointers only, since it
-// crosses a boundary of libraries.
+// The table of functions that libpermafrost_cuda.so exports as `permafrost_cuda_module`. It has only plain pointers,
+// since it is passed between two libraries.
 struct CudaModule {
-  // "PERMAFROST/LIBTORCH": the versions of the headers that the module was compiled with. A module whose versions
-  // differ from the program's is refused.
+  // The versions of the headers with which the module was compiled, as "PERMAFROST/LIBTORCH". The program refuses a
+  // module with other versions than its own.
   const char* version;
   DeviceGraph* (*make_graph)();  // the caller owns it
   c10::MempoolId_t (*new_pool)();
-  // Returns the bytes that cuBLAS and cuBLASLt take together for each stream that they run on. The number follows
-  // from CUBLAS_WORKSPACE_CONFIG, or from libtorch's default for the current card.
+  // Returns the bytes of the workspaces that cuBLAS and cuBLASLt together allocate for each stream on which they run.
+  // CUBLAS_WORKSPACE_CONFIG sets the number; without it, libtorch has a default for the current card.
   size_t (*workspace_bytes)();
   // Allocates host memory that kernels can read, and stores its addresses for the host and for the device. Returns
-  // false if there is no room. free_pinned(host) frees the memory and waits for the device.
+  // false if there is no room. free_pinned(host) waits for the device and frees the memory.
   bool (*allocate_pinned)(size_t bytes, void** host, void** device);
   void (*free_pinned)(void* host);
   // Compiles CUDA C++ for the current card. The caller owns the result. Throws a std::exception whose first line gives
@@ -77,15 +80,15 @@ struct CudaModule {
   KernelLauncher* (*compile_kernels)(const char* source);
 };
 #ifdef PERMAFROST_VERSION
-// The version of the code compiled here. CMake passes it to the program's loader and to the module.
+// The version of the code that includes this header. CMake passes the same value to the program and to the module.
 inline constexpr char kCudaModuleVersion[] = PERMAFROST_VERSION "/" TORCH_VERSION;
 #endif
 inline constexpr char kCudaModuleFile[] = "libpermafrost_cuda.so";
 inline constexpr char kCudaModuleSymbol[] = "permafrost_cuda_module";
 
-// Loads the module once, by the program's library path. Later calls return the first result. Call it before anything
-// asks libtorch about CUDA, since libtorch keeps its first answer. Errors: FailedPrecondition, in one line that says
-// whether the module, a library or the version is missing or wrong.
+// Finds the module on the program's library path and loads it once. Later calls return the first result. Call it
+// before any code asks libtorch about CUDA, since libtorch keeps its first answer. Errors: FailedPrecondition, in one
+// line, if the module or one of its libraries is missing, or if its version is wrong.
 absl::StatusOr<const CudaModule*> LoadCudaModule();
 
 // Loads the module from the file `path`, anew on each call. For tests.

@@ -24,14 +24,14 @@ namespace {
 at::Tensor OnHost(const at::Tensor& t) {
   if (!t.defined()) return t;
   const at::Tensor host = t.detach().to(at::kCPU);
-  // If the tensor was on the host already, `to` has not copied it.
+  // If the tensor was on the host already, `to` did not copy it, so it is copied here.
   return host.is_alias_of(t) ? host.clone() : host;
 }
 
 bool IsCompared(const at::Tensor& t) { return t.defined() && t.is_floating_point() && t.numel() > 0; }
 
-// Returns the largest |a - b|. Equal elements and pairs of NaN count as no difference. A difference that is infinite
-// or NaN counts as 0, since as a maximum it would allow every other element any distance.
+// Returns the largest |a - b| of all elements. Equal elements and pairs of NaN differ by 0. A difference that is
+// infinite or NaN counts as 0, since otherwise the bound computed from the maximum would allow any difference.
 double Apart(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor x = a.to(at::kDouble), y = b.to(at::kDouble);
   const at::Tensor same = x.eq(y).logical_or(x.isnan().logical_and(y.isnan()));
@@ -53,8 +53,8 @@ double Epsilon(c10::ScalarType type) {
   }
 }
 
-// Returns true if each element of `got` differs from that of `want` by at most two roundings of its size plus
-// `allowed`. An element that is not finite must be the same in both.
+// Returns true if each element of `got` differs from that of `want` by at most `allowed` plus two roundings at the
+// element's size. An element that is not finite must be the same in both.
 bool IsWithin(const at::Tensor& got, const at::Tensor& want, double allowed) {
   const at::Tensor x = got.to(at::kDouble), y = want.to(at::kDouble);
   const at::Tensor same = x.eq(y).logical_or(x.isnan().logical_and(y.isnan()));
@@ -127,7 +127,8 @@ class OnSideStream {
   }
 
  private:
-  // Makes work that is enqueued on `later` from now on wait for all work enqueued on `earlier`.
+  // Makes all work that is enqueued on stream `later` from now on wait for the work enqueued so far on stream
+  // `earlier`.
   static void WaitFor(const c10::Stream& earlier, const c10::Stream& later) {
     if (earlier == later) return;
     c10::Event event(earlier.device_type());
@@ -139,7 +140,8 @@ class OnSideStream {
   const c10::StreamGuard scope_;
 };
 
-// Returns `batch` with the resident tensors of `of`. A graph reads the resident tensors that it was captured with.
+// Returns `batch` with its resident tensors replaced by those of `of`. A graph always reads the resident tensors with
+// which it was captured.
 graphcache::StepInputs WithResident(graphcache::StepInputs batch, const graphcache::StepInputs& of) {
   for (const size_t place : of.resident) batch.tensors[place] = of.tensors[place];
   return batch;
@@ -153,15 +155,16 @@ bool IsOfShape(const at::Tensor& tensor, const at::Tensor& like) {
 // The buffer from which a graph reads its batch. Each batch is copied into it.
 class GraphInputs {
  public:
-  // Allocates memory for batches of the shape of `batch` without copying it. Resident tensors are read where they are.
+  // Allocates memory for batches of the shape of `batch`, and copies nothing. The graph reads resident tensors where
+  // they are.
   GraphInputs(const graphcache::StepInputs& batch, c10::Device device);
 
   const graphcache::StepInputs& get() const { return inputs_; }
   // Returns the bytes of the memory that this object owns.
   int64_t bytes() const;
-  // Enqueues the copy of a batch. `staging` copies the tensors that are on the host. A tensor on the device is copied
-  // unless it is the same as in the previous batch. Errors: Internal for a batch of another shape, or with other
-  // resident tensors.
+  // Enqueues the copy of a batch. `staging` copies the tensors that are on the host. A tensor on the device is not
+  // copied again if it is the same tensor as in the previous batch. Errors: Internal if the batch has another shape
+  // or other resident tensors.
   absl::Status Take(const graphcache::StepInputs& batch, Staging& staging);
 
  private:
@@ -211,7 +214,7 @@ absl::Status GraphInputs::Take(const graphcache::StepInputs& batch, Staging& sta
   staging.UploadInto(batch, layout_, buffer_);
   const at::NoGradGuard no_grad;
   for (const size_t i : own_) {
-    // The same tensor, such as a split's labels in each epoch, is not copied again.
+    // A tensor that was copied last time, such as a split's labels, is not copied again.
     if (given_[i].is_same(batch.tensors[i])) continue;
     inputs_.tensors[i].copy_(batch.tensors[i], /*non_blocking=*/true);
     given_[i] = batch.tensors[i];
@@ -232,7 +235,7 @@ class GraphExecutable final : public graphcache::Executable {
         empty_cache_(device.empty_cache),
         graph_(device.make_graph()) {}
 
-  // Captures the step on `first`. Exceptions of the device pass through, and leave the state undefined.
+  // Captures the step on `first`. Exceptions of the device pass through; after one, the program's state is undefined.
   absl::Status Record(const graphcache::StepInputs& first, c10::Stream side) {
     const SilentPhases silent;
     PF_RETURN_IF_ERROR(inputs_.Take(first, staging_));
@@ -252,7 +255,7 @@ class GraphExecutable final : public graphcache::Executable {
 
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override {
     PF_RETURN_IF_ERROR(inputs_.Take(inputs, staging_));
-    // A graph is one call, so the time of the whole step counts for its first phase.
+    // A graph replays in one call, so the time of the whole step counts for its first phase.
     for (size_t m = 0; m < marks_.size(); ++m) {
       if (m == 1) graph_->Replay();
       MarkPhase(marks_[m].phase, program_.on_phase);
@@ -264,7 +267,8 @@ class GraphExecutable final : public graphcache::Executable {
   int64_t bytes() const override { return inputs_.bytes(); }
 
  private:
-  // Ends a failed capture, since otherwise the stream keeps capturing. An error here adds nothing to the first one.
+  // Ends a failed capture, since otherwise the stream goes on capturing. Ignores further errors, since the first one
+  // is reported.
   void EndQuietly() {
     try {
       graph_->EndCapture();
@@ -283,14 +287,14 @@ class GraphExecutable final : public graphcache::Executable {
   const std::unique_ptr<DeviceGraph> graph_;
 };
 
-// Puts the state back, then sets it to a state from which a proof is possible.
+// Restores the state, then calls the program's steady_state, so that a proof from it is possible.
 void BeginProof(const StepProgram& program, SavedState& saved) {
   saved.Rewind();
   if (program.steady_state) program.steady_state();
 }
 
-// Replays `batch` and runs the step on `inputs`, the same batch on the device. Returns the first difference between
-// the state and outputs that they leave; nullopt if there is none.
+// Runs the step twice on `inputs`, and replays it on `batch`, the same batch before its copy to the device. Returns
+// the name of the first tensor that FindDifference finds; nullopt if there is none.
 absl::StatusOr<std::optional<std::string>> ProveReplay(const StepProgram& program, const graphcache::StepInputs& batch,
                                                        const graphcache::StepInputs& inputs,
                                                        GraphExecutable& executable, SavedState& saved) {

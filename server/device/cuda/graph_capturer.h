@@ -1,7 +1,7 @@
-// Executables that are graphs of the device. A whole step is captured while it runs on a stream of its own, and one
-// call replays it. Each batch is copied into one buffer, from which the graph reads its inputs. Tensors that lie on
-// the device for every batch of a job are read where they are. The capturer uses the device through a GraphDevice, so
-// it compiles and is tested without CUDA.
+// Executables that are graphs of the device. A whole step is captured while it runs on a separate stream, and one
+// call replays it. Each batch is copied into one buffer, from which the graph reads its inputs. Resident tensors
+// (step_program.h) are not copied. The capturer uses the device through a GraphDevice, so it compiles and is tested
+// without CUDA.
 // Threads: the device thread.
 #pragma once
 
@@ -27,7 +27,7 @@
 namespace permafrost::device {
 
 // The memory pool that all live graphs of a capturer share. Sharing is safe, since replays run one after the other.
-// Invariant: an id that is handed out never belongs to a pool whose last graph is gone.
+// Invariant: Current never returns the id of a pool whose last graph is gone.
 class GraphPool {
  public:
   explicit GraphPool(std::function<c10::MempoolId_t()> make) : make_(std::move(make)) {}
@@ -46,26 +46,27 @@ class GraphPool {
 struct GraphDevice {
   c10::Device device;
   std::function<std::unique_ptr<DeviceGraph>()> make_graph;
-  // Returns the id of a pool that no graph has used yet. A pool ends with its last graph. libtorch then refuses its
-  // id.
+  // Returns the id of a pool that no graph has used yet. A pool ends with its last graph. After that, libtorch
+  // refuses its id.
   std::function<c10::MempoolId_t()> new_pool;
   // Gives free blocks of the allocator back to the driver.
   std::function<void()> empty_cache;
   StagingOptions staging;
 };
 
-// The proof of a captured step on a device where sums differ by rounding from run to run, since atomic operations add
-// in any order. The step runs twice from one state, which measures how far rounding moves each tensor. Then the graph
-// is replayed from this state.
+// The proof of a captured step to rounding. On the device, sums differ by rounding from run to run, since atomic
+// operations add in any order. The step therefore runs twice from one state, to measure how much rounding changes
+// each tensor. Then the graph is replayed from the same state.
 //
 // A replay passes if every element of every tensor of the state differs from that of the first run by at most
 //   kProofRelative * the largest change that the step made to the tensor
 //   + kProofNoise * the largest difference between the two runs
 //   + kProofFloor * the largest change in the tensor's group
 //   + two roundings of the tensor's type.
-// An output has no value before the step. For an output, its largest absolute value therefore replaces both of the
-// largest changes. The proof finds an omitted operator, a stale input or a stale host number if that fault moves a
-// tensor by more than a thousandth of the step's own change. Integers and other types must have equal values.
+// An output has no value before the step. In its bound, its largest absolute value therefore replaces both of the
+// largest changes. The proof detects an omitted operator, a stale input or a stale host number. It does so if this
+// error changes a tensor by more than a thousandth of the step's own change. Integers and other types must have equal
+// values.
 // Threads: the device thread; waits for the device.
 inline constexpr double kProofRelative = 1e-3, kProofNoise = 8, kProofFloor = 1e-5;
 
@@ -75,8 +76,8 @@ struct HostValues {
 };
 HostValues ValuesOf(const StepProgram& program, const std::vector<at::Tensor>& outputs);
 
-// Returns the name of the first tensor, such as "weight" or "output 0", whose value in `replay` cannot come from the
-// step; nullopt if there is none. All four HostValues have tensors in the same places. `start` is from before the
+// Returns the name of the first tensor, such as "weight" or "output 0", whose value in `replay` fails the test above.
+// Returns nullopt if all pass. All four HostValues have their tensors in the same order. `start` is from before the
 // step, and its outputs are not read. `run` and `again` are from after the two runs of the step.
 std::optional<std::string> FindDifference(const std::vector<StateTensor>& state, const HostValues& start,
                                           const HostValues& run, const HostValues& again, const HostValues& replay);
@@ -86,13 +87,13 @@ class GraphCapturer final : public Capturer {
   explicit GraphCapturer(GraphDevice device)
       : device_(std::move(device)), pool_(device_.new_pool), staging_(device_.device, device_.staging) {}
 
-  // First records the step, to find operators that cannot be captured. Then the step warms up on a stream of its own,
-  // is captured there, and is proven on `second` to rounding (FindDifference). Between warm-up and capture the
-  // allocator's free blocks go back to the driver. A capture can take memory only from the driver, and may not free
-  // any. All graphs of a capturer share one pool of memory. So replays run one after the other, and each replay
-  // invalidates the outputs of the replay before it. Errors: same as Capturer; a refusal by the device itself is a
-  // graph break without an operator. Errors of the device that the step did not cause pass through (fault.h:
-  // IsOutOfMemory, IsFatalToDevice).
+  // First records the step, to find operators that cannot be captured. Then the step warms up on a separate stream,
+  // is captured there, and is proven on `second` to rounding (FindDifference). Between warm-up and capture, the
+  // allocator's free blocks are returned to the driver, since a capture can take memory only from the driver and may
+  // free none. All graphs of a capturer share one pool of memory. So replays run one after the other, and each replay
+  // invalidates the outputs of the replay before it. Errors: same as Capturer. If the device itself refuses the
+  // capture, the error is a graph break without an operator. Errors of the device that the step did not cause pass
+  // through (fault.h: IsOutOfMemory, IsFatalToDevice).
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
                                                                   const graphcache::StepInputs& first,
                                                                   const graphcache::StepInputs& second) override;
@@ -100,7 +101,7 @@ class GraphCapturer final : public Capturer {
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
                                                                          const ProbeInputs& probes) override;
   std::vector<at::Tensor> RunEager(const StepProgram& program, const graphcache::StepInputs& inputs) override;
-  // Returns 0: the number is not known, because the pool belongs to the device's allocator.
+  // Returns 0, since the pool belongs to the device's allocator and its size is not known here.
   int64_t shared_bytes() const override { return 0; }
 
  private:

@@ -16,10 +16,10 @@ namespace permafrost::device {
 namespace {
 
 constexpr size_t kCountOffset = 24;
-// A larger number would mean tens of gigabytes of graphs, so it is not a count.
+// The largest number that is accepted as a count. More graphs would take tens of gigabytes.
 constexpr uint64_t kMostEntries = 10'000'000;
-// The versions whose ATen/native/mps/OperationUtils.h was read: the map is the first member of MPSGraphCache, which
-// has no virtual functions.
+// The versions whose ATen/native/mps/OperationUtils.h was examined. In these, the map is the first member of
+// MPSGraphCache, and the class has no virtual functions.
 constexpr std::array<std::string_view, 1> kReadVersions{"2.13.0"};
 constexpr char kInstanceSymbol[] = "_ZN2at6native3mps13MPSGraphCache15_instance_cacheE";
 // The number of rows of the products that test the count. No step has such a shape.
@@ -65,7 +65,7 @@ std::string GraphEntries::Try(const GraphEntriesProbe& probe) {
   const auto differs = [](std::string_view what, uint64_t got, uint64_t want) {
     return absl::StrCat("the count was tried, and ", AbslView(what), " made it ", got, ", not ", want);
   };
-  // The first product may compile more than itself.
+  // The first product may make libtorch compile further graphs, so it is not counted.
   probe.multiply(0);
   const uint64_t before = ReadGraphEntries(instance_);
   if (before > kMostEntries) return absl::StrCat("the count was tried, and reads as ", before, ", which is none");

@@ -1,5 +1,5 @@
-// Counts the entries of libtorch's cache of compiled MPS graphs, and freezes and clears it if libtorch has calls for
-// that. Also decides when the driver's memory requires emptying the cache.
+// Counts the entries of libtorch's cache of compiled MPS graphs, and freezes and clears the cache if libtorch has
+// calls for that. Also decides when the driver holds so much memory that the caches must be emptied.
 // Threads: the device thread.
 #pragma once
 
@@ -13,30 +13,31 @@
 namespace permafrost::device {
 
 // Returns the number of graphs in libtorch's cache. `instance` is the address of MPSGraphCache::_instance_cache. If
-// that variable holds null, no graph was made yet, and the result is 0. Reads the layout of std::unordered_map in
-// libc++ and in libstdc++ on 64 bits: two words of buckets, the first node, then the count.
+// this variable holds null, no graph was made yet, and the result is 0. Reads the memory of a std::unordered_map. In
+// 64-bit libc++ and libstdc++, it has two words of buckets, the first node, then the count.
 uint64_t ReadGraphEntries(const void* instance);
 
-// The functions that a GraphEntries uses. Tests replace each.
+// The functions of the device that a GraphEntries uses. Tests replace them.
 struct GraphEntriesProbe {
   std::string version;  // libtorch's version, such as "2.13.0"
   // Returns the address of MPSGraphCache::_instance_cache; nullptr if the library has no such symbol.
   std::function<const void*()> find;
-  // Multiplies matrices of a shape that belongs to `number` alone, and waits for the product.
+  // Multiplies two matrices, whose shapes are different for each `number`, and waits for the product.
   std::function<void(int64_t number)> multiply;
   // Empties the device's caches.
   std::function<void()> empty;
 };
-// Returns the functions for this process.
+// Returns the functions of this process's MPS device.
 GraphEntriesProbe ProbeOfMps();
 
-// Counts the compiled graphs that libtorch's MPS backend keeps. libtorch has no call for that. The count is read out
-// of its own cache object, at::native::mps::MPSGraphCache (ATen/native/mps/OperationUtils.h), whose first member is a
-// std::unordered_map. The count is trusted only for versions whose header was read, and only if a trial confirms it.
+// Counts the compiled graphs that libtorch's MPS backend keeps. libtorch has no call that counts them, so the count
+// is read from the memory of its cache, at::native::mps::MPSGraphCache (ATen/native/mps/OperationUtils.h). The first
+// member of this class is a std::unordered_map. The count is used only for versions whose header was examined, and
+// only if a trial confirms it.
 class GraphEntries {
  public:
-  // Tests the count: a product of a new shape must add 1, the same product again must add nothing, and emptying must
-  // leave 0. The caches are empty afterwards. Exceptions of the probe pass through.
+  // Tests the count. A product of a new shape must raise it by 1, the same product again must leave it, and emptying
+  // the caches must set it to 0. The caches are empty afterwards. Exceptions of the probe pass through.
   explicit GraphEntries(const GraphEntriesProbe& probe);
 
   // Returns nullopt if the count is not known. reason() then says why.
@@ -51,8 +52,8 @@ class GraphEntries {
 };
 
 // Calls that freeze and clear libtorch's cache of compiled MPS graphs, if libtorch's hooks have them. The hooks of
-// 2.13 and 2.15 have none (pytorch#182648 never landed). The compiler finds them by either of their likely names.
-// `Hooks` is at::MPSHooksInterface.
+// versions 2.13 and 2.15 have none (pytorch#182648 was never merged). For later versions, the compiler looks for each
+// call under two likely names. `Hooks` is at::MPSHooksInterface.
 template <class Hooks>
 struct GraphCacheCalls {
   static constexpr bool kFreezes = requires(const Hooks& h) { h.freeze_graph_cache(); }
@@ -62,7 +63,7 @@ struct GraphCacheCalls {
   static constexpr bool kClears = requires(const Hooks& h) { h.clear_graph_cache(); }
   || requires(const Hooks& h) { h.clearGraphCache(); };
 
-  // Makes the cache take no new graphs from here on. A cache that could not be thawed is never frozen.
+  // Makes the cache take no new graphs from here on. Does nothing if libtorch has no call to thaw the cache again.
   static void Freeze(const Hooks& hooks) {
     if constexpr (!kThaws) return;
     if constexpr (requires { hooks.freeze_graph_cache(); }) {
@@ -79,7 +80,7 @@ struct GraphCacheCalls {
       hooks.unfreezeGraphCache();
     }
   }
-  // Drops the graphs, and only them, if libtorch has a call for that. Returns whether it has.
+  // Drops the graphs and nothing else, if libtorch has a call for that. Returns true if it has.
   static bool Clear(const Hooks& hooks) {
     if constexpr (requires { hooks.clear_graph_cache(); }) {
       hooks.clear_graph_cache();
@@ -90,16 +91,16 @@ struct GraphCacheCalls {
   }
 };
 
-// Decides when a device's driver holds so much memory that its caches are to be emptied.
+// Decides when the driver holds so much memory that the device's caches must be emptied.
 class DriverThreshold {
  public:
   // `limit` is in bytes; 0 means never.
   explicit DriverThreshold(int64_t limit) : limit_(limit) {}
 
   int64_t limit() const { return limit_; }
-  // Returns true if the caches must be emptied now. Call it between two steps. The first call after emptying returns
-  // false and notes the driver's bytes. After that, emptying is due only once the bytes have grown by a quarter. If
-  // emptying did not bring the memory down, the same bytes are no reason to empty again.
+  // Returns true if the caches must be emptied now. Call it between two steps. The first call after the caches were
+  // emptied returns false and notes the driver's bytes. Later calls return true only once these bytes have grown by a
+  // quarter. Hence, if emptying did not lower the memory, the caches are not emptied again at once.
   bool Due(int64_t driver_bytes) {
     if (refilling_) {
       refilling_ = false;
@@ -108,7 +109,7 @@ class DriverThreshold {
     }
     return limit_ > 0 && driver_bytes >= std::max(limit_, floor_);
   }
-  // Call it when the caches were emptied. The next step fills them with what it needs.
+  // Call it after the caches were emptied. The next step fills them again with the graphs and blocks that it needs.
   void OnEmptied() { refilling_ = true; }
 
  private:

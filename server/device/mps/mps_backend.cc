@@ -67,7 +67,7 @@ constexpr char kHigh[] = "PYTORCH_MPS_HIGH_WATERMARK_RATIO", kLow[] = "PYTORCH_M
 
 struct Switch {
   const char* name;
-  const char* warning;  // for a value that is neither empty nor 0
+  const char* warning;  // logged if the value is neither empty nor 0
 };
 constexpr std::array<Switch, 6> kSwitches{
     {{"PYTORCH_ENABLE_MPS_FALLBACK",
@@ -89,7 +89,7 @@ absl::StatusOr<Ratio> ReadRatio(const Environment& environment, const char* name
   const std::optional<std::string> text = environment(name);
   if (!text) return Ratio{.value = fallback};
   double value = -1;
-  // NaN fails these comparisons, too.
+  // NaN fails these comparisons, so it is refused too.
   const bool ok = absl::SimpleAtod(*text, &value) && value >= 0 && value <= most;
   if (!ok) {
     return absl::FailedPreconditionError(
@@ -110,7 +110,7 @@ absl::StatusOr<MpsEnvironment> ReadMpsEnvironment(const Environment& environment
   }
   PF_ASSIGN_OR_RETURN(const Ratio high, ReadRatio(environment, kHigh, kHighWatermark, kMostWatermark));
   PF_ASSIGN_OR_RETURN(const Ratio low, ReadRatio(environment, kLow, kLowWatermark, kMostWatermark));
-  // 0 means no limit; libtorch then takes the largest ratio.
+  // 0 means no limit. libtorch then compares with the largest ratio.
   const double limit = high.value > 0 ? high.value : kMostWatermark;
   if (low.value > limit) {
     return absl::FailedPreconditionError(
@@ -133,7 +133,7 @@ using Calls = GraphCacheCalls<at::MPSHooksInterface>;
 const at::MPSHooksInterface& Hooks() { return at::detail::getMPSHooks(); }
 int64_t Bytes(size_t bytes) { return static_cast<int64_t>(bytes); }
 
-// Returns the bytes that the allocator holds, including free blocks; nullopt if it does not tell.
+// Returns the bytes that the allocator holds, including free blocks. Returns nullopt if it does not report them.
 std::optional<int64_t> ReservedBytes() {
   auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(Hooks().getMPSDeviceAllocator());
   if (allocator == nullptr) return std::nullopt;
@@ -186,7 +186,7 @@ class MpsBackend final : public Backend {
   }
   absl::Status EmptyCaches(EmptyReason reason) const override {
     PF_RETURN_IF_ERROR(owner_.Claim("EmptyCaches"));
-    // No freed graph or block may be in use: emptyCache while an operator runs is a use after free.
+    // No operator may still use a graph or block that emptyCache frees, so the device must be idle first.
     Hooks().deviceSynchronize();
     const bool graphs_only = reason == EmptyReason::kNever || reason == EmptyReason::kClearPerStep;
     if (!graphs_only || !Calls::Clear(Hooks())) Hooks().emptyCache();
@@ -206,7 +206,7 @@ class MpsBackend final : public Backend {
     }
   }
 
-  // The peak is the largest use that was published or returned here, since MPS keeps no peak.
+  // MPS keeps no peak. The peak is therefore the largest use that this backend has published or returned here.
   StorageUse storage() const override {
     if (owner_.IsThis()) Publish();
     const absl::MutexLock lock(&mutex_);
@@ -228,7 +228,7 @@ class MpsBackend final : public Backend {
   int64_t memory_bytes() const override { return recommended_max_; }
 
  private:
-  // Publishes what only the device's thread may read. Returns the driver's bytes.
+  // Publishes the values that only the device's thread may read. Returns the driver's bytes.
   int64_t Publish() const {
     DeviceMemory memory{.allocated = Bytes(Hooks().getCurrentAllocatedMemory()),
                         .reserved = ReservedBytes(),
@@ -246,7 +246,7 @@ class MpsBackend final : public Backend {
 
   const int64_t recommended_max_;
   mutable OwnerThread owner_;
-  // Used by the owner thread only.
+  // Only the owner thread uses the next two.
   mutable DriverThreshold threshold_{0};
   mutable std::optional<GraphEntries> entries_;  // set by the first Enter
 
@@ -276,7 +276,7 @@ class ShapedProgram final : public graphcache::Executable {
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override {
     return std::make_shared<const graphcache::StepOutputs>(program_.run(staging_.Upload(inputs)));
   }
-  // Counts this object alone, since the bytes that the backend keeps for this shape are not known here.
+  // Returns the size of this object alone, since the bytes that the backend keeps for this shape are not known here.
   int64_t bytes() const override { return static_cast<int64_t>(sizeof(*this)); }
 
  private:

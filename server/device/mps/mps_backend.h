@@ -1,7 +1,7 @@
-// Apple's GPU, through libtorch's MPS backend. The backend compiles by shape and never evicts. Executables bound the
-// shapes that reach the backend, and EmptyCaches drops everything that it compiled. All calls go through
-// at::detail::getMPSHooks(). So this code compiles on machines without such a GPU, and is tested there with other
-// hooks.
+// Apple's GPU, through libtorch's MPS backend. libtorch compiles a graph for each shape and never evicts one.
+// Therefore the graph cache limits the shapes that reach it, and EmptyCaches drops everything that it compiled. All
+// calls go through at::detail::getMPSHooks(). So this code compiles on machines without such a GPU, and is tested
+// there with other hooks.
 #pragma once
 
 #include <functional>
@@ -17,29 +17,28 @@
 
 namespace permafrost::device {
 
-// Returns whether this machine has an MPS device and this libtorch was built for it.
+// Returns true if this machine has an MPS device and this libtorch was built for it.
 bool HasMps();
-// Call it only if HasMps(). Errors: FailedPrecondition for an environment that libtorch would refuse later.
+// Call it only if HasMps(). Errors: FailedPrecondition if libtorch would later refuse an environment variable.
 absl::StatusOr<std::unique_ptr<Backend>> MakeMpsBackend(const BackendOptions& options);
 
-// The environment variables that libtorch's MPS backend reads. They are checked before libtorch reads them. libtorch
-// reads most of them when it is loaded or at its first allocation. It would report a bad value in the middle of a
-// job.
+// The environment variables that libtorch's MPS backend reads. The daemon checks them at its start. libtorch itself
+// reads some only at its first allocation, and would report a bad value in the middle of a job.
 struct MpsEnvironment {
-  std::vector<DeviceSetting> settings;  // the variables that are set, and the watermarks in effect
+  std::vector<DeviceSetting> settings;  // each variable that is set, and both watermarks in effect
   std::vector<std::string> warnings;    // one line each
 };
 
 // Returns the value of an environment variable; nullopt if it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
-// Reads and checks the environment. Errors: FailedPrecondition, one line, for a value that libtorch would refuse or
-// misread. Warns of PYTORCH_ENABLE_MPS_FALLBACK, with which parts of steps would silently run on the CPU. Threads: a
+// Reads and checks the environment. Errors: FailedPrecondition, in one line, if libtorch would refuse or misread a
+// value. Warns of PYTORCH_ENABLE_MPS_FALLBACK, because it lets parts of steps run on the CPU unnoticed. Threads: a
 // pure function.
 absl::StatusOr<MpsEnvironment> ReadMpsEnvironment(const Environment& environment);
 
-// A pool for the Objective-C objects that Metal makes. The objects are released when the pool around them ends. A
-// thread without a pool keeps all its objects. On systems other than Apple's, a pool does nothing.
+// A pool for the Objective-C objects that Metal makes. When the pool is destroyed, it releases the objects made since
+// it was opened. Without a pool, a thread never releases them. On systems other than Apple's, a pool does nothing.
 // Threads: made and destroyed on one thread, innermost first.
 class AutoreleasePool {
  public:
@@ -53,9 +52,9 @@ class AutoreleasePool {
   void* const pool_;
 };
 
-// Makes executables for a backend without recordings. An executable is the program itself, run at one shape. Nothing
-// is recorded or proven. The cache's policy then bounds the shapes that reach the device, and so what a backend that
-// compiles by shape keeps.
+// Makes executables for a backend without recordings. An executable runs the program itself, at one shape. Nothing is
+// recorded or proven. The purpose is that the graph cache's policy limits the shapes that reach a device that
+// compiles by shape.
 // Threads: the device thread.
 class ShapedCapturer final : public Capturer {
  public:
@@ -66,7 +65,7 @@ class ShapedCapturer final : public Capturer {
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
                                                                   const graphcache::StepInputs& first,
                                                                   const graphcache::StepInputs& second) override;
-  // Returns an error: one program for every shape would bound nothing.
+  // Returns an error, since one executable for every shape would not limit the shapes.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
                                                                          const ProbeInputs& probes) override;
   std::vector<at::Tensor> RunEager(const StepProgram& program, const graphcache::StepInputs& inputs) override;

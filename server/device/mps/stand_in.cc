@@ -110,8 +110,8 @@ const c10::Device kHostDevice{c10::kCPU};
 // True while this thread is within an MpsStandIn.
 thread_local bool within = false;
 
-// Hooks by which MPS is present within an MpsStandIn. Autograd needs them, since it asks for the accelerator's
-// stream.
+// Hooks that make libtorch see an MPS device while this thread is within an MpsStandIn. Autograd needs them, since it
+// asks the accelerator for its stream.
 struct StandInHooks final : at::MPSHooksInterface {
   bool isBuilt() const override { return within; }
   bool hasMPS() const override { return within; }
@@ -125,8 +125,8 @@ const bool kHooksRegistered = [] {
   return true;
 }();
 
-// One device with one stream. Other threads see no device, since autograd makes a thread for each device that it knows
-// of.
+// Shows one device with one stream to a thread within an MpsStandIn, and no device to other threads, since autograd
+// makes a thread for each device.
 class StandInGuard final : public c10::impl::NoOpDeviceGuardImpl<c10::kMPS> {
  public:
   c10::Device exchangeDevice(c10::Device /*device*/) const override { return kMpsDevice; }
@@ -135,7 +135,7 @@ class StandInGuard final : public c10::impl::NoOpDeviceGuardImpl<c10::kMPS> {
   c10::Stream getNewStream(c10::Device /*device*/, int /*priority*/) const override { return OneStream(); }
   c10::Stream exchangeStream(c10::Stream /*stream*/) const noexcept override { return OneStream(); }
   c10::DeviceIndex deviceCount() const noexcept override { return within ? 1 : 0; }
-  // Work is done as soon as it is enqueued, so every event has come.
+  // The stand-in does work at once when it is enqueued, so every event has come.
   void record(void** /*event*/, const c10::Stream& /*stream*/, c10::DeviceIndex /*device*/,
               c10::EventFlag /*flag*/) const override {}
   void block(void* /*event*/, const c10::Stream& /*stream*/) const override {}
@@ -146,10 +146,10 @@ class StandInGuard final : public c10::impl::NoOpDeviceGuardImpl<c10::kMPS> {
   static c10::Stream OneStream() { return c10::Stream(c10::Stream::DEFAULT, kMpsDevice); }
 };
 
-// Returns whether the operator may be called with tensors of both devices.
+// Returns true if the operator may be called with tensors of both devices.
 bool MixesDevices(std::string_view op) { return op == "aten::copy_"; }
 
-// One call of an operator: its arguments as tensors of the host, and its results as tensors of MPS.
+// One call of an operator. Converts the arguments to tensors of the host, and the results to tensors of MPS.
 class HostCall {
  public:
   explicit HostCall(const c10::OperatorHandle& op) : name_(op.operator_name().name) {}
@@ -157,7 +157,7 @@ class HostCall {
 
   c10::IValue ToHost(const c10::IValue& value);
   c10::IValue ToMps(const c10::IValue& value);
-  // Applies to the MPS arguments the changes of sizes and storage that the call made to its host arguments.
+  // If the call changed sizes or storage of its host arguments, makes the same changes to the MPS arguments.
   void TellArguments();
 
  private:
@@ -281,7 +281,8 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torc
   const auto arguments = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
   for (auto value = stack->end() - arguments; value != stack->end(); ++value) *value = call.ToHost(*value);
   {
-    // The work below is the host's. Neither a recording nor autograd sees it as part of the step.
+    // The host's kernel runs below autograd and below the recording key, so that neither sees its work as part of the
+    // step.
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const c10::impl::ExcludeDispatchKeyGuard below_recording(kRecordKey);
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
@@ -291,7 +292,8 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torc
   for (auto value = stack->end() - returns; value != stack->end(); ++value) *value = call.ToMps(*value);
 }
 
-// The one operator of a step that the CPU lacks: on the CPU, product and bias are separate operators.
+// The kernel of linear_backward, the only operator of a step that MPS has and the CPU lacks. On the CPU, product and
+// bias are separate operators.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> LinearBackward(const at::Tensor& self, const at::Tensor& grad,
                                                               const at::Tensor& weight, std::array<bool, 3> needed) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -302,8 +304,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> LinearBackward(const at::Tensor& 
           needed[2] ? rows.sum(0) : at::Tensor()};
 }
 
-// Returns true if the operator works on storages themselves, or on tensors without storage. The stand-in cannot run
-// such an operator on bytes that two devices share.
+// Returns true if the operator works on storages themselves or on tensors without storage, or is linear_backward.
+// RunOnHost cannot run it on bytes that two devices share.
 bool IsOfStorage(std::string_view op) {
   return op.starts_with("set_") || op == "is_set_to" || op == "_efficientzerotensor" || op == "linear_backward";
 }
@@ -314,7 +316,7 @@ void RegisterStandIn(torch::Library& library) {
     if (IsOfStorage(name)) continue;
     library.impl(std::string(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
   }
-  // MPS implements copy_ within the kernel that serves every device, so the table does not list it.
+  // The table does not list copy_, since MPS implements it inside the kernel that serves every device.
   library.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
   library.impl("linear_backward", &LinearBackward);
 }

@@ -1,10 +1,10 @@
-// A stand-in for the MPS device on machines without it: tensors of device mps whose bytes are the host's. The
-// dispatcher and autograd see MPS tensors. Kernels are registered for exactly those operators that MPS has
-// (mps_operators.h), and each runs the CPU's kernel on the same bytes. So a step calls the operators that it would
-// call on a Mac. An operator that MPS lacks, or float64, is refused with its name. The stand-in says nothing of MPS's
-// own arithmetic. No job runs on it: at::hasMPS() is true only within an MpsStandIn, and `--device auto` never takes
-// it. The stand-in is absent on macOS, where MPS is real. RecordMpsCalls lists the calls of a step, on the stand-in
-// or on a Mac.
+// A stand-in for the MPS device on machines without it. Its tensors are of device mps, but their bytes are in host
+// memory. The dispatcher and autograd see MPS tensors. Kernels are registered for exactly the operators that MPS has
+// (mps_operators.h), and each kernel runs the CPU's kernel on the same bytes. So a step calls the operators that it
+// would call on a Mac. An operator that MPS lacks is refused by name, and so is float64. The stand-in cannot show how
+// MPS itself rounds. No job runs on it: at::hasMPS() is true only within an MpsStandIn, and `--device auto` never
+// takes it. The stand-in is absent on macOS, where MPS is real. RecordMpsCalls lists the calls of a step, on the
+// stand-in or on a Mac.
 #pragma once
 
 #include <functional>
@@ -24,17 +24,17 @@ class MpsStandIn {
   MpsStandIn(const MpsStandIn&) = delete;
   ~MpsStandIn();
 
-  // Returns true if tensors of device mps are the stand-in's. That is false on macOS, and with a libtorch for another
-  // accelerator, which autograd would ask for its stream.
+  // Returns true if the stand-in provides device mps. Returns false on macOS, and if libtorch was built for another
+  // accelerator, since autograd would ask that accelerator for its stream.
   static bool present();
 
  private:
   const bool outer_;  // true if the thread was within another MpsStandIn
 };
 
-// Runs `body`, a step on device mps, and returns its calls in order. The device is real or the stand-in's. Only
-// operators with a kernel on MPS count. In place of a composite operator, the operators that it calls count.
-// Exceptions of the body pass through.
+// Runs `body`, a step on device mps, and returns the operators that it calls, in order. The device may be real or the
+// stand-in. The list has only operators with a kernel on MPS. In place of a composite operator, it has the operators
+// that this calls. Exceptions of the body pass through.
 // Threads: the device's thread if MPS is real.
 std::vector<graphcache::OpCall> RecordMpsCalls(const std::function<void()>& body);
 

@@ -1,5 +1,5 @@
-// libpermafrost_cuda.so: graphs by libtorch's CUDA half, and kernels in CUDA C++ by NVRTC, which comes with it.
-// device/cuda/cuda_libraries loads it.
+// The module libpermafrost_cuda.so, which cuda_libraries.cc loads. It makes graphs by libtorch's CUDA half, and
+// compiles kernels in CUDA C++ by NVRTC, which comes with that half.
 #include "device/cuda/cuda_libraries.h"
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -24,8 +24,8 @@
 
 namespace at::cuda {
 
-// libtorch declares these in ATen/cuda/CUDAContextLight.h, which would need the headers of cuBLAS, cuSPARSE and
-// cuSOLVER.
+// libtorch declares the two functions in ATen/cuda/CUDAContextLight.h. That header is not included, since it needs
+// the headers of cuBLAS, cuSPARSE and cuSOLVER.
 size_t getChosenWorkspaceSize();
 size_t getCUDABlasLtWorkspaceSize();
 
@@ -34,8 +34,9 @@ size_t getCUDABlasLtWorkspaceSize();
 namespace permafrost::device {
 namespace {
 
-// libtorch's graph, with clean-up after a failed capture. Without the clean-up, the allocator goes on recording to
-// the graph's pool, by a filter that refers to the graph. The graph also never gives up its use of the pool.
+// libtorch's graph, with clean-up after a failed capture. Without the clean-up, the allocator would go on allocating
+// from the graph's pool, through a filter that refers to the graph. The graph would also never release its use of the
+// pool.
 class CapturedGraph final : public at::cuda::CUDAGraph {
  public:
   void Begin(c10::MempoolId_t pool) {
@@ -43,7 +44,7 @@ class CapturedGraph final : public at::cuda::CUDAGraph {
       // Only this thread is captured. Other threads, such as the one that gathers batches, go on calling the device.
       capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     } catch (...) {
-      // If recording had not begun, the pool was refused, and this graph does not use it.
+      // If the allocator was not recording, it refused the pool, and this graph does not use the pool.
       if (StopRecording()) GiveUpPool();
       throw;
     }
@@ -53,13 +54,13 @@ class CapturedGraph final : public at::cuda::CUDAGraph {
       capture_end();
     } catch (...) {
       StopRecording();
-      if (!capture_ended_) GiveUpPool();  // otherwise the destructor gives it up
+      if (!capture_ended_) GiveUpPool();  // if it has ended, the destructor does
       throw;
     }
   }
 
  private:
-  // Returns false if there was nothing to undo; the allocators then throw.
+  // Returns false if there was nothing to undo, in which case the allocators throw.
   template <class Undo>
   static bool Try(const Undo& undo) {
     try {
@@ -94,22 +95,25 @@ DeviceGraph* MakeGraph() { return std::make_unique<CudaGraph>().release(); }
 
 size_t WorkspaceBytes() { return at::cuda::getChosenWorkspaceSize() + at::cuda::getCUDABlasLtWorkspaceSize(); }
 
-// Allocates without libtorch's allocator of pinned memory, which rounds up to a power of two and keeps what was freed.
+// Allocates pinned memory without libtorch's allocator for it, which rounds sizes up to a power of two and keeps
+// freed blocks.
 bool AllocatePinned(size_t bytes, void** host, void** device) {
   if (cudaHostAlloc(host, bytes, cudaHostAllocMapped) == cudaSuccess) {
     if (cudaHostGetDevicePointer(device, *host, 0) == cudaSuccess) return true;
     static_cast<void>(cudaFreeHost(*host));
   }
-  static_cast<void>(cudaGetLastError());  // otherwise libtorch's next check would find the error
+  static_cast<void>(cudaGetLastError());  // clears the error, which libtorch's next check would find
   return false;
 }
 
 void FreePinned(void* host) { static_cast<void>(cudaFreeHost(host)); }
 
-// The library through which libtorch's CUDA half finds NVRTC. It knows where NVRTC lies, and needs NVIDIA's driver.
+// The library through which libtorch's CUDA half finds NVRTC. This library knows the path of NVRTC, and needs
+// NVIDIA's driver.
 constexpr char kNvrtcOfTorch[] = "libcaffe2_nvrtc.so";
 
-// The functions of NVRTC that are used. They are not linked, since a daemon without NVRTC still trains.
+// The functions of NVRTC that the module uses. They are loaded at run time, since a daemon without NVRTC can still
+// train.
 struct Nvrtc {
   decltype(&nvrtcCreateProgram) create;
   decltype(&nvrtcCompileProgram) compile;
@@ -126,8 +130,8 @@ std::string LoaderError() {
   return error == nullptr ? "no reason given" : error;
 }
 
-// NVRTC opens its library of builtins by name. NVRTC finds the file only if it is loaded already. This function loads
-// it from NVRTC's folder.
+// Loads NVRTC's library of builtins from NVRTC's folder. NVRTC opens the library by its bare name, and finds it only
+// if it is loaded already.
 void LoadBuiltins(const void* of_nvrtc) {
   Dl_info found{};
   if (dladdr(of_nvrtc, &found) == 0 || found.dli_fname == nullptr) return;
