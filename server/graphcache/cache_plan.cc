@@ -26,7 +26,8 @@ class Tally {
  public:
   explicit Tally(PlanRow& row) : row_(row) {}
 
-  // Counts batches that are captured and run at their own shape, even if the executable is not kept.
+  // Counts batches for each of which the step is captured and replayed at the batch's own shape, whether or not the
+  // executable is kept.
   void Capture(const PlannedShape& shape, int64_t batches) { CaptureAt(shape, batches, shape.shape); }
   void CaptureAt(const PlannedShape& shape, int64_t batches, const BatchShape& at) {
     row_.captures += batches;
@@ -38,7 +39,8 @@ class Tally {
     if (at != shape.shape) row_.padded += batches;
     Count(shape, batches, at);
   }
-  // Counts all batches of the shape for a dynamic executable. The first `captured` batches are captured.
+  // Counts all batches of the shape under a dynamic executable. For the first `captured` of them, the step is
+  // captured.
   void RunDynamic(const PlannedShape& shape, int64_t captured) {
     row_.captures += captured;
     captured_ += captured;
@@ -87,7 +89,7 @@ class Tally {
 };
 
 // Returns the number of shapes that only the test split has. In a long evaluation, eval_shapes counts merged shapes
-// and valid_shapes does not. Their difference may then be negative, and counts as 0.
+// and valid_shapes does not. Their difference may then be negative; the result is then 0.
 int64_t TestShapes(const PlannedSchedule& schedule) {
   return std::max<int64_t>(schedule.eval_shapes - schedule.valid_shapes, 0);
 }
@@ -110,7 +112,7 @@ HeldShapes HeldAtEnd(const PlannedSchedule& schedule, int64_t limit) {
 }
 
 // Counts steps with exact shapes under a cache that does not freeze. Shapes are captured in order until the limit is
-// reached. Later shapes are padded into executables that are held, or run eager.
+// reached. Batches of later shapes are padded into executables that are held, or run eager.
 void TallyExact(const spec::PolicyOptions& options, const PlannedSchedule& schedule, bool pads, PlanRow& row,
                 Tally& tally) {
   const auto all = std::span(schedule.train);
@@ -142,7 +144,7 @@ void TallyExactFreeze(const spec::PolicyOptions& options, const PlannedSchedule&
   const std::vector<BatchShape>& sealing = planned[static_cast<size_t>(Mode::kTrain)].shapes;
   row.eval_executables = std::ssize(planned[static_cast<size_t>(Mode::kEval)].shapes);
   int64_t room = LimitOf(options) - row.eval_executables;
-  // If evaluation is not sealed with rungs, it holds the shapes that occur before the freeze.
+  // If a freeze does not capture rungs for evaluation, evaluation holds the shapes that occur before the freeze.
   const bool eval_as_it_comes = row.eval_executables == 0;
   const auto all = std::span(schedule.train);
   std::vector<BatchShape> shapes;
@@ -162,7 +164,8 @@ void TallyExactFreeze(const spec::PolicyOptions& options, const PlannedSchedule&
     const PlannedShape& shape = all[held];
     const bool seals = std::ranges::find(sealing, shape.shape) != sealing.end();
     const bool is_full = std::ssize(shapes) + missing >= room;
-    // A freeze follows a step, so the first step may find no room.
+    // The freeze comes after the first step, so all room may be reserved for its captures, and the first step runs
+    // eager.
     first_is_eager = held == 0 && is_full && !seals;
     if (first_is_eager || (held > 0 && (is_full || std::ssize(shapes) >= freeze_at))) break;
     if (seals) --missing;
@@ -213,7 +216,7 @@ void TallyExactFreeze(const spec::PolicyOptions& options, const PlannedSchedule&
 }
 
 // Counts steps on a ladder. A cache that freezes captures all rungs before the first step. Any other cache captures a
-// rung with the first batch that is rounded up to it.
+// rung when the first batch is rounded up to it.
 void TallyLadder(const spec::PolicyOptions& options, const PlannedSchedule& schedule, const PlannedSet& planned,
                  PlanRow& row, Tally& tally) {
   const PlannedMode& train = planned[static_cast<size_t>(Mode::kTrain)];
@@ -288,7 +291,7 @@ PlanRow PlanPolicy(const spec::PolicyOptions& options, const PlannedSchedule& sc
     planned = PlanExecutables(options, PlanOf(schedule), {form, form}, freeze_at);
   }
   if (form == Form::kDynamic) {
-    // A cache that freezes captures the dynamic executable before the first step; any other captures it with the
+    // A cache that freezes captures the dynamic executable before the first step. Any other cache captures it at the
     // first batch.
     int64_t captured = options.policy == spec::Policy::kFreeze ? 0 : 1;
     row.train_executables = 1;
@@ -356,12 +359,12 @@ namespace {
 
 // Times that differ by less than this factor count as equal.
 constexpr double kAsFast = 1.01;
-// If padding adds a smaller share of rows than this, fewer executables matter more than fewer rows.
+// If padding adds a smaller fraction of rows than this, a smaller number of executables is preferred to fewer rows.
 constexpr double kFewRows = 0.02;
 
 std::string Describe(const PlanRow& row, const CachePlan& plan) {
   std::string text(spec::kPolicyNames.Name(row.options.policy));
-  // Names the policy as the table of rows does.
+  // Gives the policy the name that it has in the table of rows.
   if (row.options.policy == spec::Policy::kFreeze && row.shapes == spec::Shapes::kExact) {
     const int64_t freeze_at = plan.freeze_point.freeze_at;
     text += freeze_at > 0 ? absl::StrCat(" at ", freeze_at) : " never";
@@ -380,8 +383,8 @@ double RowsAdded(const PlanRow& row) {
   return row.real_rows == 0 ? 0 : static_cast<double>(row.padding_rows) / static_cast<double>(row.real_rows);
 }
 
-// Returns true if the cache is sealed in the end: every training and evaluation step is then a replay, for any batch.
-// With exact shapes, the cache must pad, since otherwise a batch may fit no executable.
+// Returns true if the cache is sealed in the end, so that every further training or evaluation step is a replay. A
+// cache of exact shapes must also pad misses, since otherwise a batch may have no executable.
 bool IsSealed(const PlanRow& row) {
   const bool serves_all = row.shapes != spec::Shapes::kExact || row.options.on_miss == spec::OnMiss::kPad;
   return row.options.policy == spec::Policy::kFreeze && serves_all && row.eager == 0 && row.rejected == 0 &&
@@ -396,7 +399,7 @@ bool IsBetter(const PlanRow& a, const PlanRow& b) {
              rows != others && std::max(rows, others) > kFewRows) {
     return rows < others;
   }
-  // Prefers the job's own batching to any other, then the fewest executables, and then the fewest added rows.
+  // Prefers the job's own batching, then fewer executables, and then fewer added rows.
   if (a.schedule != b.schedule) return a.schedule < b.schedule;
   const int64_t executables = a.train_executables + a.eval_executables;
   const int64_t others = b.train_executables + b.eval_executables;
@@ -420,7 +423,7 @@ void Recommend(CachePlan& plan) {
   const PlanRow& fastest =
       *std::ranges::min_element(plan.rows, {}, [](const PlanRow& other) { return *other.train_seconds; });
   const double times = *row.train_seconds / *fastest.train_seconds;
-  // The recommended row is the fastest of those that replay every step.
+  // The recommended row is the fastest of the rows that replay every step.
   absl::StrAppend(&plan.reason,
                   times < kAsFast
                       ? ", as fast as any"

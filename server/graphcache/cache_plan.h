@@ -1,4 +1,4 @@
-// Computes, before a job trains and from its planned batches, what each way of keeping executables would cost.
+// Computes, from a job's planned batches and before the job trains, what each cache policy would cost.
 // Threads: values and pure functions.
 #pragma once
 
@@ -22,15 +22,15 @@ struct PlannedShape {
   bool operator==(const PlannedShape&) const = default;
 };
 
-// All batches of a run under one way of composing them.
+// All batches of a run under one kind of batching.
 struct PlannedSchedule {
-  std::string batching;                  // name of the way of composing, as in the job's options
+  std::string batching;                  // name of the kind of batching, as in the job's options
   int64_t max_nodes = 0, max_edges = 0;  // budget of a batch; 0 if there is no bound
   std::vector<PlannedShape> train;       // distinct shapes, in the order of their first batches
-  int64_t first_epoch_shapes = 0;        // how many shapes of `train`, from the begin, occur in the first epoch
+  int64_t first_epoch_shapes = 0;        // the first epoch has the first so many shapes of `train`
   int64_t epochs = 0;
-  // True if `train` holds rungs with estimated counts. For the estimate, some batches were sampled and rounded up to
-  // the rungs, and the counts were scaled up to the run.
+  // True if `train` holds rungs with estimated counts. For the estimate, some batches are sampled and rounded up to
+  // the rungs, and their counts are scaled up to the whole run.
   bool estimated = false;
   // The number of sampled batches, and the number of distinct shapes that they had before they were rounded up.
   int64_t sampled_batches = 0, sampled_shapes = 0;
@@ -42,18 +42,18 @@ struct PlannedSchedule {
   BatchShape ceiling;  // the least shape that holds every training batch
   std::vector<BatchShape> eval_rungs;
   std::vector<ShapeCount> eval_schedule;  // like ShapeSchedule::eval_schedule
-  // The number of distinct shapes of all evaluation batches, and of only the batches of the validation split. That
-  // split is evaluated first.
+  // The number of distinct shapes of all evaluation batches, and of those of the validation split alone, which is
+  // evaluated first.
   int64_t eval_shapes = 0, valid_shapes = 0;
 };
 
-// Returns the training batches by shape. Adds some shapes with a count of 0: the ceiling if the schedule was cut, and
-// rungs without a sampled batch if the schedule is estimated.
+// Returns the number of training batches of each shape. If the schedule was cut, adds the ceiling with a count of 0.
+// If it is estimated, adds the rungs without a sampled batch, also with a count of 0.
 std::vector<ShapeCount> CountsOf(const PlannedSchedule& schedule);
 // Returns the number of training batches of the schedule.
 int64_t Batches(const PlannedSchedule& schedule);
 
-// Seconds of a step as a function of its rows (nodes and edges).
+// The time of a step, in seconds, as a function of its rows (nodes and edges).
 struct StepTime {
   double fixed = 0, per_row = 0;
   double Of(double rows) const { return fixed + per_row * rows; }
@@ -72,16 +72,16 @@ struct StepCosts {
   int64_t shared_bytes = 0;
 };
 
-// The outcome of a policy on a schedule. All steps are training steps of the whole run.
+// The predicted outcome of one policy on one schedule. All counts of steps are of training steps of the whole run.
 struct PlanRow {
   spec::PolicyOptions options;
-  spec::Shapes shapes = spec::Shapes::kExact;  // the form that the options lead to; never kAuto
+  spec::Shapes shapes = spec::Shapes::kExact;  // the form that results from the options; never kAuto
   int64_t schedule = 0;                        // index into CachePlan::schedules
   // Executables held at the end of the run.
   int64_t train_executables = 0, eval_executables = 0;
   int64_t captures = 0;  // captures of the training step
-  // Steps that are replayed, and steps that run eager. `padded` of the replayed steps are padded into a larger shape.
-  // All other steps are captured.
+  // Steps that are replayed, replayed steps that are padded into a larger shape, and steps that run eager. A step
+  // that is neither replayed nor eager nor rejected is captured.
   int64_t replayed = 0, padded = 0, eager = 0;
   int64_t real_rows = 0, padding_rows = 0;
   int64_t rejected = 0;  // steps whose shape fails the job (on_miss reject)
@@ -91,8 +91,8 @@ struct PlanRow {
   std::optional<double> train_seconds;  // all training steps and captures
 };
 
-// Returns the outcome of `options`. `no_dynamic_reason` says why there are no dynamic executables; it is empty if
-// there are. If `pads` is false, no batch is padded into a larger executable.
+// Returns the outcome of `options`. `no_dynamic_reason` says why the job has no dynamic executables, and is empty if
+// it has them. If `pads` is false, no batch is padded into a larger executable.
 PlanRow PlanPolicy(const spec::PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
                    const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs, bool pads = true);
 
@@ -109,15 +109,15 @@ struct CachePlan {
   std::string reason;           // reason for the recommendation, in one line
 };
 
-// Fills `rows`, `recommended` and `reason` from the other fields. The first row is the job's own policy. Then come
-// the policies of #10689, one executable for every shape, and ladders of 1, 4, 8 and 16 rungs. Each of these has a
-// row for every schedule that it suits.
+// Fills `rows`, `recommended` and `reason` from the other fields. The first row is the job's own policy. Next come
+// rows for the policies of #10689, for one executable for every shape, and for ladders of 1, 4, 8 and 16 rungs. Each
+// policy has a row for every schedule that it suits.
 void FillRows(CachePlan& plan);
 
-// Fills `recommended` and `reason` from the rows; there must be at least one row. Candidates are the rows under
-// which, in the end, every step is a replay. If there is no candidate, recommends the first row. The fastest
-// candidate wins. If nothing was measured, the candidate whose padding adds the fewest rows wins. Among about equal
-// candidates, the simplest wins.
+// Fills `recommended` and `reason` from the rows; there must be at least one row. The candidates are the rows whose
+// cache is sealed in the end, so that every further step is a replay. Recommends the fastest candidate or, if nothing
+// was measured, the one whose padding adds the fewest rows. Among about equal candidates, recommends the simplest.
+// Without a candidate, recommends the first row.
 void Recommend(CachePlan& plan);
 
 }  // namespace permafrost::graphcache

@@ -52,7 +52,7 @@ constexpr auto kMpsRules = [] {
       Rule{"aten::smooth_l1_loss", kAnEntry},
       Rule{"aten::smooth_l1_loss_backward", kAnEntry},
       Rule{"aten::threshold_backward", kAnEntry},
-      // Operators that take rows by index or choose between values.
+      // Operators that gather rows by index, or that choose between values.
       Rule{"aten::arange", kUntil2_15},
       Rule{"aten::index_add", kUntil2_15},
       Rule{"aten::index_add_", kUntil2_15},
@@ -107,7 +107,7 @@ constexpr auto kMpsRules = [] {
       Rule{"aten::scatter", kNothing},
       Rule{"aten::scatter_add", kNothing},
       Rule{"aten::scatter_add_", kNothing},
-      // This operator moved to Metal with the other scatters, pytorch#184028.
+      // The scatter operators moved to Metal in pytorch#184028.
       Rule{"aten::scatter_reduce", kNothing},
       Rule{"aten::searchsorted", kNothing},
       Rule{"aten::sigmoid", kNothing},
@@ -122,8 +122,8 @@ constexpr auto kMpsRules = [] {
 }();
 static_assert(std::ranges::adjacent_find(kMpsRules, {}, &Rule::op) == kMpsRules.end());
 
-// Returns true if a call of linear needs no graph. Then its input has two dimensions, there is no bias, and the
-// tensors are contiguous.
+// Returns true if a call of linear needs no graph: its input has two dimensions, there is no bias, and the tensors
+// are contiguous.
 bool IsPlainLinear(const OpCall& call) {
   const auto present = [](const CallTensor& tensor) { return !tensor.type.empty(); };
   return std::ranges::count_if(call.tensors, present) == 2 && call.tensors[0].sizes.size() == 2 &&
@@ -143,8 +143,8 @@ std::optional<int64_t> EntriesOf(const OpCall& call, TorchRelease release) {
     case Adds::kAnEntry:
       return 1;
     case Adds::kForEachGradient:
-      // The gradients of the input and of the weight add one entry each. The gradient of the bias is a sum, and a sum
-      // adds none.
+      // The gradients of the input and of the weight add one entry each. The gradient of the bias is a sum, which
+      // adds no entry.
       return 2;
     case Adds::kUnlessPlain:
       return IsPlainLinear(call) ? 0 : 1;
@@ -156,8 +156,7 @@ namespace {
 
 using ShapeSizes = std::span<const std::vector<int64_t>>;
 
-// Returns the constant that is left of `values` when the terms are subtracted, or nullopt if the rest is not
-// constant.
+// Subtracts the terms from `values`. Returns the remainder if it is the same for all values, and nullopt otherwise.
 std::optional<int64_t> Rest(std::span<const int64_t> values, ShapeSizes sizes,
                             const std::vector<SizeSum::Term>& terms) {
   const SizeSum sum{terms, 0};
@@ -168,7 +167,7 @@ std::optional<int64_t> Rest(std::span<const int64_t> values, ShapeSizes sizes,
   return rest;
 }
 
-// Keeps the candidate with the least absolute constant among candidates of one kind.
+// Keeps, of the candidates of one kind, the one whose constant has the least absolute value.
 class Plainest {
  public:
   Plainest(std::span<const int64_t> values, ShapeSizes sizes) : values_(values), sizes_(sizes) {}

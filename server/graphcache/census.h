@@ -1,9 +1,9 @@
 // The census of a job on MPS, before it runs: which entries its steps would add to libtorch's cache of compiled
 // graphs (MPSGraphCache). That cache keeps one entry for each operator with each combination of types, sizes and
 // scalars that it meets, and evicts none.
-// The operators come from recorded steps (train/planning/cache_planner.h). For each release of libtorch, rules tell
-// which operators add an entry. This file finds how the operators' sizes follow from the batch's sizes. So it can
-// count the keys of thousands of shapes without running a step at each shape.
+// The operators come from recorded steps (train/planning/cache_planner.h). For each release of libtorch, rules say
+// which operators add an entry. From a few recordings, this file finds the operators' sizes as functions of the
+// batch's sizes. So it can count the keys of thousands of shapes without a step at each shape.
 // Threads: values and pure functions.
 #pragma once
 
@@ -49,15 +49,15 @@ struct OpCall {
 };
 
 // Returns the number of entries that a call adds if its key is new; nullopt if there is no rule for the operator.
-// Does not count the matrix kernels that linear keeps by shape, because they are in another cache (MPSKernelCache)
-// and take a few bytes each.
-// Source: the kernels of PyTorch's aten/src/ATen/native/mps, where an entry is a call of LookUpOrCreateCachedGraph;
-// pytorch#187455 lists the remaining calls.
+// Leaves out the matrix kernels that linear keeps for each shape, because they are in another cache (MPSKernelCache)
+// and small.
+// Source: the kernels of PyTorch's aten/src/ATen/native/mps, where each call of LookUpOrCreateCachedGraph makes an
+// entry; pytorch#187455 lists the kernels that still call it.
 std::optional<int64_t> EntriesOf(const OpCall& call, TorchRelease release);
 
-// Integers of a step that follow from the sizes of its batch.
+// The next declarations describe the integers of a step as functions of its batch's sizes.
 
-// The value `plus` + the sum of factor * size over at most two of the batch's sizes.
+// The integer `plus` + the sum of factor * size over at most two of the batch's sizes.
 struct SizeSum {
   struct Term {
     size_t size = 0;  // index into the sizes
@@ -70,19 +70,19 @@ struct SizeSum {
   bool operator==(const SizeSum&) const = default;
 };
 
-// Returns the sum whose values are `values` at the shapes with the sizes `sizes`, [shapes][sizes]. Returns nullopt if
-// there is none.
+// Finds the sum that has the value values[i] at the batch sizes sizes[i], for every i. Returns nullopt if there is
+// none.
 // If several sums fit, returns one of the plainest kind. From plain to complex, the kinds are: one size, two sizes
-// added or subtracted, and a multiple of one size, each with a constant. Use at least three shapes, with a different
-// pattern of change for each size, so that a sum cannot fit by chance.
+// added or subtracted, and a multiple of one size, each plus a constant. So that no sum fits by chance, use at least
+// three shapes, and let each size vary in a different way over the shapes.
 std::optional<SizeSum> FindSum(std::span<const int64_t> values, std::span<const std::vector<int64_t>> sizes);
 
-// A call of a step whose integers are known at every shape.
+// A call of a step, with its integers as functions of the batch's sizes.
 struct SymbolicCall {
   std::string op;
   std::string form;               // types, ranks and other arguments of the OpCall
   std::vector<SizeSum> integers;  // integers of the OpCall, as functions of the batch's sizes
-  int64_t entries = 0;            // entries that a new key adds
+  int64_t entries = 0;            // entries that each new key adds
   bool operator==(const SymbolicCall&) const = default;
 };
 
@@ -93,15 +93,15 @@ struct SymbolicStep {
   std::vector<std::string> unknown;  // operators without a rule; they count as adding no entry
 };
 
-// Finds how the calls of a step follow from the sizes of its batch. `streams` holds the calls of one step on several
-// batches, whose sizes are `sizes`, [shapes][sizes]. A job with one shape has one stream. Any other job has at least
-// four streams: the sums are found from all but the last one, and checked on the last one.
+// Finds the calls of a step as functions of the batch's sizes. streams[i] holds the calls of the step on a batch with
+// the sizes sizes[i]. A job with one shape has one stream. Any other job has at least four streams: the functions are
+// found from all streams but the last, and checked on the last.
 // Errors: FailedPrecondition, naming the operator, if calls differ from shape to shape in anything that does not
 // follow from the batch's sizes.
 absl::StatusOr<SymbolicStep> FindCalls(std::span<const std::vector<OpCall>> streams,
                                        std::span<const std::vector<int64_t>> sizes, TorchRelease release);
 
-// Counts the entries of a cache that evicts none.
+// Counts the entries of a cache that evicts no entry.
 class EntryCounter {
  public:
   // Counts a step on a batch of `sizes`. Returns how many entries it added.
@@ -156,8 +156,8 @@ struct CensusRow {
   int64_t compiled = 0;                       // graphs that the device compiles in the run
   bool operator==(const CensusRow&) const = default;
 };
-// Counts the outcome of a policy. `schedules` holds the shapes that reach the device, by Mode. If `empties`, the
-// cache is emptied after each step. The caller sets `options` and `shapes` of the result.
+// Counts the entries that a policy leads to. `schedules` holds, by Mode, the shapes that reach the device. If
+// `empties`, the device's cache is emptied after each step. The caller sets `options` and `shapes` of the result.
 CensusRow CountPolicy(const std::array<SymbolicStep, 2>& steps, const std::array<SizedSchedule, 2>& schedules,
                       bool empties);
 
@@ -173,7 +173,7 @@ struct Census {
   std::vector<LoweringCensus> lowerings;  // the first one is the job's own
   PlannedSchedule schedule;
   int64_t freeze_at = 0;
-  // Entries that the device's cache held before the census, left by the job that ran last; nullopt if unknown.
+  // The number of entries that the last job had left in the device's cache before the census; nullopt if unknown.
   std::optional<int64_t> measured_entries;
 };
 

@@ -23,25 +23,25 @@ inline constexpr EnumNames<CommandKind, 4> kCommandNames{{{{CommandKind::kUpdate
 // A new policy, freeze_at, shapes or rungs thaws the cache. Under kFreeze, the cache then freezes again at its freeze
 // point. A policy that keeps nothing (kNever, kClearPerStep) also drops every executable. A change between dynamic,
 // ladder and exact shapes, or to another ladder, drops the executables that it replaces.
-// A new max_executables removes planned executables or adds some. If this gives the ladder other rungs, the new
-// ladder replaces the old one, and a frozen cache captures the new rungs before the next step. A new on_miss can
-// change the shapes with which a cache of exact shapes is sealed. A frozen cache captures the added shapes before the
-// next step.
-// A new audit_every or strict has no further effect.
+// A new max_executables removes planned executables or adds some. If the ladder gets other rungs, the executables of
+// the old ladder are dropped, and a frozen cache captures the new rungs before the next step. A new on_miss can
+// change the shapes with which a cache of exact shapes is sealed. A frozen cache captures the shapes that it lacks
+// before the next step.
+// A new audit_every or strict changes nothing else.
 using spec::PolicyUpdate;
 
 struct Command {
   int64_t sequence = 0;  // position among the job's commands, from 1
   CommandKind kind = CommandKind::kFreeze;
   PolicyUpdate update;  // for kUpdatePolicy
-  // Optimizer steps done when the command takes effect; nullopt until the command is given a step.
+  // The number of optimizer steps done when the command takes effect; nullopt until this is decided.
   std::optional<int64_t> step;
   bool operator==(const Command&) const = default;
 };
 
 using spec::Updated;
 
-// Checks that `command` makes sense for a cache under `options`.
+// Checks that a cache with `options` can carry out `command`.
 // Errors: InvalidArgument with violations (fields such as "policy.freeze_at") for an update that is out of range or
 // has no field. FailedPrecondition (reason GRAPH_CACHE_KEEPS_NOTHING) for a freeze or thaw under kNever or
 // kClearPerStep.

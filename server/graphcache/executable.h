@@ -1,5 +1,5 @@
-// The interfaces through which a graph cache uses its device and its batches. device/ implements executables; train/
-// implements the compiler and the batches. Tests have fakes of all three.
+// The interfaces through which a graph cache uses executables, a compiler and batches. device/ implements
+// executables; train/ implements the compiler and batches. Tests have fakes of all three.
 // Threads: the device thread only.
 #pragma once
 
@@ -16,20 +16,21 @@
 
 namespace permafrost::graphcache {
 
-// The tensors of one batch, and the tensors that a step returns. Only the device's code knows their contents.
+// StepInputs are the tensors of one batch, and StepOutputs the tensors that a step returns. A graph cache does not
+// look into them.
 class StepInputs;
 class StepOutputs;
-// The result of a step. Its tensors are valid until the next step or capture of the same compiler. A result is never
-// null, except where GraphCache::Run says so.
+// The result of a step. Its tensors are valid until the next step or capture of the same compiler. Only
+// GraphCache::Run may return a null result.
 using StepResult = std::shared_ptr<const StepOutputs>;
 
-// The first difference of a replay from the eager step. Both run from the same state on the same batch.
+// The first difference between a replay and an eager step that ran from the same state on the same batch.
 struct Difference {
   std::string op;   // schema name; empty if no single operator is to blame
   std::string why;  // one line
 };
 
-// The time that the operators of one name took in one replay of a step.
+// The total time of all operators with one name in one replay of a step.
 struct OperatorTime {
   std::string op;  // schema name
   int64_t calls = 0;
@@ -37,7 +38,7 @@ struct OperatorTime {
   bool operator==(const OperatorTime&) const = default;
 };
 
-// The time that the operators of one line of a user's module took in one replay of a step.
+// The total time of the operators from one line of a user's module in one replay of a step.
 struct LineTime {
   std::string line;
   double forward_seconds = 0, backward_seconds = 0;
@@ -48,20 +49,20 @@ struct LineTime {
 // The outcome of an audit. An audit replays a step, and then runs it eagerly from the state with which the replay
 // began.
 struct AuditedStep {
-  StepResult result;                     // result of the eager step; its state is kept, too
+  StepResult result;                     // result of the eager step, whose state is kept too
   std::optional<Difference> difference;  // nullopt if state and outputs are bit-equal
   std::vector<OperatorTime> operators;   // operators of the replay, the longest first
   std::vector<LineTime> lines;  // lines of the replay, the longest first; operators without a line are left out
   double replay_seconds = 0, eager_seconds = 0;
-  double product_seconds = 0;  // the step's matrix products, run alone
+  double product_seconds = 0;  // time of the step's matrix products when only they are run
 };
 
 // A captured step. It serves one shape, or, if it is dynamic, every shape.
 class Executable {
  public:
   virtual ~Executable() = default;
-  // Runs the step on a batch of this executable's shape. A dynamic executable takes any batch that is padded to its
-  // own dynamic_shape().
+  // Runs the step on a batch of this executable's shape. A dynamic executable takes any batch, padded to the batch's
+  // dynamic_shape().
   virtual absl::StatusOr<StepResult> Replay(const StepInputs& inputs) = 0;
   // Replays the step and audits it. If executables of this device cannot differ from the eager step, runs nothing and
   // returns nullopt.
@@ -83,20 +84,20 @@ class Compiler {
   // Captures the step of `mode` at the padded shape `shape`. Leaves parameters, optimizer and generators unchanged.
   // Errors: FailedPrecondition with kGraphBreakReason for a graph break. Any other error fails the job.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Capture(Mode mode, const BatchShape& shape) = 0;
-  // Captures like Capture, for one rung of the mode's ladder. The cache asks for all rungs, the largest first.
+  // Same as Capture, but for one rung of the mode's ladder. The cache captures all rungs, the largest first.
   virtual absl::StatusOr<std::unique_ptr<Executable>> CaptureRung(Mode mode, const BatchShape& shape) {
     return Capture(mode, shape);
   }
-  // If the device compiles a step when the step first runs, runs the captured step of `mode` once at `shape`. Then no
-  // step of the job waits for the compilation. Restores everything that the step changed. A no-op on all other
-  // devices.
+  // If the device compiles a step when the step first runs, runs the captured step of `mode` once at `shape`, so that
+  // no step of the job waits for the compilation. Restores everything that the step changed. A no-op on a device that
+  // does not compile.
   virtual absl::Status WarmUp(Mode /*mode*/, const BatchShape& /*shape*/) { return absl::OkStatus(); }
-  // Captures the step of `mode` once for every shape, and otherwise works like Capture. Lays out memory for the
-  // mode's planned ceiling. A larger batch takes the rest from the heap, only for its own step.
+  // Same as Capture, but captures the step of `mode` once for every shape. Lays out memory for the mode's planned
+  // ceiling. A larger batch takes the missing memory from the heap during its own step.
   virtual absl::StatusOr<std::unique_ptr<Executable>> CaptureDynamic(Mode mode) = 0;
   // Returns why this job has no dynamic executables on this device; empty if it has them.
   virtual std::string NoDynamicReason() const = 0;
-  // Runs a step without a capture.
+  // Runs the step without capturing it.
   virtual absl::StatusOr<StepResult> RunEager(Mode mode, const StepInputs& inputs) = 0;
   // Bytes that all executables share at this moment.
   virtual int64_t shared_bytes() const = 0;
@@ -110,7 +111,7 @@ inline BatchShape AtLeastDynamic(const BatchShape& shape) {
           std::max(shape.graphs, kLeastDynamic)};
 }
 
-// The batch of a step.
+// A batch on which a step runs.
 class Batch {
  public:
   virtual ~Batch() = default;

@@ -11,7 +11,8 @@
 namespace permafrost::graphcache {
 namespace {
 
-// The number of events that are logged for each cause in a mode. Further ones are only counted.
+// The number of captures and misses that are logged for each cause and mode. Later ones are counted without a log
+// line.
 constexpr int64_t kLoggedOfACause = 3;
 // The fraction of max_executables at which the log begins to warn.
 constexpr double kNearLimit = 0.8;
@@ -49,8 +50,8 @@ void StepProfiles::Assign(std::vector<StepProfile> list) {
   list_ = std::make_shared<const std::vector<StepProfile>>(std::move(list));
 }
 
-// The methods of GraphCache that find the causes of captures and misses, and evaluate audits of replays. They turn
-// these findings into counts, log lines, checks of the limit and, in a strict cache, errors.
+// The methods of GraphCache that find the causes of captures and misses, audit replays, and watch the limit. They
+// turn their findings into counts, log lines and, in a strict cache, errors.
 
 Cause GraphCache::WhyMissed(Mode mode, const Batch& batch, const BatchShape& shape, bool dynamic) const {
   const ModeStats& s = of(mode);

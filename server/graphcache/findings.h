@@ -1,5 +1,5 @@
-// Findings about the steps of a graph cache: why an executable was captured, why a step was a miss, which replays are
-// audited, and what audits found.
+// Findings about the steps of a graph cache: the causes of captures and misses, the replays that are audited, and the
+// results of audits.
 // Threads: values and pure functions.
 #pragma once
 
@@ -23,20 +23,21 @@ namespace permafrost::graphcache {
 inline std::string_view StepWithArticle(Mode mode) { return mode == Mode::kTrain ? "a training" : "an evaluation"; }
 
 enum class Cause {
-  kFirstStep,      // the mode's first step, which needs the one executable for every shape
-  kNewNodes,       // no executable with this number of nodes was held
-  kNewEdges,       // executables with this number of nodes were held, but none with this number of edges
-  kNewShape,       // executables with either number were held, but none with both
-  kLastBatch,      // the batch has fewer graphs than the job's batch size
-  kEvaluation,     // an evaluation step whose shape was not held
-  kPolicy,         // the policy keeps nothing
-  kPolicyChange,   // a command dropped the executable that had served the step
-  kResume,         // the executable was held before a resume, and was captured again
-  kFreeze,         // a freeze captured its ceilings and rungs
-  kLimit,          // max_executables are held
-  kGraphBreak,     // the step cannot be captured
-  kAudit,          // an audit withdrew the executable
-  kDeviceEmptied,  // the device forgot what it had compiled, and the executable was captured again
+  kFirstStep,     // the mode's first step, which needs the one executable for every shape
+  kNewNodes,      // no executable held had this number of nodes
+  kNewEdges,      // an executable held had this number of nodes, but none had this number of edges
+  kNewShape,      // executables held had this number of nodes or of edges, but none had both
+  kLastBatch,     // the batch has fewer graphs than the job's batch size
+  kEvaluation,    // an evaluation step for whose shape no executable was held
+  kPolicy,        // the policy keeps no executables
+  kPolicyChange,  // a command dropped the executable that had served the step
+  kResume,        // an executable that was held before a resume is captured again
+  kFreeze,        // a freeze captures the ceilings and rungs
+  kLimit,         // max_executables are held
+  kGraphBreak,    // the step cannot be captured
+  kAudit,         // an audit withdrew the executable
+  // The device forgot what it had compiled, and an executable is captured again.
+  kDeviceEmptied,
 };
 inline constexpr size_t kCauses = 14;
 inline constexpr EnumNames<Cause, kCauses> kCauseNames{{{{Cause::kFirstStep, "first-step"},
@@ -54,7 +55,8 @@ inline constexpr EnumNames<Cause, kCauses> kCauseNames{{{{Cause::kFirstStep, "fi
                                                          {Cause::kAudit, "audit"},
                                                          {Cause::kDeviceEmptied, "device-emptied"}}}};
 
-// Returns true if a capture for this cause is made ahead for later steps, and false if a step waits for it.
+// Returns true if captures for this cause are made ahead of the steps that use them, and false if a step waits for
+// them.
 constexpr bool IsAhead(Cause cause) {
   return cause == Cause::kPolicyChange || cause == Cause::kResume || cause == Cause::kFreeze ||
          cause == Cause::kDeviceEmptied;
@@ -69,12 +71,12 @@ struct CauseCounts {
   bool operator==(const CauseCounts&) const = default;
 };
 
-// The facts about a step that no executable served.
+// The facts from which the cause of a miss is found.
 struct Missed {
   Mode mode = Mode::kTrain;
   bool graph_break = false;    // the step cannot be captured
   bool keeps_nothing = false;  // the policy keeps no executables
-  bool dropped = false;        // a command dropped the executable that would have served it
+  bool dropped = false;        // a command dropped the executable that would have served the step
   bool full = false;           // max_executables are held
   bool dynamic = false;        // one executable for every shape should serve the step
   bool partial = false;        // the batch has fewer graphs than the job's batch size
@@ -82,9 +84,9 @@ struct Missed {
   bool edges_held = false;     // an executable of the mode has this number of edges
 };
 
-// Returns the cause of a miss, and of the capture that the miss may lead to. If several causes hold, returns the one
-// that makes the others irrelevant. Never returns kResume, kFreeze, kAudit or kDeviceEmptied, because the code that
-// captures or withdraws sets these causes itself.
+// Returns the cause of a miss, which is also the cause of its capture if it is captured. If several causes hold,
+// returns the one without which the others would not matter. Never returns kResume, kFreeze, kAudit or
+// kDeviceEmptied, because the code that captures or withdraws sets these causes itself.
 inline Cause FindCause(const Missed& missed) {
   if (missed.graph_break) return Cause::kGraphBreak;
   if (missed.keeps_nothing) return Cause::kPolicy;
@@ -101,13 +103,13 @@ inline Cause FindCause(const Missed& missed) {
 // "why".
 inline constexpr char kAuditFailedReason[] = "GRAPH_CACHE_AUDIT_FAILED";
 
-// Returns whether a step is audited if it is a replay. `step` is the number of optimizer steps done before the step,
-// so a resumed run audits the same steps. `every` = 0 means no audits. The audited steps are the training steps with
-// `step` = 1, every, 2 every, ..., and the first evaluation step after each of these. `eval_audit_step` is the number
-// of optimizer steps done before the newest audited evaluation step, or 0 if there is none.
+// Returns whether a replay is audited. Audits are due at the training steps with `step` = 1, every, 2 * every, ...,
+// and at the first evaluation step after each of these. `every` = 0 means no audits. `step` is the number of
+// optimizer steps done before the replay, so a resumed run audits the same steps. `eval_audit_step` is that number
+// for the newest audited evaluation step, or 0 if there is none.
 bool IsAuditDue(Mode mode, int64_t every, int64_t step, int64_t eval_audit_step);
 
-// One or more audits that found the same difference. Shape and step are those of the first of these audits.
+// A difference that one or more audits found. `shape` and `step` are those of the first of these audits.
 struct AuditFailure {
   Mode mode = Mode::kTrain;
   BatchShape shape;  // padded
@@ -118,8 +120,8 @@ struct AuditFailure {
   bool operator==(const AuditFailure&) const = default;
 };
 
-// Returns whether the operator with this schema name multiplies two matrices, with or without an added term. The
-// models use no other products.
+// Returns whether the operator with this schema name is a product of two matrices, with or without an added term.
+// Covers all products that the models use.
 bool IsProduct(std::string_view op);
 
 // The times of the replay that was audited last, operator by operator.
@@ -128,9 +130,9 @@ struct StepProfile {
   BatchShape shape;  // padded
   int64_t step = 0;  // optimizer steps done before it
   double replay_seconds = 0, eager_seconds = 0;
-  double product_seconds = 0;           // the step's matrix products, run alone
+  double product_seconds = 0;           // time of the step's matrix products when only they are run
   std::vector<OperatorTime> operators;  // the longest first
-  std::vector<LineTime> lines;          // user's lines, the longest first
+  std::vector<LineTime> lines;          // lines of the user's module, the longest first
   bool operator==(const StepProfile&) const = default;
 };
 

@@ -106,7 +106,7 @@ absl::StatusOr<StepResult> GraphCache::Run(Mode mode, Batch& batch, int64_t step
   while (!ready_) PF_RETURN_IF_ERROR(CaptureNext(step));
   PF_ASSIGN_OR_RETURN(StepResult result, RunStep(mode, batch, step));
   if (mode != Mode::kTrain || !IsFreezeDue()) return result;
-  result.reset();  // the captures of the freeze reuse its memory
+  result.reset();  // the captures of the freeze reuse the result's memory
   PF_RETURN_IF_ERROR(Freeze(step + 1));
   return result;
 }
@@ -283,7 +283,7 @@ absl::StatusOr<GraphCache::Captured> GraphCache::Capture(const CaptureOf& of) {
 absl::StatusOr<Entry*> GraphCache::Insert(Mode mode, Cause cause, const BatchShape& shape, int64_t step) {
   PF_ASSIGN_OR_RETURN(Captured made, Capture({.mode = mode, .cause = cause, .shape = shape}));
   if (made.executable == nullptr) {
-    // A graph break counts once, even if a dynamic capture failed before this capture.
+    // If a dynamic capture failed before this capture did, both are one graph break, which counts once.
     resistance_[static_cast<size_t>(mode)] = absl::OkStatus();
     PF_RETURN_IF_ERROR(BreakMode(mode, made.broken));
     return nullptr;
@@ -429,14 +429,14 @@ void GraphCache::Restore(const Snapshot& snapshot, const std::vector<EntryInfo>&
   DropAll();
   for (EntryInfo info : entries) {
     if (info.dynamic && !of(info.mode).dynamic) continue;
-    // The number of the job's replicas may have changed, and with it the sizes of batches.
+    // The job's number of replicas may have changed since the checkpoint, and with it the sizes of batches.
     if (info.dynamic) info.shape = DynamicRoom(info.mode);
     if (!info.dynamic && !IsRung(info)) {
       Report(absl::StrCat("the executable of ", Text(info.shape), " is not taken over: no batch is rounded up to it"),
              /*warning=*/true);
-      // A frozen cache of exact shapes captures nothing. Without entries at the present rungs, it would pad every
-      // batch to the largest entry. So it is thawed, and freezes again after its first step, as it did at the job's
-      // start.
+      // A frozen cache of exact shapes captures no new shape. Without entries at the present rungs, it would pad
+      // every batch to the largest entry. So the cache is thawed, and freezes again after the run's first step, as at
+      // the job's start.
       if (IsExact(info.mode)) state_.frozen = false;
       continue;
     }

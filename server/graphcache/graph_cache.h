@@ -1,4 +1,5 @@
-// The graph cache of one job: it keeps the executables and decides what each step does with them.
+// The graph cache of one job. It keeps the job's executables, and decides for each step whether to replay one, to
+// capture one, or to run eager.
 #pragma once
 
 #include <array>
@@ -35,27 +36,27 @@ enum class Action {
   kReject,        // fail the job without running the step
 };
 
-// The content of the cache for a shape.
+// The cache's state with regard to the shape of one batch.
 struct Lookup {
   bool exact = false;   // an executable of exactly this shape is held
-  bool larger = false;  // an executable is held that fits the batch with padding
+  bool larger = false;  // a larger executable is held, to which the batch can be padded
   bool broken = false;  // a graph break was found: the step cannot be captured
   bool full = false;    // the cache is at its limit
 };
 
 // Chooses how a step runs.
-// kNever and kClearPerStep take nothing from the cache, and never freeze. kAlways and kFreeze replay an executable of
-// the exact shape. Until the cache is `frozen`, they capture and keep a new shape. In a frozen cache, on_miss decides
-// about a new shape.
-// If the cache is full but not frozen, a new shape is padded into a larger executable, or runs eager if none is held.
-// If the step cannot be captured, kRunEager replaces a capture. kReject is returned even then.
+// kNever and kClearPerStep never replay a held executable, and never freeze. kAlways and kFreeze replay an executable
+// of the exact shape. They capture and keep a new shape until the cache is `frozen`. In a frozen cache, on_miss
+// decides about a new shape.
+// If the cache is full but not frozen, a batch of a new shape is padded into a larger executable, or runs eager if
+// none is held. If the step cannot be captured, kRunEager replaces the capture actions, but not kReject.
 Action Admit(const spec::PolicyOptions& options, bool frozen, const Lookup& lookup);
 
 // An executable that a graph cache holds, with its statistics.
 // Threads: the device thread only.
 struct Entry {
   EntryInfo info;
-  // Null if the entry awaits its recapture or was withdrawn, or if its recapture failed.
+  // Null if the entry awaits its recapture, if its recapture failed, or if an audit withdrew it.
   std::unique_ptr<Executable> executable;
   bool awaits_recapture = false;
   Cause recapture_cause = Cause::kResume;
@@ -81,8 +82,8 @@ class EntrySet {
 
   std::vector<std::unique_ptr<Entry>> entries_;
   std::map<Key, Entry*> by_key_;
-  // Indexed by Mode. Entries are in the order of their rows; entries with equal rows are in the order of their
-  // addition.
+  // Indexed by Mode. The entries are ordered by the rows of their shapes, and entries with equal rows by the order of
+  // their addition.
   std::array<std::vector<Entry*>, 2> by_rows_;
   std::array<Entry*, 2> dynamic_{};  // by Mode
 };
@@ -90,64 +91,64 @@ class EntrySet {
 struct GraphCacheSetup {
   spec::PolicyOptions options;
   int64_t batch_size = 32;  // graphs of a full training batch
-  // Indexed by Mode: true if the last batch of an epoch is the only one with fewer than batch_size graphs. False if
-  // batches are composed by size, because any batch may then have fewer.
+  // Indexed by Mode: true if only the last batch of an epoch can have fewer than batch_size graphs. False if batches
+  // are composed by size, because then any batch can.
   std::array<bool, 2> has_partial = {true, true};
-  GraphSizes sizes;  // determine the freeze point, also after a policy command
+  GraphSizes sizes;  // the freeze point is computed from them, also after a policy command
   ShapeSchedule plan;
   bool of_seeds = false;  // true if the `graphs` of shapes count the seed nodes of a batch
   // False if a step reads the sizes of its batch from the shape, so that a batch can run only at its least_padded()
-  // shape. If false, there is no ladder, a miss is not padded, and a batch that a dynamic executable would pad runs
-  // eager.
+  // shape. There is then no ladder, and no miss is padded. A batch that would need padding for a dynamic executable
+  // runs eager.
   bool pads = true;
   std::function<absl::Time()> now;  // wall clock, only for display
   // Returns the time since an arbitrary moment, by a monotonic clock.
   std::function<absl::Duration()> elapsed;
-  // Called once for each event of interest to a user: a freeze point, a freeze, a graph break, a fallback, a resume.
+  // Called once for each event that may interest a user: a freeze point, a freeze, a graph break, a fallback, a
+  // resume.
   std::function<void(std::string_view line, bool warning)> log;
   // Called for each failed audit.
   std::function<void(std::string_view line)> log_error;
 };
 
-// The error reason that fails a strict job. Its metadata are "cause", "mode" and "shape"; for a graph break, "op"
-// replaces "shape".
+// The error reason with which a strict job fails. Its metadata are "cause", "mode" and "shape" or, for a graph break,
+// "cause", "mode" and "op".
 inline constexpr char kStrictReason[] = "GRAPH_CACHE_STRICT";
 
-// Returns the mode as messages name it, for example "training".
+// Returns the mode's name in messages, for example "training".
 inline std::string_view StepName(Mode mode) { return mode == Mode::kTrain ? "training" : "evaluation"; }
 
-// Holds the executables of one job, and decides what each step does with them. Owns every executable; borrows the
-// compiler.
+// Holds the executables of one job, and decides how each step runs. Owns every executable; borrows the compiler.
 // Threads: the device thread only.
 // Invariant: while the cache is frozen, no step adds an entry.
 class GraphCache {
  public:
   GraphCache(GraphCacheSetup setup, Compiler& compiler);
 
-  // Runs one step of `mode`; `step` is the number of optimizer steps done before it. Returns the step's result, or
-  // null if the step froze the cache, because the captures of a freeze reuse the result's memory.
+  // Runs one step of `mode`; `step` is the number of optimizer steps done before it. Returns the step's result. If
+  // the step froze the cache, returns null, because the captures of the freeze have reused the result's memory.
   // Dynamic modes: if the options want it (WantsDynamic) and the step allows it, one executable serves all batches of
   // a mode, each at its dynamic_shape().
-  // Ladders: if a mode is not dynamic and the options want a ladder (WantsLadder), batches are rounded up to it. This
-  // ends with a clear or a new policy. Under kFreeze, the first step begins with the captures that dynamic and ladder
-  // modes need, and then the cache freezes. CaptureNext may have done both before.
-  // Exact shapes: all other modes have them. Under kFreeze, the step that brings the cache to its freeze point
-  // freezes it when it ends. If misses are padded or rejected, every evaluation batch is padded to the plan's rungs,
-  // unless an executable of the batch's own shape is held.
+  // Ladders: if a mode is not dynamic and the options want a ladder (WantsLadder), batches are rounded up to its
+  // rungs, until a clear or a new policy. Under kFreeze, the cache makes the captures of dynamic and ladder modes and
+  // freezes, in CaptureNext or else at the begin of the first step.
+  // Exact shapes: any other mode replays executables of its batches' exact shapes. Under kFreeze, the cache freezes
+  // at the end of the step that brings it to its freeze point. If misses are padded or rejected, every evaluation
+  // batch is padded to the plan's rungs, unless an executable of the batch's own shape is held.
   // Eager steps: a step that cannot be captured runs eager, and its mode is not captured again until a clear or a new
-  // policy. If the limit left none of a mode's planned executables, the mode runs eager in a frozen cache, even if
-  // on_miss says otherwise.
-  // Audits: a replay is audited if IsAuditDue says so. If the audit finds a difference, the result and the state of
-  // the eager step are kept, and the executable is withdrawn. Until a clear, the steps that it would have served run
-  // eager at the same shape.
-  // Errors: FailedPrecondition with reason GRAPH_CACHE_MISS, naming the shape, for kReject; the step does not run,
-  // and only rejected_inserts rises. A strict cache fails with kStrictReason before the step runs, or with
-  // kAuditFailedReason. All other errors come from the compiler and the batch.
+  // policy. If max_executables left none of a mode's planned executables, the mode runs eager in a frozen cache,
+  // whatever on_miss says.
+  // Audits: a replay is audited if IsAuditDue returns true. If the audit finds a difference, the result and the state
+  // of the eager step are kept, and the executable is withdrawn. Until a clear, the steps that this executable would
+  // have served run eager at its shape.
+  // Errors: for kReject, FailedPrecondition with reason GRAPH_CACHE_MISS, which names the shape; the step does not
+  // run, and no counter but rejected_inserts rises. For a strict cache, kStrictReason before the step runs, or
+  // kAuditFailedReason. Any other error comes from the compiler or the batch.
   absl::StatusOr<StepResult> Run(Mode mode, Batch& batch, int64_t step);
 
   // Returns the number of captures to make before the next step, so that no step waits for one; 0 if the cache is
-  // ready. If the cache freezes or is frozen, the captures include the missing executables of dynamic and ladder
-  // modes. They also include the entries that a resume took over or that the device forgot.
+  // ready. If the cache freezes or is frozen, this counts the missing executables of dynamic and ladder modes. It
+  // also counts the entries to recapture after a resume, or after the device forgot them.
   int64_t captures_ahead() const;
   bool ready() const { return ready_; }
   // Makes one of the captures that captures_ahead() counts. After the last one, the cache is ready, and under kFreeze
@@ -156,23 +157,24 @@ class GraphCache {
   absl::Status CaptureNext(int64_t step);
 
   // Tells the cache that the device has forgotten what it compiled, except for what executables hold. CaptureNext
-  // captures each executable again, with the cause kDeviceEmptied. If the cache is not frozen, an exact shape is
-  // captured again by the next step that uses it.
+  // captures each executable again, with the cause kDeviceEmptied. An exception is an exact shape in a cache that is
+  // not frozen: the next step that uses it captures it again.
   void OnDeviceEmptied();
-  // Returns true if the cache is frozen and everything that it holds is captured. No planned step compiles anything
-  // after that.
+  // Returns true if the cache is frozen and all its entries are captured. From then on, no planned step compiles
+  // anything.
   bool sealed() const;
 
-  // Applies a command at a step boundary. If Check refuses the command at this time, logs the refusal, and changes
-  // only command_sequence and command_step. After a command, CaptureNext captures what dynamic and ladder modes need.
+  // Applies a command at a step boundary. If Check now refuses the command, logs the refusal, and changes only
+  // command_sequence and command_step. After Apply, CaptureNext makes the captures that dynamic and ladder modes
+  // need.
   // Errors: those of the compiler.
   absl::Status Apply(const Command& command, int64_t step);
 
   // Takes over the entries of a checkpoint, in their order, and its statistics. The cache must be empty. An entry
   // serves the same batches as before, so each batch is padded to the same shape as in an undisturbed run.
-  // CaptureNext captures the executables of entries again. An exact shape is captured again when it is first used,
-  // even in a frozen cache. If a recapture finds a graph break, the steps of the entry run eager at its shape, with
-  // the same bits.
+  // CaptureNext captures dynamic entries and rungs again. An entry of an exact shape is captured again when it is
+  // first used, even in a frozen cache. If a recapture finds a graph break, the steps of the entry run eager at its
+  // shape, with the same bits.
   void Restore(const Snapshot& snapshot, const std::vector<EntryInfo>& entries);
 
   // Returns the sequence number of the newest applied command, or 0.
@@ -183,9 +185,9 @@ class GraphCache {
     static const std::vector<BatchShape> none;
     return of(mode).rungs > 0 ? PlannedShapes(mode) : none;
   }
-  // Returns the counters of the job's steps. Only these counters count the rows of the steps.
+  // Returns the counters of the job's steps of this mode. They include the rows of the steps' batches.
   const ModeStats& of(Mode mode) const { return state_.of(mode); }
-  // Returns the state of the cache, with entry and byte counts of this moment.
+  // Returns the present state of the cache, including counts of entries and bytes.
   Snapshot snapshot() const;
   // Returns the entries, in the order in which they were inserted.
   std::vector<EntryInfo> entries() const;
@@ -227,19 +229,18 @@ class GraphCache {
   bool& broken(Mode mode) { return stats(mode).broken; }
   // Allows captures again after graph breaks.
   void RetryBreaks() { broken(Mode::kTrain) = broken(Mode::kEval) = false; }
-  // Decides which modes are dynamic and which have a ladder. If a mode's form changes, drops the entries of its old
-  // form.
+  // Chooses the form of each mode from the options. If a mode's form changes, drops the entries of its old form.
   void ChooseKinds();
-  // Sets the form of each mode, indexed by Mode, as far as executables are planned and the limit leaves room for
-  // them. If a mode's form changes, drops the entries of its old form.
+  // Sets the form of each mode, indexed by Mode. A ladder becomes exact shapes if nothing is planned for it or the
+  // limit leaves room for none of its rungs. If a mode's form changes, drops the entries of its old form.
   void SetForms(std::array<Form, 2> forms);
   // Returns the present form of each mode, indexed by Mode. The forms depend only on options and counters, so a
-  // resumed cache has the same forms as an undisturbed one.
+  // resumed cache has the same forms as an uninterrupted one.
   std::array<Form, 2> Forms() const;
   void AnnounceCut() const;
   bool IsExact(Mode mode) const { return !of(mode).dynamic && of(mode).rungs == 0; }
-  // Returns whether the job's batches can have the shape of an entry from a checkpoint. An older version may have
-  // rounded batches up to other rungs.
+  // Returns whether the job's batches can be padded to the shape of this entry of a checkpoint. If an older version
+  // wrote the checkpoint, it may have used other rungs.
   bool IsRung(const EntryInfo& info) const;
 
   // A capture to make before a step.
@@ -255,7 +256,7 @@ class GraphCache {
   // Runs the batch with an entry that existed before this step.
   absl::StatusOr<StepResult> Serve(Entry& entry, Batch& batch, int64_t step);
   absl::StatusOr<StepResult> Replay(Entry& entry, Batch& batch, int64_t step);
-  // Replays an entry that was captured during this step, for the first time. Counts a miss.
+  // Replays an entry for the first time, during the step that captured it. Counts a miss.
   absl::StatusOr<StepResult> ReplayNew(Entry& entry, Cause cause, Batch& batch, int64_t step);
   // Captures the step at `shape`, replays it, and drops it. Counts a miss.
   absl::StatusOr<StepResult> RunTransient(Mode mode, Cause cause, const BatchShape& shape, Batch& batch, int64_t step);
@@ -266,7 +267,7 @@ class GraphCache {
 
   // Returns the shape at which a batch of shape `own` is captured: its own shape, or the rung that serves it.
   BatchShape CaptureShape(Mode mode, const BatchShape& own) const;
-  // Returns the shape at which `entry` serves a batch.
+  // Returns the shape to which a batch is padded for `entry`.
   static Padding PaddingFor(const Entry& entry, const Batch& batch) {
     return {.shape = entry.info.dynamic ? batch.dynamic_shape() : entry.info.shape, .dynamic = entry.info.dynamic};
   }
@@ -275,19 +276,19 @@ class GraphCache {
   absl::StatusOr<Captured> Capture(const CaptureOf& of);
   // Captures the step at `shape` and adds its entry. Returns nullptr after a graph break.
   absl::StatusOr<Entry*> Insert(Mode mode, Cause cause, const BatchShape& shape, int64_t step);
-  // Captures the step for every shape and adds its entry. Returns nullptr if the step cannot be captured for every
-  // shape; the mode is then no longer dynamic. TellResistance logs the reason later, when it is known whether the
-  // step can be captured at all.
+  // Captures the step for every shape and adds its entry. If the step cannot be captured for every shape, returns
+  // nullptr, and the mode is no longer dynamic. TellResistance logs the reason later, once it is known whether the
+  // step can be captured at a single shape.
   absl::StatusOr<Entry*> InsertDynamic(Mode mode, Cause cause, int64_t step);
-  // Returns the largest batch for which the dynamic executable has storage.
+  // Returns the shape of the largest batch for which the dynamic executable has storage.
   BatchShape DynamicRoom(Mode mode) const;
-  // Logs why the mode has no dynamic executable, if that was not logged yet.
+  // Logs the reason why the mode has no dynamic executable, unless it was logged before.
   void TellResistance(Mode mode);
   // Captures the executable of an entry that awaits its recapture.
   absl::Status CaptureAgain(Entry& entry);
   Entry& Keep(Captured made, EntryInfo info);
   Entry& Add(Entry entry);
-  // Counts the graph break, and returns its text.
+  // Counts the graph break and returns its description.
   std::string RecordBreak(Mode mode, const absl::Status& error);
   // Makes the mode's steps run eager from now on.
   // Errors: FailedPrecondition with kStrictReason if the cache is strict.
@@ -295,15 +296,14 @@ class GraphCache {
   absl::Status StrictBreak(Mode mode, const absl::Status& error) const;
   void Drop(Mode mode);
   void DropAll();
-  // The next three methods are defined in findings.cc.
+  // The next methods, up to ReportPlannedLimit, are defined in findings.cc.
   absl::StatusOr<Replayed> AuditOrReplay(Executable& executable, const ReplayedStep& replayed,
                                          const StepInputs& inputs);
   absl::Status RecordDifference(const ReplayedStep& replayed, const Difference& difference);
   // Frees the executable of the entry, so that it serves no further steps.
   void Withdraw(Entry& entry);
 
-  // This method and the next ones, up to ReportPlannedLimit, are defined in findings.cc, too. Returns the cause of a
-  // miss. `shape` is the shape at which the step would be captured.
+  // Returns the cause of a miss. `shape` is the shape at which the step would be captured.
   Cause WhyMissed(Mode mode, const Batch& batch, const BatchShape& shape, bool dynamic) const;
   void CountCapture(const CaptureOf& of, double seconds);
   void CountMiss(Mode mode, Cause cause);
@@ -314,10 +314,10 @@ class GraphCache {
   void AnnounceStrict() const;
   // Returns true if the cache holds as many executables as the limit allows.
   bool IsAtLimit() const;
-  // Returns true if the limit leaves no room for an executable of this shape. Reserves room for the shapes with which
-  // a freeze seals exact shapes. A `shape` of {} stands for any shape.
+  // Returns true if the limit leaves no room for an executable of `shape`; {} stands for any shape that is not
+  // planned. Room is reserved for the shapes that a freeze is to capture.
   bool IsFull(Mode mode, const BatchShape& shape) const;
-  // Logs once when the cache comes near its limit, and once when it reaches the limit.
+  // Logs a line when the cache first comes near its limit, and another when it first reaches the limit.
   void ReportLimit();
   // Calls ReportLimit for executables that were captured ahead. Does nothing if the limit cut the plan, because that
   // was logged already.
@@ -334,7 +334,7 @@ class GraphCache {
 
   FreezePoint FindPoint() const;
   bool IsFreezeDue() const;
-  // Captures the missing ones of the exact shapes with which PlanExecutables seals the cache, and then freezes.
+  // Freezes the cache, after capturing those planned exact shapes (PlanExecutables) that are missing.
   absl::Status Freeze(int64_t step);
   absl::Status CaptureCeilings(Cause cause, int64_t step);
   absl::Status Execute(const Command& command, int64_t step);
@@ -342,30 +342,31 @@ class GraphCache {
   int64_t Capacity(Mode mode) const;
   void AnnounceFreezePoint() const;
   void Report(std::string_view line, bool warning) const { setup_.log(line, warning); }
-  // Returns the shape as messages name it.
+  // Returns the shape's text in messages.
   std::string Text(const BatchShape& shape) const {
     return ToString(shape, setup_.of_seeds ? kCountedSeeds : kCountedGraphs);
   }
 
-  const GraphCacheSetup setup_;  // has the options of the job's start; state_ has the present options
+  const GraphCacheSetup setup_;  // its options are those of the job's start; state_ has the present ones
   Compiler& compiler_;
   const std::string no_dynamic_reason_;
   Snapshot state_;
   EntrySet entries_;
   // The planned executables, indexed by Mode.
   PlannedSet planned_;
-  // Indexed by Mode: why the mode has no dynamic executable. The mode's first capture at one shape logs the reason
-  // and clears it.
+  // Indexed by Mode: the reason why the mode has no dynamic executable, until the mode's first capture at one shape
+  // logs it.
   std::array<absl::Status, 2> resistance_;
   bool ready_ = false;
-  // Captures made ahead since the cache was last ready, and the time that they took.
+  // Captures made ahead since the cache was last ready: their number, and the time that they took.
   int64_t captured_ahead_ = 0;
   absl::Duration ahead_elapsed_ = absl::ZeroDuration();
   // Indexed by Mode: true if ReportOversize has logged a line.
   std::array<bool, 2> reported_oversize_{};
   bool reported_near_limit_ = false, reported_limit_ = false;
-  std::array<std::set<BatchShape>, 2> dropped_;  // by Mode: shapes that commands dropped and no step captured again
-  std::array<CauseCounts, 2> eager_by_cause_;    // by Mode: eager steps of this run, for the log
+  // By Mode: shapes that commands dropped, until a step captures them again.
+  std::array<std::set<BatchShape>, 2> dropped_;
+  std::array<CauseCounts, 2> eager_by_cause_;  // by Mode: eager steps of this run, for the log
 };
 
 }  // namespace permafrost::graphcache

@@ -1,5 +1,5 @@
-// The part of GraphCache that freezes. It decides how many shapes an executable serves, and which ones. It makes
-// captures ahead, so that no step waits for one; it freezes the cache; and it carries out commands.
+// The methods of GraphCache that choose the form of each mode, make captures ahead, freeze the cache, and carry out
+// commands.
 #include <algorithm>
 #include <ranges>
 #include <utility>
@@ -28,7 +28,7 @@ std::array<Form, 2> GraphCache::Forms() const {
     // executables.
     const ModeStats& s = of(mode);
     const bool dynamic = s.dynamic && no_dynamic_reason_.empty();
-    // If executables of a mode were cut, the mode has a ladder, even if the limit left none of its rungs.
+    // A mode with cut executables still wants its ladder, even if the limit left none of the rungs.
     const bool ladder = setup_.pads && (s.dynamic || s.rungs > 0 || (WantsLadder() && s.cut_executables > 0));
     forms[static_cast<size_t>(mode)] = dynamic ? Form::kDynamic : ladder ? Form::kLadder : Form::kExact;
   }
@@ -74,7 +74,7 @@ void GraphCache::AnnounceCut() const {
 bool GraphCache::IsRung(const EntryInfo& info) const {
   const ShapeSchedule& plan = setup_.plan;
   const std::vector<BatchShape>& rungs = info.mode == Mode::kTrain ? plan.train_rungs : plan.eval_rungs;
-  // Shapes above the planned rungs are rounded up to higher rungs, which the plan does not list.
+  // Batches above the planned rungs are rounded up to higher rungs, which the plan does not list.
   if (plan.train_rungs.empty() || rungs.empty() || !rungs.back().Holds(info.shape)) return true;
   return std::ranges::find(rungs, info.shape) != rungs.end();
 }
@@ -91,7 +91,8 @@ std::vector<GraphCache::Ahead> GraphCache::AllAhead() const {
   std::vector<Ahead> ahead;
   for (const std::unique_ptr<Entry>& entry : entries_.all()) {
     const Mode mode = entry->info.mode;
-    // After a resume, an exact shape is captured again only when it is used, since there may be thousands of shapes.
+    // After a resume, an exact shape is captured again only when it is used, since there may be thousands of such
+    // shapes.
     const bool exact_ahead = state_.frozen && entry->recapture_cause == Cause::kDeviceEmptied;
     if (!entry->awaits_recapture || (IsExact(mode) && !exact_ahead)) continue;
     ahead.push_back({.mode = mode, .entry = entry.get(), .shape = {}});
@@ -139,7 +140,7 @@ absl::Status GraphCache::CaptureNext(int64_t step) {
     if (next.entry != nullptr) {
       PF_RETURN_IF_ERROR(CaptureAgain(*next.entry));
     } else {
-      // If steps of this mode ran before, a command dropped the executables that served them.
+      // If this mode has run steps before, a command dropped the executables that served those steps.
       const ModeStats& s = of(next.mode);
       const Cause cause = s.hits + s.padded_hits + s.misses > 0 ? Cause::kPolicyChange : Cause::kFreeze;
       PF_RETURN_IF_ERROR(s.dynamic ? InsertDynamic(next.mode, cause, step).status()
@@ -171,7 +172,8 @@ FreezePoint GraphCache::FindPoint() const {
   if (!IsExact(Mode::kTrain)) {
     return {.freeze_at = std::max<int64_t>(of(Mode::kTrain).rungs, 1), .source = FreezeSource::kSchedule};
   }
-  // With rungs, no formula is needed: the freeze captures all rungs, and there are no more executables than rungs.
+  // If batches are rounded up to rungs, no formula is needed: the freeze captures all rungs, and no other shape
+  // occurs.
   const int64_t rungs = std::ssize(setup_.plan.train_rungs);
   if (rungs == 0) return FindFreezePoint(wanted, setup_.batch_size, setup_.sizes, setup_.plan.known_train_shapes);
   if (wanted == 0) return {.freeze_at = 1, .source = FreezeSource::kSchedule};
@@ -205,7 +207,7 @@ void GraphCache::Seal(int64_t step) {
 
 absl::Status GraphCache::CaptureCeilings(Cause cause, int64_t step) {
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    if (!IsExact(mode)) continue;  // CaptureNext captures those of the other forms
+    if (!IsExact(mode)) continue;  // CaptureNext makes the captures of the other forms
     for (const BatchShape& shape : PlannedShapes(mode)) {
       if (broken(mode) || IsAtLimit() || entries_.Find(mode, shape) != nullptr) continue;
       PF_RETURN_IF_ERROR(Insert(mode, cause, shape, step).status());
@@ -222,7 +224,7 @@ absl::Status GraphCache::Apply(const Command& command, int64_t step) {
   } else {
     PF_RETURN_IF_ERROR(Execute(command, step));
   }
-  // These are set last, because a client that waits for the command reads them.
+  // These fields are set last, because a client that waits for the command reads them.
   state_.command_sequence = command.sequence;
   state_.command_step = step;
   return absl::OkStatus();
@@ -254,7 +256,7 @@ absl::Status GraphCache::Execute(const Command& command, int64_t step) {
 absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) {
   state_.options = Updated(state_.options, update);
   if (!setup_.pads) state_.options = WithoutPadding(state_.options);
-  // Only a new policy, freeze_at, shapes or rungs thaws the cache.
+  // Other fields than these four do not thaw the cache.
   if (!update.policy && !update.freeze_at && !update.shapes && !update.rungs) {
     if (!update.on_miss && !update.max_executables) return absl::OkStatus();
     // Both fields change the plan: max_executables bounds the number of rungs, and on_miss decides with which shapes

@@ -29,10 +29,9 @@ std::vector<ShapeCount> InOrder(const std::vector<ShapeCount>& shapes) {
   return ordered;
 }
 
-// Splits the shapes into at most `max_groups` groups of neighbours. Chooses the split for which the rows of all
-// batches, each padded to its group's ceiling, are fewest. The last group's ceiling is `top`. Returns the end of each
-// group, exclusive. Uses dynamic programming over (shapes taken, groups made). Leaves out the rows of the batches
-// themselves, since they are equal for every split.
+// Splits the shapes into at most `max_groups` groups of consecutive shapes. Chooses the split with the fewest rows if
+// each batch is padded to its group's ceiling. The last group's ceiling is `top`. Returns the end of each group,
+// exclusive. Uses dynamic programming over (shapes taken, groups made).
 std::vector<size_t> GroupEnds(const std::vector<ShapeCount>& ordered, const BatchShape& top, size_t max_groups) {
   const size_t n = ordered.size();
   const size_t width = max_groups + 1;
@@ -51,7 +50,7 @@ std::vector<size_t> GroupEnds(const std::vector<ShapeCount>& ordered, const Batc
       count += ordered[i].count;
       const int64_t rows = Rows(ceiling) * count;
       const int64_t* const best_i = &best[i * width];
-      // Each earlier group has at least one shape, so there are at most i earlier groups.
+      // Each earlier group has at least one shape, so the first i shapes form at most i groups.
       const size_t groups = std::min(max_groups - 1, i);
       for (size_t k = 0; k <= groups; ++k) {
         const int64_t total = best_i[k] + rows;
@@ -158,7 +157,7 @@ void MakeLadders(int64_t max_rungs, ShapeSchedule& plan) {
 
 namespace {
 
-// A plan has thousands of shapes, so JSON holds them as plain numbers, one after the other.
+// A plan can have thousands of shapes, so JSON holds them as one list of numbers.
 constexpr size_t kNumbersOfShape = 3, kNumbersOfCount = 4;
 
 void Append(const BatchShape& shape, std::vector<int64_t>& numbers) {
@@ -268,7 +267,7 @@ absl::StatusOr<ShapeSchedule> ShapeScheduleFromJson(const std::string& text) {
 namespace {
 
 constexpr double kLeastFreezeAt = 5;
-// 2^53: larger doubles do not represent every integer. No schedule has so many shapes.
+// 2^53: above it, doubles do not represent every integer. No schedule has so many shapes.
 constexpr double kMostFreezeAt = 9007199254740992.0;
 
 std::string NoFormulaReason(const GraphSizes& sizes, double effective_size) {
@@ -298,12 +297,12 @@ FreezePoint FindFreezePoint(int64_t explicit_freeze_at, int64_t batch_size, cons
 
 namespace {
 
-// Returns the shapes with which a freeze seals a mode of exact shapes. For a dynamic mode, returns all planned
-// shapes, because its one executable is captured for every on_miss.
+// Returns the shapes that a freeze captures for a mode of exact shapes. For a dynamic mode, returns all planned
+// shapes, because its one executable is captured whatever on_miss is.
 std::vector<BatchShape> Sealing(const spec::PolicyOptions& options, const ShapeSchedule& plan, Mode mode, Form form) {
   std::vector<BatchShape> shapes;
-  // If batches are rounded up to rungs, the cache is sealed with the rungs. Otherwise batches are padded to the
-  // sealed shapes, unless on_miss runs a miss eager, or captures and drops it. In that case the cache, like that of
+  // If batches are rounded up to rungs, the freeze captures the rungs. Otherwise it captures shapes to which batches
+  // are padded, unless on_miss runs a miss eager, or captures and drops it. In that case the cache, like that of
   // #10689, holds only the shapes that have occurred.
   const bool at_rungs = !plan.train_rungs.empty();
   const bool pads = options.on_miss == spec::OnMiss::kPad || form == Form::kDynamic;
@@ -337,7 +336,7 @@ PlannedMode Wanted(const spec::PolicyOptions& options, const ShapeSchedule& plan
   return planned;
 }
 
-// Returns at most `most` shapes to plan in place of the planned ones.
+// Returns at most `most` shapes that replace the planned ones.
 std::vector<BatchShape> Fewer(const ShapeSchedule& plan, Mode mode, int64_t most) {
   std::vector<BatchShape> rungs = LadderOf(plan, mode, most);
   if (std::ssize(rungs) <= most) return rungs;
@@ -401,8 +400,8 @@ int64_t MostExecutables(const spec::PolicyOptions& options, const ShapeSchedule&
                                of(plan.eval_schedule, std::min(RungsOf(options), kMaxEvalRungs)));
   }
   if (options.policy == spec::Policy::kFreeze) {
-    // If misses are padded, training also holds the ceiling. If evaluation is not sealed with rungs, it holds the
-    // shapes that occur.
+    // If misses are padded, training also holds the ceiling. If a freeze does not capture rungs for evaluation,
+    // evaluation holds the shapes that occur.
     const bool pads = options.on_miss == spec::OnMiss::kPad;
     const bool seals_eval = pads || options.on_miss == spec::OnMiss::kReject || !plan.train_rungs.empty();
     return std::min(limit, std::min(freeze_at, plan.known_train_shapes) + (pads ? 1 : 0) +

@@ -1,7 +1,7 @@
-// A job's plan, made before its first step. It says which batch shapes will occur, when the job's cache freezes, and
-// which executables the cache holds.
+// A job's plan, made before its first step: the batch shapes that will occur, the freeze point, and the executables
+// that the cache is to hold.
 // Sampling is seeded, so every batch of every planned epoch is known. train/ reports the shapes, and this file counts
-// them. All shapes are least padded shapes, which have one node and one graph more than the batch.
+// them. All shapes are least padded shapes, with one node and one graph more than the batch has.
 // Threads: values and pure functions. One thread at a time uses a ShapeCounter.
 #pragma once
 
@@ -39,52 +39,53 @@ class ShapeCounter {
   int64_t batches_ = 0;
 };
 
-// Returns the least shape that holds all `shapes`; zeros if there are none.
+// Returns the least shape that holds all `shapes`; all zeros if there are none.
 BatchShape Ceiling(const std::vector<ShapeCount>& shapes);
 
 // Returns the rows (nodes + edges) of a step at `shape`. Padding is measured in rows. The "cheapest" shape is the one
 // with the fewest rows.
 int64_t Rows(const BatchShape& shape);
 
-// Returns the shape with the fewest rows among those of `shapes` that hold `shape`. If several have equally few,
-// returns the first. If there is none, returns nullptr.
+// Returns the shape with the fewest rows among those of `shapes` that hold `shape`, or the first of several such
+// shapes. Returns nullptr if no element of `shapes` holds `shape`.
 const BatchShape* FindCheapest(std::span<const BatchShape> shapes, const BatchShape& shape);
 
 // The most distinct shapes from which Ladder computes rungs.
 inline constexpr int64_t kMaxLadderShapes = 2048;
-// Returns at most kMaxLadderShapes shapes, ordered by rows. Each is the ceiling of a group of `shapes` that are
-// neighbours in that order.
+// Returns at most kMaxLadderShapes shapes, ordered by rows. Each is the ceiling of a group of `shapes` that follow
+// each other in that order.
 std::vector<ShapeCount> MergeNeighbours(const std::vector<ShapeCount>& shapes);
 // Returns at most `max_rungs` rungs, ordered by rows. Each of `shapes` fits in some rung, and the last rung holds all
 // shapes. Dynamic programming over the shapes, ordered by rows, finds the rungs for which padding adds the fewest
-// rows. If there are at most `max_rungs` distinct shapes, returns exactly these shapes, of which none may hold all.
-// If there are more than kMaxLadderShapes, MergeNeighbours first merges them. A `max_rungs` below 1 counts as 1.
+// rows. If there are at most `max_rungs` distinct shapes, returns exactly these; the last one then need not hold all.
+// More than kMaxLadderShapes shapes are first merged by MergeNeighbours. A `max_rungs` below 1 counts as 1.
 std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t max_rungs);
 
 // The batch shapes that a job will have.
 struct ShapeSchedule {
   // The least shape that holds every training batch.
   BatchShape train_ceiling;
-  // The number of distinct shapes of the training schedule. If the schedule was too long to be walked to its end, it
-  // is 0. The ceiling is then the proven bound: the largest graphs of the split together.
+  // The number of distinct shapes of the training schedule, or 0 if the schedule was too long to be walked to its
+  // end. In that case, train_ceiling is a proven bound: the largest graphs of the split in one batch.
   int64_t train_shapes = 0;
-  // The number of distinct shapes in the walked part of the schedule. If the whole schedule was walked, it equals
-  // train_shapes; otherwise more shapes may follow.
+  // The number of distinct shapes in the walked part of the training schedule; equal to train_shapes if all of it was
+  // walked.
   int64_t known_train_shapes = 0;
   // The few shapes to which training batches are rounded up before they reach the cache, in rising order. The last
-  // one is the ceiling. Empty if batches keep their own shapes.
-  // A ladder consists of some of these shapes. Under Shapes::kExact, a freeze captures all of them, and without an
-  // explicit freeze point the cache freezes after its first step.
+  // one is the ceiling. Empty if batches keep their own shapes. If not empty, a ladder consists of some of these
+  // shapes. Under Shapes::kExact, a freeze captures all of them, and the cache freezes after its first step unless
+  // the freeze point is explicit.
   std::vector<BatchShape> train_rungs;
-  // The shapes to which evaluation batches are padded under kFreeze and Shapes::kExact. Each batch fits in some rung.
-  // There are at most kMaxEvalRungs rungs.
+  // The rungs to which evaluation batches are padded under kFreeze and Shapes::kExact, at most kMaxEvalRungs. Each
+  // batch fits in some rung.
   std::vector<BatchShape> eval_rungs;
-  // The schedule of each mode, merged by MergeNeighbours. While the job runs, a ladder of any number of rungs can be
-  // made from it. Empty if nothing is known.
-  // If a training schedule was not walked to its end, the list holds the walked part, and the ceiling with a count of
-  // 0. For sampled blocks, it holds each planned rung with its expected count, estimated from a few sampled batches.
+  // The shapes of each mode's schedule, merged by MergeNeighbours. While the job runs, ladders of any number of rungs
+  // are made from them. Empty if nothing is known.
+  // If the training schedule was not walked to its end, train_schedule holds the walked part, and the ceiling with a
+  // count of 0. For sampled blocks, each list holds the planned rungs with their expected counts, estimated from a
+  // few sampled batches.
   std::vector<ShapeCount> train_schedule, eval_schedule;
-  // The results of LadderOf for `max_rungs` rungs, if MakeLadders has made them.
+  // The results of LadderOf for both modes and `max_rungs` rungs. Set by MakeLadders.
   struct Ladders {
     int64_t max_rungs = 0;
     std::vector<BatchShape> train, eval;
@@ -98,8 +99,8 @@ inline constexpr int64_t kMaxEvalRungs = 32;
 // Returns the shapes to which the mode's batches are rounded up under Shapes::kLadder, in rising order. Each batch
 // fits in some shape. There are at most `max_rungs` shapes, and in evaluation at most kMaxEvalRungs. The result is
 // empty if nothing is planned.
-// If the plan already rounds batches up, returns some of the plan's rungs. If the plan does not say how many batches
-// each rung has, returns all of its rungs.
+// If the plan already rounds batches up to rungs, returns some of its rungs, or all of them if the plan has no counts
+// of batches.
 std::vector<BatchShape> LadderOf(const ShapeSchedule& plan, Mode mode, int64_t max_rungs);
 // Fills plan.ladders.
 void MakeLadders(int64_t max_rungs, ShapeSchedule& plan);
@@ -120,8 +121,9 @@ struct GraphSizes {
 enum class FreezeSource {
   kNone,      // no freeze point: the cache never freezes by itself
   kExplicit,  // freeze_at of the policy
-  kFormula,   // the formula of FindFreezePoint
-  kSchedule,  // the number of the job's planned shapes, if the formula has no answer or is not needed
+  kFormula,   // the formula in FindFreezePoint
+  // The number of the job's planned shapes, because the formula has no answer or is not needed.
+  kSchedule,
 };
 inline constexpr EnumNames<FreezeSource, 4> kFreezeSourceNames{{{{FreezeSource::kNone, "none"},
                                                                  {FreezeSource::kExplicit, "explicit"},
@@ -136,24 +138,23 @@ struct FreezePoint {
   bool operator==(const FreezePoint&) const = default;
 };
 
-// The most shapes that are kept if the formula has no answer. The frozen cache pads any other shape into one that it
+// The largest freeze point if the formula has no answer. The frozen cache pads any further shape into one that it
 // holds.
 inline constexpr int64_t kMaxScheduleFreezeAt = 128;
 
 // Returns `explicit_freeze_at` if it is positive, and otherwise the freeze point of #10689,
 //   eff_2d = sqrt(B) * std(nodes) * sqrt(B) * std(edges) * 2 * pi,  freeze_at = max(5, int(sqrt(eff_2d)))
-// with B = batch_size (graphs). Without graphs, or if a standard deviation is 0 or not finite, the formula has no
-// answer. The freeze point is then `planned_shapes`, but at most kMaxScheduleFreezeAt. If `planned_shapes` is 0 too,
-// there is no freeze point.
+// with B = batch_size (graphs). If there are no graphs, or if a standard deviation is 0 or not finite, the formula
+// has no answer. The freeze point is then min(planned_shapes, kMaxScheduleFreezeAt), and there is none if that is 0.
 // `planned_shapes` is the number of distinct training shapes that the schedule is known to have
 // (ShapeSchedule::known_train_shapes).
 FreezePoint FindFreezePoint(int64_t explicit_freeze_at, int64_t batch_size, const GraphSizes& sizes,
                             int64_t planned_shapes);
 
-// The rest of this file plans the executables of a job's cache: those that it wants, and those for which
+// The rest of this file plans the executables of a job's cache: those that the job wants, and those for which
 // max_executables leaves room.
 
-// The form of a mode's executables: which shapes one executable serves.
+// The form of a mode's executables, which says how many shapes one executable serves.
 enum class Form {
   kDynamic,  // one executable for every shape
   kLadder,   // one executable for each rung
@@ -163,12 +164,11 @@ enum class Form {
 // The plan of one mode.
 struct PlannedMode {
   Form form = Form::kExact;
-  // The shapes that are captured ahead. Empty if nothing is planned.
-  // For a ladder, these are the rungs in rising order. For exact shapes, they are the shapes with which a freeze
-  // seals the cache, the training ceiling first. For a dynamic mode, they are the shapes that an exact mode with
-  // padding would have.
+  // The shapes that are captured ahead. Empty if nothing is planned. A ladder has its rungs here, in rising order. A
+  // mode of exact shapes has the shapes that a freeze captures, the training ceiling first. A dynamic mode has the
+  // shapes that a mode of exact shapes with padding would have.
   std::vector<BatchShape> shapes;
-  // The number of executables that the mode wants to hold at the end, and the number for which the limit leaves room.
+  // The number of executables that the mode wants to hold in the end, and the number for which the limit leaves room.
   // Invariant: `most` <= `wanted`.
   int64_t wanted = 0, most = 0;
   bool operator==(const PlannedMode&) const = default;
@@ -179,18 +179,19 @@ using PlannedSet = std::array<PlannedMode, 2>;  // indexed by Mode
 // Plans the executables of both modes. `forms` holds the form of each mode, indexed by Mode. `freeze_at` is the
 // freeze point of exact shapes (FindFreezePoint).
 // If nothing is planned for a ladder, or if the limit leaves none of its rungs, its form in the result is
-// Form::kExact. If both modes together want more than the limit, evaluation gets what it wants, but at most max(half
-// the limit, what training leaves). Training gets the rest. A limit of 1 goes to training.
+// Form::kExact. If both modes together want more than the limit, evaluation gets what it wants, up to max(limit / 2,
+// limit - what training wants). Training gets the rest. A limit of 1 goes to training.
 PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapeSchedule& plan, std::array<Form, 2> forms,
                            int64_t freeze_at);
 
 // Returns the limit of `options`, or the largest int64_t if there is no limit.
 int64_t LimitOf(const spec::PolicyOptions& options);
 
-// Returns how many executables both modes hold at once at most, as far as the plan tells. If `dynamic`, one
-// executable may serve every shape of a mode. `freeze_at` is the freeze point of exact shapes (FindFreezePoint).
+// Returns the most executables that both modes together hold at once, as far as the plan tells. If `dynamic`, one
+// executable can serve every shape of a mode. `freeze_at` is the freeze point of exact shapes (FindFreezePoint).
 int64_t MostExecutables(const spec::PolicyOptions& options, const ShapeSchedule& plan, bool dynamic, int64_t freeze_at);
-// Same for a job without a plan. Over both modes, its batches are padded to `shapes` different shapes.
+// Same, but for a job without a plan. `shapes` is the number of different shapes to which batches of both modes are
+// padded.
 int64_t MostExecutables(const spec::PolicyOptions& options, int64_t shapes);
 
 }  // namespace permafrost::graphcache

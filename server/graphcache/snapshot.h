@@ -17,8 +17,8 @@
 
 namespace permafrost::graphcache {
 
-// Counters begin at the job's first step and survive resumes. Each step of the mode counts as exactly one of these: a
-// hit, a padded hit, eager, transient, or a capture whose executable was kept.
+// The counters of one mode. They begin at the job's first step and survive resumes. Each step of the mode is exactly
+// one of: a hit, a padded hit, an eager step, a transient capture, or a capture whose executable was kept.
 struct ModeStats {
   int64_t entries = 0;
   int64_t entry_bytes = 0;
@@ -27,28 +27,29 @@ struct ModeStats {
   int64_t hits = 0;         // steps replayed at their own shape
   int64_t padded_hits = 0;  // steps replayed at a larger shape
   int64_t misses = 0;       // steps that were neither hits nor padded hits
-  int64_t captures = 0;     // executables made, including ceilings and rungs
-  int64_t recaptures = 0;   // the part of `captures` made again after a resume or after the device was emptied
+  int64_t captures = 0;     // executables made, including those of ceilings and rungs
+  int64_t recaptures = 0;   // the part of `captures` that repeat others, after a resume or after the device was emptied
   // The part of `captures` that a frozen cache made for shapes that it did not hold (on_miss transient).
   int64_t frozen_captures = 0;
-  // Steps whose shape would have been captured and kept if the cache had not been frozen or at max_executables.
+  // Steps whose shape was not captured and kept because the cache was frozen or held max_executables.
   int64_t rejected_inserts = 0;
-  bool broken = false;       // a capture found a graph break; no capture is tried again until a clear or a new policy
-  int64_t graph_breaks = 0;  // captures that failed because the step cannot be captured, or not for every shape
-  bool dynamic = false;      // one executable serves every shape
-  int64_t rungs = 0;         // rungs of the ladder that batches are rounded up to; 0 if there is no ladder
+  bool broken = false;  // a capture found a graph break; no capture is tried again until a clear or a new policy
+  // Captures that failed because the step cannot be captured, at its shape or for every shape.
+  int64_t graph_breaks = 0;
+  bool dynamic = false;         // one executable serves every shape
+  int64_t rungs = 0;            // rungs of the ladder that batches are rounded up to; 0 if there is no ladder
   int64_t cut_executables = 0;  // planned executables for which max_executables left no room
-  int64_t oversize_steps = 0;   // the part of `hits` with a batch that exceeds the dynamic executable's room
+  int64_t oversize_steps = 0;   // the part of `hits` whose batch exceeds the dynamic executable's storage
   int64_t eager_steps = 0;
   int64_t transient_steps = 0;
-  int64_t audits = 0;                              // steps that were replayed, and run eagerly from the same state
+  int64_t audits = 0;                              // replays that were compared with an eager step from the same state
   int64_t audit_failures = 0;                      // the part of `audits` that found a difference
   CauseCounts captures_by_cause, misses_by_cause;  // each capture and each miss is counted under one cause
   double capture_seconds = 0;
-  // Entries that must be captured again, because a resume took them over or because the device forgot their compiled
-  // form. entry_bytes still counts their former sizes.
+  // Entries that must be captured again: a resume took them over, or the device forgot their compiled form.
+  // entry_bytes counts the sizes that they had before.
   int64_t awaiting_recapture = 0;
-  // Rows of the batches of all steps of the mode, and rows that padding added to them.
+  // Rows of the batches of all steps of the mode, without padding, and rows that padding added.
   int64_t graphs = 0, nodes = 0, edges = 0;
   int64_t padding_graphs = 0, padding_nodes = 0, padding_edges = 0;
   bool operator==(const ModeStats&) const = default;
@@ -134,7 +135,7 @@ struct Snapshot {
   spec::PolicyOptions options;
   FreezePoint freeze_point;
   bool frozen = false;
-  // True if the cache freezes when it reaches its freeze point. A thaw sets it to false.
+  // True if the cache will freeze at its freeze point. A thaw sets this to false.
   bool armed = true;
   int64_t freeze_step = 0;                        // optimizer steps done when the cache last froze
   absl::Time freeze_time = absl::InfinitePast();  // InfinitePast if it never froze
@@ -150,7 +151,7 @@ struct Snapshot {
   std::vector<AuditFailure> audit_failures;  // at most kMaxAuditFailures distinct ones
   int64_t eval_audit_step = 0;               // optimizer steps done before the newest audited evaluation step
   StepProfiles profiles;
-  // The newest command that took effect, and the optimizer steps done before it.
+  // The newest command that took effect: its sequence number, and the optimizer steps done before it.
   int64_t command_sequence = 0;
   int64_t command_step = 0;
 
@@ -163,11 +164,11 @@ inline constexpr size_t kMaxAuditFailures = 16;
 
 struct EntryInfo {
   Mode mode = Mode::kTrain;
-  BatchShape shape;  // the padded shape; for a dynamic executable, the largest shape for which it has room
+  BatchShape shape;  // the padded shape; for a dynamic executable, the largest shape for which it has storage
   int64_t bytes = 0;
   int64_t hits = 0, padded_hits = 0;
-  // The number of replays without an audit, and their total time, from which the cost of a step of this shape
-  // follows. On an asynchronous device, this is the time to enqueue the replays.
+  // The number of replays without an audit, and their total time (on an asynchronous device, the time to enqueue
+  // them). Their quotient is the cost of a step of this shape.
   int64_t replays = 0;
   double replay_seconds = 0;
   double capture_seconds = 0;

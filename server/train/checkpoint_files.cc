@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Returns the step in the name of a checkpoint's folder, or nullopt for any other folder. ".damaged-7-2" is the
-// second damaged checkpoint of step 7.
+// Returns the step in the name of a checkpoint's folder, or nullopt for the name of another folder. ".damaged-7-2" is
+// the second damaged checkpoint of step 7.
 std::optional<int64_t> StepOf(std::string_view name, bool& set_aside) {
   set_aside = name.starts_with(kDamagedCheckpointPrefix);
   if (set_aside) name.remove_prefix(kDamagedCheckpointPrefix.size());
@@ -60,7 +60,7 @@ absl::Status CheckFile(const fs::path& path, uint64_t bytes, const std::string& 
   return now == hash ? absl::OkStatus() : Damage(path, "checksum does not match");
 }
 
-// Fills `info` from the manifest, as far as it can be read. Errors: DataLoss if the checkpoint is damaged.
+// Fills `info` from as much of the manifest as can be read. Errors: DataLoss if the checkpoint is damaged.
 absl::Status Inspect(const fs::path& directory, bool verify, CheckpointInfo& info) {
   const fs::path file = directory / kCheckpointManifest;
   const absl::StatusOr<std::string> text = ReadFile(file);
@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(const fs::path& dire
     if (!step) continue;
     CheckpointInfo info{.step = *step};
     absl::Status whole = Inspect(directory / name, verify, info);
-    // The run may have removed this checkpoint meanwhile, because it has newer ones.
+    // The run may have removed this checkpoint meanwhile, because there are newer ones.
     std::error_code error;
     if (!whole.ok() && !fs::exists(directory / name, error)) continue;
     if (!whole.ok() && !absl::IsDataLoss(whole)) return whole;

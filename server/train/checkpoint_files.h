@@ -1,5 +1,5 @@
-// Checkpoints on disk, for code that inspects them without restoring one and without torch. jobs/ID/checkpoints/STEP/
-// holds files and a manifest, which lists each file with its size and checksum.
+// Lists checkpoints on disk, for code that neither restores them nor uses torch. A checkpoint is a folder
+// jobs/ID/checkpoints/STEP/ with files, and a manifest that lists the size and checksum of each file.
 // Threads: thread-safe, even while the job's run writes and removes checkpoints.
 #pragma once
 
@@ -22,8 +22,9 @@ inline constexpr std::string_view kDamagedCheckpointPrefix = ".damaged-";
 
 struct CheckpointInfo {
   int64_t step = 0;
-  int64_t epochs_done = 0, batch = 0;  // whole epochs done, and batches done of the next epoch
-  int64_t best_epoch = 0;              // 0 if there is none yet
+  // `epochs_done` counts whole epochs, and `batch` the batches done of the next epoch.
+  int64_t epochs_done = 0, batch = 0;
+  int64_t best_epoch = 0;  // 0 if there is none yet
   absl::Time time = absl::InfinitePast();
   uint64_t bytes = 0;
   std::string damage;             // one line; empty if the checkpoint is complete
@@ -34,10 +35,10 @@ struct CheckpointInfo {
 // weights, this is the file of the averages.
 std::filesystem::path ExportedWeightsFile(const std::filesystem::path& directory, int64_t step);
 
-// Returns the checkpoints of the directory, newest first, including those that were set aside. Returns none if there
-// is no directory. If `verify` is true, reads every file and compares sizes and checksums; otherwise compares only
-// sizes.
-// Errors: those of reading. A missing file is not an error, but damage.
+// Returns the checkpoints in the directory, newest first, including damaged ones that a run set aside. If the
+// directory is missing, returns none. If `verify` is true, reads every file and compares sizes and checksums;
+// otherwise compares only sizes.
+// Errors: those of reading. A missing file is reported as `damage`, not as an error.
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(const std::filesystem::path& directory, bool verify);
 
 }  // namespace permafrost::train

@@ -1,5 +1,5 @@
-// The interface through which a run finds other daemons that train a job with it. It uses neither torch nor wire
-// types: the runner calls it, and the code that calls other servers implements it.
+// The interface through which a run finds other daemons to train a job with. The runner calls it, and the code that
+// calls other servers implements it, so it uses neither torch nor wire types.
 // Threads: as each class says.
 #pragma once
 
@@ -19,27 +19,28 @@
 
 namespace permafrost::train {
 
-// The place of a run among the ranks of a job. The leader is rank 0.
+// Says which rank of a job a run is, and how it reaches the others. The leader is rank 0.
 struct RankPlace {
   int64_t rank = 0;
-  // The host at which this machine reaches the leader, and the port at which the leader waits for the others.
+  // The address at which this machine reaches the leader: its host, and the port at which it waits for the other
+  // ranks.
   std::string leader_host;
   int rendezvous_port = 0;
   std::string rendezvous_token;  // proves that the leader asked this rank to join
 };
 
-// The error reason if too few daemons are free. The job then waits.
+// The error reason if too few daemons are free. The job waits until more are.
 inline constexpr std::string_view kTooFewPeersReason = "TOO_FEW_PEERS";
 // The error reason with which a daemon refuses a rank because it does not hold the job's dataset.
 inline constexpr std::string_view kDatasetMissingReason = "DATASET_MISSING";
-// The error reason if a rank is lost or never joined. Another team may take over.
+// The error reason if a rank is lost or never joined. A new team may continue the job.
 inline constexpr std::string_view kRankLostReason = "RANK_LOST";
 // The error reason of a rank that could not connect to the others.
 inline constexpr std::string_view kNotConnectedReason = "RANK_NOT_CONNECTED";
 // The error reason of a rank that ends because of the job itself. Another attempt would fail in the same way.
 inline constexpr std::string_view kRankFailedReason = "RANK_FAILED";
 
-// The training steps of one rank since its team was formed.
+// Counts of one rank's training steps since its team was formed.
 struct RankProgress {
   std::string address;  // host:port of the rank's daemon; empty for the leader
   int64_t steps = 0;
@@ -66,9 +67,9 @@ struct RecruitRequest {
   // Same as in RankPlace.
   int rendezvous_port = 0;
   std::string rendezvous_token;
-  // How long Recruit goes on asking. While fewer than `least` peers have joined, it repeats the question to every
-  // peer that has the dataset and refused. After that it asks only busy peers, which may be about to leave another
-  // team.
+  // The time for which Recruit repeats its request to peers that refused. While fewer than `least` peers have joined,
+  // it asks every peer that has the dataset. Once `least` have joined, it asks only busy peers, which may be about to
+  // leave another team.
   absl::Duration patience = absl::ZeroDuration();
   // Called now and then. Returns false if the recruits are no longer wanted.
   std::function<bool()> keep_going = [] { return true; };
@@ -83,18 +84,18 @@ class Recruits {
   virtual ~Recruits() = default;
   // Returns host:port of each recruit, as configured on this daemon.
   virtual const std::vector<std::string>& addresses() const = 0;
-  // Returns the newest report of each recruit; `steps` is 0 for one that has not reported.
+  // Returns the newest report of each recruit. If a recruit has not reported, its `steps` is 0.
   virtual std::vector<RankProgress> progress() const = 0;
   // Returns the error of a recruit that has ended, with the recruit's address; OK while all run. Errors: Unavailable,
   // or FailedPrecondition with kRankFailedReason.
   virtual absl::Status failure() const = 0;
   // Waits a moment for a failure that is about to be reported, and then returns failure().
   virtual absl::Status WaitForFailure() = 0;
-  // Waits until all recruits have ended, but at most `timeout`. Ranks that train to the job's end report their last
-  // steps in that time.
+  // Waits until all recruits have ended, but at most `timeout`. So ranks that train to the job's end can report their
+  // last steps.
   virtual void AwaitEnd(absl::Duration timeout) = 0;
-  // Marks the daemon that agreed to run this rank but never joined. For a while that daemon is asked only if too few
-  // others join.
+  // Reports that the daemon that agreed to run this rank never joined. For a while, that daemon is asked only if too
+  // few other daemons join.
   virtual void Avoid(int64_t rank) = 0;
 };
 
@@ -105,13 +106,14 @@ class Peers {
   virtual ~Peers() = default;
   // Returns the number of daemons that may be asked.
   virtual int64_t count() const = 0;
-  // Asks the peers in turn and returns those that joined, at most as many as the request wants. If fewer than `least`
-  // join, it sends the dataset to peers that lack it and asks them again, and then asks avoided peers.
+  // Asks the peers in turn and returns those that joined, at most as many as the request wants. While fewer than
+  // `least` have joined, it next sends the dataset to peers that lack it and asks these again, and then asks avoided
+  // peers (Recruits::Avoid).
   // Errors: Unavailable with kTooFewPeersReason if fewer than `least` joined in the end; the message quotes each
   // refusal. FailedPrecondition if a peer says that the job cannot be trained. Cancelled.
   virtual absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) = 0;
-  // Returns whether another peer would join now, without starting a rank. Sends the dataset to a peer that lacks it.
-  // The request's rendezvous must be valid, although nobody connects to it.
+  // Returns whether any peer would join now. Starts no rank, but sends the dataset to a peer that lacks it. The
+  // request's rendezvous must be valid, although nobody connects to it.
   virtual bool CanRecruit(const RecruitRequest& request) = 0;
 };
 

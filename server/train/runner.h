@@ -41,7 +41,7 @@ void VisitFields(spec::Options<PhaseSeconds>, F&& f) {
   f({.name = "optimizer"}, &P::optimizer);
 }
 
-// Counters of the sampler that runs ahead of the steps of this run.
+// Counters of the sampler that runs ahead of this run's steps.
 using LookAhead = data::LookAhead;
 
 // Counts the exchanges of this rank with the other ranks since its team was formed.
@@ -63,7 +63,7 @@ void VisitFields(spec::Options<Exchange>, F&& f) {
 }
 
 // The progress of a job. Counters begin at the job's first step and survive resumes. Only phase_seconds, look_ahead
-// and exchange count this run alone.
+// and exchange begin anew with each run.
 struct Progress {
   int64_t epoch = 0;  // counted from 1; 0 before the first step
   int64_t step_in_epoch = 0;
@@ -75,10 +75,12 @@ struct Progress {
   int64_t graphs = 0, nodes = 0, edges = 0;  // without padding
   int64_t padding_nodes = 0, padding_edges = 0;
   PhaseSeconds phase_seconds;
-  // Captures to make before the next step: the number done, and the total. Both are 0 if there are none. Not stored.
+  // Captures that are made before the next step: the number done, and the total. Both are 0 if none are to be made.
+  // Not stored.
   int64_t warm_up_done = 0, warm_up_total = 0;
   int64_t checkpoint_step = 0;  // step of the newest complete checkpoint
-  // Batches whose steps were undone because they made a value that is not finite. They count as steps.
+  // The number of steps that were undone because they produced a value that is not finite. Counters of steps include
+  // them.
   int64_t skipped_batches = 0;
   std::optional<LookAhead> look_ahead;  // set for jobs that sample one large graph
   std::optional<Exchange> exchange;     // set for jobs with several replicas
@@ -117,8 +119,8 @@ struct EpochMetrics {
   double graphs_per_second = 0;
   // All metrics of the job, in the order of MetricsOf. Empty in epochs that an older version ran.
   std::vector<double> valid_metrics;
-  // Counts of the graph cache over all training steps of the job so far, from ModeStats. All are 0 in epochs that an
-  // older version ran. A resumed run captures again, so `captures` may be higher than in an undisturbed run.
+  // Counters of the graph cache (ModeStats) over all training steps of the job so far. They are 0 in epochs that an
+  // older version ran. A resumed run captures again, so `captures` may be higher than in an uninterrupted run.
   int64_t steps = 0;
   int64_t exact_hits = 0, padded_hits = 0, eager_steps = 0, captures = 0;
   int64_t nodes = 0, edges = 0, padding_nodes = 0, padding_edges = 0;
@@ -158,10 +160,11 @@ struct RunResult {
   double train_seconds = 0;           // over all runs of the job
   double mean_step_milliseconds = 0;  // over this run, without evaluation
   int64_t num_parameters = 0;
-  // All metrics of the job, in the order of MetricsOf, like EpochMetrics::valid_metrics.
+  // All metrics of the job, in the order of MetricsOf. `best` refers to the epoch with the best validation, and
+  // `final` to the last epoch.
   std::vector<double> best_valid_metrics, best_test_metrics, final_test_metrics;
-  // Links of the validation and test splits that were not ranked, because they have no negatives. The metrics cover
-  // all other links.
+  // The number of links of each split that were not ranked, because they have no negatives. The metrics leave them
+  // out.
   int64_t unranked_valid_links = 0, unranked_test_links = 0;
 };
 
@@ -196,24 +199,24 @@ class RunContext {
   virtual StopRequest stop_requested() const = 0;
   // Called after each step; must be cheap.
   virtual void OnProgress(const Progress& progress) = 0;
-  // Called after each step of training and evaluation; must be cheap. If `entries` is null, the entries reported
-  // before stay valid, with slightly old statistics. `entries` is never null after a command or at a run's end.
+  // Called after each step of training and evaluation; must be cheap. If `entries` is null, the entries of the last
+  // report are still valid, except that their statistics may be slightly old. `entries` is never null after a command
+  // or at a run's end.
   virtual void OnGraphCache(const graphcache::Snapshot& snapshot,
                             std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries) = 0;
   // Called at each boundary of a training step. Returns, in order, the commands after `after_sequence` that take
-  // effect now. `step` is the number of optimizer steps done. A command takes effect if its stamp is `step`. One
-  // without a stamp, or with an earlier one, also does, unless a command with a later stamp precedes it. It gets the
-  // stamp `step`, which is on disk when this returns.
+  // effect now. `step` is the number of optimizer steps done. A command with the stamp `step` takes effect. So does a
+  // command with an earlier stamp or none, unless a command with a later stamp precedes it. Such a command gets the
+  // stamp `step`, which is on disk before this method returns.
   virtual std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) = 0;
-  // Takes an epoch's metrics. If the checkpoint of a resumed run lacks an epoch, the run reports this epoch again,
+  // Takes an epoch's metrics. A resumed run repeats the epochs that its checkpoint lacks, and reports them again,
   // with equal metrics.
   virtual void OnEpoch(const EpochMetrics& metrics) = 0;
   // Called before a checkpoint is written. Stores the epochs reported so far on disk, because a run that resumes from
   // the checkpoint does not report them again. After an error the checkpoint is not written.
-  // If `is_last` is true, no step of this run follows and the run needs the checkpoint, so the call may wait for the
-  // store.
+  // If `is_last` is true, the run has no further step and needs this checkpoint, so the call may wait for the store.
   virtual absl::Status StoreEpochs(bool is_last) = 0;
-  // Called when a checkpoint is complete on disk. The newest reported progress includes it.
+  // Called when a checkpoint is complete on disk. The newest reported progress has its step as checkpoint_step.
   virtual void OnCheckpoint(int64_t step, absl::Duration duration) = 0;
   // Called when a checkpoint could not be written. The run goes on and tries again later.
   virtual void OnCheckpointFailed(const absl::Status& error) = 0;
@@ -226,14 +229,14 @@ struct RunRequest {
   // The folder jobs/ID, under which checkpoints/STEP/ and artifacts/ are written. If it has a complete checkpoint,
   // the run resumes from it.
   std::filesystem::path job_directory;
-  // Set for a rank of a job that another daemon leads. Such a rank has no directory, and keeps nothing.
+  // Set if another daemon leads the job. A run as such a rank has no directory, and keeps nothing.
   std::optional<RankPlace> place = std::nullopt;
 };
 
 struct PlanRequest {
   spec::TrainOptions options;
   data::OpenedDataset dataset;
-  // If true, runs steps on the device, so that the plan has bytes and times.
+  // If true, steps run on the device, and the plan contains measured bytes and times.
   bool measure = false;
 };
 
@@ -243,7 +246,7 @@ struct CensusRequest {
   graphcache::TorchRelease release = graphcache::TorchRelease::k2_13;
 };
 
-// A request to fit weights with rows of nodes to a job's dataset. The job begins with these weights.
+// A request to reorder the rows of weights of single nodes for a job's dataset. The job begins with the result.
 struct NodeRowsRequest {
   spec::TrainOptions options;
   data::OpenedDataset dataset;                 // the job's dataset
@@ -251,7 +254,7 @@ struct NodeRowsRequest {
   std::string weights;                         // bytes of a safetensors file
 };
 
-// Selects the rows of an evaluation: graphs, nodes or links of a split, or all graphs or nodes.
+// Selects the rows of an evaluation: the graphs, nodes or links of a split, or all graphs or nodes of the dataset.
 enum class EvaluatedRows { kTrain, kValid, kTest, kAll };
 inline constexpr EnumNames<EvaluatedRows, 4> kEvaluatedRowsNames{{{{EvaluatedRows::kTrain, "train"},
                                                                    {EvaluatedRows::kValid, "valid"},
@@ -259,13 +262,14 @@ inline constexpr EnumNames<EvaluatedRows, 4> kEvaluatedRowsNames{{{{EvaluatedRow
                                                                    {EvaluatedRows::kAll, "all"}}}};
 
 struct EvaluateRequest {
-  // The options of the job that made the weights. Only the metrics are those that the evaluation is to compute.
+  // The options of the job that made the weights, except that `metrics` are those to compute in the evaluation.
   spec::TrainOptions options;
   data::OpenedDataset dataset;
-  // Describes the dataset that the weights were trained on, if that is not `dataset` and is still known.
+  // Describes the dataset that the weights were trained on. Set if that is another dataset than `dataset` and is
+  // still known.
   std::optional<data::ImportedSummary> trained_on;
-  // True if the weights were trained on another dataset, known or not. Categories are then matched by their values in
-  // the source.
+  // True if the weights were trained on another dataset, even an unknown one. Categories are then matched by their
+  // values in the source.
   bool other_dataset = false;
   // If true, a category that the weights do not know contributes nothing. If false, the evaluation is refused.
   bool allow_unknown_categories = false;
@@ -283,12 +287,12 @@ struct RowsEvaluation {
   double loss = 0;              // mean over present labels; NaN if there are none
   std::vector<double> metrics;  // in the order of MetricsOf; empty if no row has a label
   std::string predictions;      // CSV like kTestPredictionsFile; empty unless requested
-  // One line for each column with categories that the weights do not know, and that therefore contributed nothing.
+  // One line for each column with categories that the weights do not know. These categories contributed nothing.
   std::vector<std::string> notes;
 };
 
-// Describes the dataset of a job that begins with given weights. `categories` says what the dataset's categories
-// stand for, if known. `other_dataset` is true if the weights are known to come from another dataset.
+// Describes the dataset of a job that begins with given weights. `categories` holds the values of the dataset's
+// categories, if known. `other_dataset` is true if the weights are known to come from another dataset.
 struct WeightsTarget {
   std::optional<data::Categories> categories;
   bool other_dataset = false;
@@ -304,8 +308,8 @@ struct RunOutcome {
 inline constexpr std::string_view kBestWeightsFile = "best.safetensors";
 inline constexpr std::string_view kLastWeightsFile = "last.safetensors";
 inline constexpr std::string_view kTestPredictionsFile = "test_predictions.csv";
-// The file in job_directory with the weights that the job begins with (safetensors). If the job's options have
-// init_from, the file exists before the run.
+// The file in job_directory with the weights that the job begins with (safetensors). Whoever makes a job with
+// init_from writes the file before the run.
 inline constexpr std::string_view kInitialWeightsFile = "initial.safetensors";
 // The file in job_directory with the program's archive, if the job trains a program.
 inline constexpr std::string_view kProgramFile = "program.pt2";
@@ -316,20 +320,20 @@ inline constexpr std::string_view kProgramFile = "program.pt2";
 class Runner {
  public:
   virtual ~Runner() = default;
-  // Trains to the end, or to a stop at a step boundary. For a stop it first writes a checkpoint, for cancel and drain
-  // alike. Turns any exception of the math library into a Status.
-  // Errors: a transient error (status.h) is the machine's fault. If the request runs again later, the run goes on
-  // from the newest checkpoint.
+  // Trains to the end, or to a stop at a step boundary. Before it stops, whether for cancel or drain, it writes a
+  // checkpoint. Turns any exception of the math library into a Status.
+  // Errors: those of training. A transient error (status.h) is the machine's fault. After it, the caller may run the
+  // request again later, and the run goes on from the newest checkpoint.
   virtual absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) = 0;
   // Returns what each cache policy would cost a job with these options. Leaves nothing on disk, except the shape plan
-  // of a job on a set. Calls `keep_going` now and then; false ends it with Cancelled.
+  // of a job on a set. Calls `keep_going` now and then; if that returns false, ends with Cancelled.
   // Threads: with `measure`, only the device's one thread may call it. Otherwise it is thread-safe and does not use
   // the device.
   // Errors: those of CheckCompatible; DataLoss.
   virtual absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request,
                                                           const std::function<bool()>& keep_going) = 0;
-  // Returns the entries that a job with these options would add to the graph cache of MPS. Runs a few of the job's
-  // steps, on the host if there is no MPS.
+  // Counts the entries that a job with these options would add to the graph cache of MPS. For this, runs a few of the
+  // job's steps, on the host if there is no MPS.
   // Threads: if device() is kMps, only the device's one thread may call it. Otherwise it is thread-safe.
   // Errors: those of PlanCache. FailedPrecondition if the keys of a step do not follow from the sizes of its batch,
   // or if this libtorch is for an accelerator other than MPS.
@@ -340,20 +344,20 @@ class Runner {
   // Cancelled.
   // Threads: if device() is not kCpu, only the device's one thread may call it. Otherwise it is thread-safe.
   // Errors: those of CheckCompatible, under "" and "dataset". InvalidArgument with violations of "rows" if the
-  // dataset has no such rows. InvalidArgument with violations of "dataset" if the weights do not fit the dataset. The
-  // same if no row has a label and no predictions are requested. ResourceExhausted if other work of this process
-  // leaves too little memory. DataLoss.
+  // dataset has no such rows. InvalidArgument with violations of "dataset" if the weights do not fit the dataset, or
+  // if no row has a label and no predictions are requested. ResourceExhausted if other work of this process leaves
+  // too little memory. DataLoss.
   virtual absl::StatusOr<RowsEvaluation> EvaluateWeights(
       const EvaluateRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) = 0;
   // Checks that a model with these options can be built for this dataset.
   // Errors: InvalidArgument with violations under `prefix`.
   virtual absl::Status CheckCompatible(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;
-  // Returns the request's weights as a file for this job alone. If the names show that the two datasets' nodes
-  // differ, each node of the job's dataset gets the row of the trained node with its name. If the model or the file
-  // has no rows of nodes, returns the weights unchanged. Returns a file unchanged, too, if it is not a safetensors
-  // file; CheckInitialWeights refuses it.
-  // Errors: InvalidArgument with a violation under `prefix` if no node has the name of a trained one, or if it is
+  // Returns the request's weights with rows of single nodes in the order of the job's dataset. If the names show that
+  // the nodes of the two datasets differ, each node of the job's dataset gets the row of the trained node of the same
+  // name. If the model or the file has no rows of nodes, returns the weights unchanged. If the weights are not a
+  // safetensors file, also returns them unchanged; CheckInitialWeights then refuses them.
+  // Errors: InvalidArgument with a violation under `prefix` if no node has the name of a trained node, or if it is
   // unknown which nodes the rows belong to. DataLoss.
   virtual absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix) const = 0;
   // Checks that a job with these compatible options can begin with the weights of this safetensors file.
@@ -362,7 +366,7 @@ class Runner {
                                            std::string_view file, std::string_view prefix,
                                            const WeightsTarget& target = {}) const = 0;
   // Checks that a compatible job has enough memory, as far as its plan tells, and has something to learn from. For a
-  // job on a set, keeps the plan for the run. Ignores `measure`. Returns notes for the job's user, one line each.
+  // job on a set, stores the plan for the run. Ignores `measure`. Returns notes for the job's user, one line each.
   // Calls `keep_going` now and then.
   // Errors: InvalidArgument with violations under `prefix`. Cancelled if `keep_going` returns false. DataLoss.
   virtual absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,
@@ -377,8 +381,8 @@ class Runner {
   virtual std::string_view torch_version() const = 0;
   // Returns the storage that tensors use. The peak starts again with each run.
   virtual StorageUse storage_use() const { return {}; }
-  // Returns the present state. For a value that only the device's thread may read, returns the one that this thread
-  // last published.
+  // Returns the device's present state. If only the device's thread may read a value, it is the value that this
+  // thread last published.
   virtual DeviceState device_state() const { return {}; }
 };
 

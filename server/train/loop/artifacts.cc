@@ -34,7 +34,7 @@ absl::Status Link(const fs::path& source, const fs::path& job_directory, std::st
   fs::remove(temporary, error);
   fs::create_hard_link(source, temporary, error);
   if (!error) fs::rename(temporary, target, error);
-  // A rename onto another name of the same file does nothing and keeps both names.
+  // If both names are links to the same file, rename does nothing and keeps both.
   if (!error) fs::remove(temporary, error);
   if (error) return SystemError(error.value(), target, absl::StrCat("link ", source.string(), " to it"));
   return SyncDirectory(directory);
@@ -84,7 +84,7 @@ absl::Status WriteCsv(const fs::path& file, const NameRows& name, std::span<cons
     }
     done += some.size();
   } while (done < ids.size());
-  // Without rows, only the header is left to write.
+  // If there are no rows, only the header is left to be written.
   PF_RETURN_IF_ERROR(writer.Append(text.data(), text.size()));
   return writer.SyncAndClose();
 }
@@ -95,7 +95,7 @@ absl::Status ReplaceCsv(const fs::path& target, const NameRows& name, std::span<
   const fs::path temporary = target.parent_path() / absl::StrCat(".tmp-", target.filename().string());
   absl::Status written = WriteCsv(temporary, name, ids, predictions);
   if (written.ok()) written = Rename(temporary, target);
-  // Removes the temporary file at once, because on a full disk the next attempt needs its space.
+  // The temporary file is removed at once, because on a full disk the next attempt needs its space.
   if (!written.ok()) RemoveAll(temporary).IgnoreError();
   return written;
 }

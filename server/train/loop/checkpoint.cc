@@ -25,7 +25,7 @@ constexpr int kVersion = 1;
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kReplacedPrefix = ".old-";
 
-// One table for writing, reading and naming the files of a checkpoint.
+// A part of a checkpoint that has a file of its own. One table of parts serves to write, read and name these files.
 struct Part {
   std::string_view file;
   CheckpointPart tensors;
@@ -69,7 +69,7 @@ RunState FromJson(const json& j) {
   s.step = j.at("step");
   s.position = {j.at("epoch"), j.at("batch")};
   s.best_epoch = j.at("best_epoch");
-  // The field had this name before there were other metrics.
+  // In older versions, which had one metric, the field has this name.
   const json& best = j.contains("best_valid_mae") ? j.at("best_valid_mae") : j.at("best_valid_metric");
   if (!best.is_null()) s.best_valid_metric = best;
   if (const auto all = j.find("best_valid_metrics"); all != j.end()) {
@@ -82,7 +82,7 @@ RunState FromJson(const json& j) {
   s.threads = j.at("threads");
   // Older versions wrote no checksum.
   s.dataset_checksum = j.value("dataset_checksum", uint64_t{0});
-  // Versions without rewinds wrote neither.
+  // Versions without rewinds wrote neither of these two fields.
   s.rewinds = j.value("rewinds", int64_t{0});
   s.skipped_steps = j.value("skipped_steps", std::vector<int64_t>());
   if (const auto plateau = j.find("plateau"); plateau != j.end()) {
@@ -93,16 +93,15 @@ RunState FromJson(const json& j) {
   return s;
 }
 
-// Reads a file of a complete checkpoint. A missing file is damage (DataLoss). A file that cannot be read is another
-// error.
+// Reads a file of a complete checkpoint. Errors: DataLoss if the file is missing; another error if it cannot be read.
 absl::StatusOr<std::string> ReadPart(const fs::path& path) {
   absl::StatusOr<std::string> data = ReadFile(path);
   if (absl::IsNotFound(data.status())) return absl::DataLossError(data.status().message());
   return data;
 }
 
-// Reads the tensors of a file whose checksum in the manifest is `hash`. The file's bytes are freed on return. Returns
-// no tensors unless `wanted`.
+// Reads a file whose checksum in the manifest is `hash`. Returns its tensors if `wanted`, and otherwise none. The
+// file's bytes are freed on return.
 absl::StatusOr<std::vector<nn::NamedTensor>> ReadTensors(const fs::path& file, const std::string& hash, bool wanted) {
   PF_ASSIGN_OR_RETURN(const std::string data, ReadPart(file));
   if (HashHex(Hash64(data)) != hash) {
@@ -117,7 +116,7 @@ absl::StatusOr<std::vector<nn::NamedTensor>> ReadTensors(const fs::path& file, c
 absl::Status CheckVersion(const fs::path& file, const json& version) {
   if (version == kVersion) return absl::OkStatus();
   if (version.is_number_integer() && version > kVersion) {
-    // The checkpoint is intact: the build that wrote it can resume from it.
+    // The error is transient, because the checkpoint is intact: the build that wrote it can resume from it.
     return AsTransient(absl::FailedPreconditionError(
         absl::StrCat(file.string(), ": was written by a newer permafrostd (version ", version.dump(),
                      "); this one reads versions up to ", kVersion, "; start that one again, or a newer one")));
@@ -125,7 +124,7 @@ absl::Status CheckVersion(const fs::path& file, const json& version) {
   return absl::DataLossError(absl::StrCat(file.string(), ": version ", version.dump(), " is not known"));
 }
 
-// A decrease of the learning rate by less than this does not count, like PyTorch's eps.
+// The learning rate is not lowered if it would fall by less than this, as with PyTorch's `eps`.
 constexpr double kLeastFall = 1e-8;
 
 bool IsProgress(const spec::OptimizerOptions& options, spec::Metric metric, double value, double best) {
@@ -186,7 +185,7 @@ absl::Status CheckpointStore::Write(const Checkpoint& checkpoint) {
   const fs::path temporary = directory_ / absl::StrCat(AbslView(kTemporaryPrefix), step);
   PF_RETURN_IF_ERROR(RemoveAll(temporary));
   PF_RETURN_IF_ERROR(CreateDirectories(temporary));
-  // Removes the half-written folder at once, because on a full disk the next attempt needs its space.
+  // The half-written folder is removed at once, because on a full disk the next attempt needs its space.
   absl::Cleanup remove_half_written = [&temporary] { RemoveAll(temporary).IgnoreError(); };
   PF_RETURN_IF_ERROR(WriteFiles(checkpoint, temporary));
   // If a stop came before the epoch's evaluation, the same step is saved twice, and the newer checkpoint also has the
@@ -196,8 +195,8 @@ absl::Status CheckpointStore::Write(const Checkpoint& checkpoint) {
   absl::Status stepped_aside = Rename(target, replaced);
   if (!stepped_aside.ok() && !absl::IsNotFound(stepped_aside)) return stepped_aside;
   if (const absl::Status published = PublishDirectory(temporary, target); !published.ok()) {
-    // A resume would restore the older checkpoint anyway. But its weights are needed under this name even without a
-    // resume.
+    // The older checkpoint gets its name back. A resume would do that too, but its weights are needed under this name
+    // even without a resume.
     if (stepped_aside.ok()) Rename(replaced, target).IgnoreError();
     return published;
   }
@@ -224,8 +223,8 @@ absl::Status CheckpointStore::WriteFiles(const Checkpoint& checkpoint, const fs:
     state["graph_cache"] = {{"snapshot", json::parse(graphcache::ToJson(*checkpoint.cache))},
                             {"entries", json::parse(graphcache::ToJson(checkpoint.cache_entries))}};
   }
-  // The manifest also has a hash of its own content. The content is written exactly as it is dumped, so that a
-  // changed byte is never read as an equal value.
+  // The manifest also has a hash of its own content, as dumped. The content is written in exactly these bytes, so
+  // that any changed byte is noticed.
   const json manifest = {{"checkpoint", state}, {"xxh3", HashHex(Hash64(state.dump()))}};
   return WriteFileSynced(directory / kCheckpointManifest, manifest.dump(1));
 }
@@ -290,7 +289,8 @@ absl::Status CheckpointStore::RepairAfterCrash() const {
 absl::Status CheckpointStore::SetAside(int64_t step) const {
   const std::string name = absl::StrCat(AbslView(kDamagedCheckpointPrefix), step);
   absl::Status renamed = Rename(directory_ / absl::StrCat(step), directory_ / name);
-  // A damaged checkpoint of this step was set aside before. A directory is never renamed over a nonempty one.
+  // If a damaged checkpoint of this step was set aside before, its name is taken, since rename replaces no nonempty
+  // directory.
   for (int n = 2; !renamed.ok() && fs::exists(directory_ / name) && n < 1000; ++n) {
     renamed = Rename(directory_ / absl::StrCat(step), directory_ / absl::StrCat(name, "-", n));
   }
@@ -305,8 +305,8 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointStore::FindNewest() const {
     absl::StatusOr<Checkpoint> checkpoint =
         Load(step, [](CheckpointPart, const std::vector<nn::NamedTensor>&) { return absl::OkStatus(); });
     if (checkpoint.ok()) {
-      // Newer damaged checkpoints are set aside. Otherwise they would count towards `keep`, in place of checkpoints
-      // that the resumed run saves.
+      // Newer damaged checkpoints are set aside. Otherwise they would count towards `keep`, and checkpoints of the
+      // resumed run would be removed for them.
       for (const int64_t newer : damaged) PF_RETURN_IF_ERROR(SetAside(newer));
       return *std::move(checkpoint);
     }

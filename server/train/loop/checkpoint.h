@@ -1,7 +1,7 @@
 // Checkpoints of a run: the folders jobs/ID/checkpoints/STEP/, each complete or absent.
 // A checkpoint holds weights, optimizer, the best weights so far, and everything else that the rest of the run
-// depends on. So, on a CPU and with an equal thread count, a resumed run ends with the same bits as an uninterrupted
-// one.
+// depends on. So, on a CPU and with the same number of threads, a resumed run ends with the same bits as an
+// uninterrupted one.
 // Threads: the device thread.
 #pragma once
 
@@ -30,37 +30,37 @@ namespace permafrost::train {
 // torch.optim.lr_scheduler.ReduceLROnPlateau with threshold_mode "rel" and no cooldown.
 struct PlateauState {
   double learning_rate = 0;  // the present learning rate
-  // The best value of the deciding metric so far; NaN if there is none yet. The job's best epoch may have a better
-  // value, because an improvement below the threshold does not count here.
+  // The best value so far of the metric that decides about the learning rate; NaN if there is none yet. An
+  // improvement below the threshold does not count, so the job's best epoch may have a better value.
   double best = std::numeric_limits<double>::quiet_NaN();
   int64_t bad_epochs = 0;  // epochs without improvement, in a row
   bool operator==(const PlateauState&) const = default;
 };
 
-// Takes an epoch's value of the deciding metric. Returns true if the learning rate fell. A NaN leaves `state`
+// Updates `state` by an epoch's value of the metric. Returns true if the learning rate fell. A NaN leaves `state`
 // unchanged.
 bool TakeEpoch(const spec::OptimizerOptions& options, spec::Metric metric, double value, PlateauState& state);
 
 // The numbers of a checkpoint.
 struct RunState {
   int64_t step = 0;  // optimizer steps done
-  // Epochs and batches done. If `batch` equals the batches of the epoch, only the epoch's evaluation is left.
+  // Epochs and batches done. If `batch` is the number of batches of an epoch, only the epoch's evaluation is left.
   data::EpochPosition position;
   int64_t best_epoch = 0;  // counted from 1; 0 if there is none yet
-  // NaN before the first evaluation, and if there is nothing to evaluate on.
+  // NaN before the first evaluation, and if the validation split is empty.
   double best_valid_metric = std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> best_valid_metrics;  // of the best epoch, in the order of MetricsOf
+  std::vector<double> best_valid_metrics;  // all metrics of the best epoch, in the order of MetricsOf
   double train_seconds = 0;                // over all runs, including evaluation
   double epoch_seconds = 0;                // training time in the present epoch so far
-  uint64_t seed = 0;                       // with `step`, the whole state of the counter-based generators
+  uint64_t seed = 0;                       // `seed` and `step` are the whole state of the counter-based generators
   int threads = 0;                         // number of threads that computed the weights
   uint64_t dataset_checksum = 0;           // data::ContentChecksumOf the training data; 0 if unknown
   PlateauState plateau;                    // for schedule kPlateau
-  int64_t rewinds = 0;                     // rewinds of NonFinite::kRewind, as far as this checkpoint knows
+  int64_t rewinds = 0;                     // rewinds of NonFinite::kRewind, counted up to this checkpoint
   std::vector<int64_t> skipped_steps;      // steps whose batches were skipped, in rising order
 };
 
-// Convert the numbers to and from JSON. NaN and all digits survive. Errors: DataLoss.
+// These functions convert a RunState to and from JSON. NaN and all digits survive. Errors: DataLoss.
 std::string RunStateToJson(const RunState& state);
 absl::StatusOr<RunState> RunStateFromJson(const std::string& text);
 
@@ -81,7 +81,7 @@ struct Checkpoint {
 // One of the lists of tensors of a checkpoint.
 using CheckpointPart = std::vector<nn::NamedTensor> Checkpoint::*;
 
-// Returns the bytes of all tensors of the checkpoint, which is about the size of its files.
+// Returns the bytes of all tensors of the checkpoint: about the size of its files.
 uint64_t TensorBytes(const Checkpoint& checkpoint);
 
 class CheckpointStore {
@@ -92,15 +92,15 @@ class CheckpointStore {
                   std::function<void(std::string_view)> warn);
 
   // Writes the checkpoint durably, and then removes older ones, so that `keep` remain.
-  // Errors: on an error nothing of the checkpoint stays on disk, and earlier ones are unchanged. The error is
-  // transient (status.h) if the machine is at fault, or if someone removed the folder.
+  // Errors: a transient error (status.h) if the machine is at fault, or if the folder was removed. After an error,
+  // nothing of the checkpoint is on disk, and earlier checkpoints are unchanged.
   absl::Status Save(const Checkpoint& checkpoint);
   // Returns the newest complete checkpoint without its tensors, or nullopt if there are no checkpoints. Newer
   // checkpoints that are proven damaged (a file is missing, or a checksum or the structure is wrong) are renamed to
   // `.damaged-STEP`, never deleted.
   // Errors: DataLoss if there are checkpoints and all are damaged; they keep their names. FailedPrecondition
-  // (transient) for a checkpoint that a newer build wrote. Any other error, always transient (status.h), if a
-  // checkpoint cannot be read at the moment. After an error nothing is set aside.
+  // (transient) if a newer build wrote the checkpoint. Any other error, always transient (status.h), if a checkpoint
+  // cannot be read at the moment. After an error nothing is set aside.
   absl::StatusOr<std::optional<Checkpoint>> FindNewest() const;
   // Passes the tensors of the checkpoint of `step` to `take`, one part at a time, so that memory holds only one part.
   // If the checkpoint lacks a part, `take` gets an empty list for it. `averaged` is left out, because no resumed run
@@ -109,7 +109,7 @@ class CheckpointStore {
   // the checkpoint cannot be read at the moment.
   using TakePart = std::function<absl::Status(CheckpointPart part, const std::vector<nn::NamedTensor>& tensors)>;
   absl::Status LoadTensors(int64_t step, const TakePart& take) const;
-  // Return paths of files of the checkpoint of `step`.
+  // These methods return paths of files of the checkpoint of `step`.
   std::filesystem::path WeightsFile(int64_t step) const;
   std::filesystem::path BestFile(int64_t step) const;
   std::filesystem::path AveragedFile(int64_t step) const;
@@ -121,7 +121,7 @@ class CheckpointStore {
   absl::Status Write(const Checkpoint& checkpoint);
   absl::Status WriteFiles(const Checkpoint& checkpoint, const std::filesystem::path& directory) const;
   absl::Status SetAside(int64_t step) const;
-  // Removes what a crash during Save left, and restores a checkpoint that Save had moved aside.
+  // Removes the partial files of a crash during Save, and restores a checkpoint that Save had moved aside.
   absl::Status RepairAfterCrash() const;
 
   std::filesystem::path directory_;
@@ -131,15 +131,15 @@ class CheckpointStore {
 };
 
 // Decides when a run writes its checkpoints. It reads no clock: callers pass the time since this run's first step
-// began. This time must never fall.
+// began, which must never decrease.
 // Threads: one thread.
 class CheckpointSchedule {
  public:
-  // The first checkpoint by time comes this long after a run's first step. So each run of a job that is killed again
-  // and again makes progress. Later intervals double until they reach CheckpointOptions::every_seconds.
+  // The time from a run's first step to its first checkpoint by time. It is short, so that a job that is killed again
+  // and again still makes progress. Later intervals double up to CheckpointOptions::every_seconds.
   static constexpr absl::Duration kFirst = absl::Seconds(1);
-  // Writing checkpoints by time takes at most this fraction of a run: if one takes long, the next comes later. The
-  // first checkpoint is an exception, because its cost is unknown.
+  // The largest fraction of a run that writing checkpoints by time may take: if one takes long, the next comes later.
+  // The first checkpoint is an exception, because its cost is unknown.
   static constexpr double kMaxPart = 0.02;
 
   explicit CheckpointSchedule(const spec::CheckpointOptions& options);
@@ -154,10 +154,10 @@ class CheckpointSchedule {
 
  private:
   const int64_t every_steps_;
-  const absl::Duration every_;  // infinite if no checkpoint comes by time
+  const absl::Duration every_;  // infinite if checkpoints are not written by time
   absl::Duration interval_;
   absl::Duration next_;
-  absl::Duration retry_interval_ = absl::ZeroDuration();  // above 0 if the newest attempt failed
+  absl::Duration retry_interval_ = absl::ZeroDuration();  // above 0 if the last attempt failed
 };
 
 }  // namespace permafrost::train

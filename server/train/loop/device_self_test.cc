@@ -29,7 +29,7 @@ constexpr int64_t kHidden = 64, kLayers = 4, kBatchSize = 32;
 constexpr int64_t kLeastSteps = 20, kLeastOtherSteps = 50, kClearEvery = 20;
 constexpr double kMegabyte = 1e6;
 
-// A context for jobs that run without an observer and are never stopped.
+// The context of a job that nobody observes or stops.
 class Unwatched final : public RunContext {
  public:
   StopRequest stop_requested() const override { return StopRequest::kNone; }
@@ -104,7 +104,7 @@ Differences Compare(const Rig& got, const Rig& want) {
   out.values = {std::abs(loss - want_loss) / std::max(1.0, std::abs(want_loss)), "loss"};
   if (std::isnan(loss) != std::isnan(want_loss)) out.values.part = 1e30;
   const std::vector<nn::NamedTensor> ours = got.State(), theirs = want.State();
-  // Gradients of all layers are compared on one scale.
+  // The differences of gradients are divided by one scale for all layers, the largest value.
   double gradients = 0, scale = 0;
   for (size_t i = 0; i < ours.size(); ++i) {
     if (theirs[i].value.requires_grad() || !theirs[i].value.is_floating_point()) continue;
@@ -138,8 +138,8 @@ class SelfTest {
 
  private:
   std::optional<int64_t> Entries(const Rig& rig) const;
-  // Returns the memory whose growth is measured, in bytes: the driver's if the driver reports it, and otherwise the
-  // process's.
+  // Returns the memory whose growth is measured, in bytes: the driver's memory if the driver reports it, and
+  // otherwise the process's.
   double Memory() const;
   int64_t Emptied() const;
   absl::Status Step(const Plan& plan, Rig& rig, Rig& reference, HostBatch& batch, HostBatch& same, int64_t step,
@@ -237,7 +237,7 @@ absl::StatusOr<SelfTestArm> SelfTest::Run(const Plan& plan) {
       memory = Memory();
     }
   }
-  // A job also evaluates at its end.
+  // As a job does, this also evaluates at the end.
   PF_RETURN_IF_ERROR(
       Evaluate(rig->engine, *rig->task, data::Split::kTest, {.step = plan.steps, .keep_predictions = true}, [] {
         return true;

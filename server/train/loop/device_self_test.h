@@ -1,5 +1,5 @@
-// Tests that a device keeps Permafrost's promise: runs jobs with one model under several cache policies, and compares
-// each of their steps with the CPU's.
+// Tests a device: runs jobs with one model under several cache policies, compares each of their steps with the CPU's,
+// and watches how memory and cache entries grow.
 // Threads: the device's one thread.
 #pragma once
 
@@ -24,8 +24,8 @@ struct SelfTestOptions {
   int64_t steps = 1'000;
 };
 
-// The outcome of a job under one policy. "Entries" means the device's compiled graphs if the device keeps such
-// graphs, and otherwise the cache's executables.
+// The result of one job of the test. An "entry" is a compiled graph if the device keeps compiled graphs, and
+// otherwise an executable of the cache.
 struct SelfTestArm {
   std::string policy;
   int64_t steps = 0;
@@ -33,14 +33,14 @@ struct SelfTestArm {
   std::optional<int64_t> sealed;  // entries after the first step
   std::optional<int64_t> end;     // entries after the last step
   int64_t emptied = 0;            // the number of times that the device's caches were emptied
-  // Memory growth from the first step to the last. This is the driver's memory if the driver reports it, and
-  // otherwise the process's.
+  // Growth of memory from the first step to the last: the driver's memory if the driver reports it, otherwise the
+  // process's.
   double growth_mb = 0;
   std::optional<int64_t> driver_bytes;
   int64_t compared = 0;       // steps that were also run on the CPU
   double difference = 0;      // largest difference of a loss or running statistic in any step
-  std::string differs;        // name of the value with that difference, and its step
-  double gradients = 0;       // median over the steps of the difference of gradients
+  std::string differs;        // name of the value that `difference` is about, and its step
+  double gradients = 0;       // median over the steps of the largest difference of gradients in a step
   double gradients_most = 0;  // largest difference of gradients in any step
 };
 
@@ -51,18 +51,19 @@ struct SelfTestReport {
   std::vector<std::string> failures;  // one line each; empty if the test passed
 };
 
-// Largest differences from the CPU that pass, as a fraction of the largest compared value. Losses and running
-// statistics must stay within kSelfTestTolerance in every step. Gradients jump if the input of a ReLU, or an error of
-// the L1 loss, is next to 0. This happens to one input in a hundred thousand, and so in many steps. So the median
-// difference of gradients over the steps must stay within kSelfTestTolerance, and the largest within kSelfTestJump. A
-// wrong kernel differs in every step.
+// The largest differences from the CPU with which a device passes, as fractions of the largest compared value. Losses
+// and running statistics must stay within kSelfTestTolerance in every step. Gradients jump if the input of a ReLU, or
+// an error of the L1 loss, is next to 0. This happens to about one input in a hundred thousand, so it happens in many
+// steps. So the median difference of gradients over the steps must stay within kSelfTestTolerance, and the largest
+// within kSelfTestJump. A wrong kernel differs in every step.
 inline constexpr double kSelfTestTolerance = 1e-4, kSelfTestJump = 5e-2;
 
 // Trains GINE on a set of small graphs in several jobs: one sealed; one under `always`, whose entries must grow; one
-// under `always` that is cleared every few steps; and one for each policy that keeps nothing. For each compared step,
-// the device and the CPU start from equal state on the same batch. The comparison covers the loss, running
-// statistics, and the optimizer's moments, which contain the gradients. It leaves out the weights, because Adam takes
-// a full-size step in the direction of a gradient that is only noise. Calls `progress` with a line before each job.
+// under `always` whose cache is cleared every few steps; and one for each policy that keeps nothing. For each
+// compared step, the device and the CPU start from equal state on the same batch. The comparison covers the loss,
+// running statistics, and the optimizer's moments, which contain the gradients. It leaves out the weights, because
+// Adam moves a weight by a full step even if its gradient is only rounding noise. Calls `progress` with a line before
+// each job.
 // Errors: those of OpenBackend and of the jobs.
 absl::StatusOr<SelfTestReport> RunSelfTest(const SelfTestOptions& options, const data::OpenedDataset& dataset,
                                            const std::function<void(std::string_view line)>& progress);

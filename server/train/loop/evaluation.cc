@@ -30,7 +30,7 @@
 namespace permafrost::train {
 namespace {
 
-// Refuses rows other than the held-out links, because the job itself divides the links into splits.
+// Refuses rows other than the held-out links of a split, because the job itself divides the links into splits.
 absl::Status CheckRowsOfLinks(EvaluatedRows rows) {
   if (rows == EvaluatedRows::kValid || rows == EvaluatedRows::kTest) return absl::OkStatus();
   Violations violations;
@@ -55,8 +55,8 @@ absl::Status CheckSameNodes(const data::ImportedSummary& trained, const data::Im
   return violations.ToStatus();
 }
 
-// Refuses a dataset with the same number of nodes in another order, since its import may have renumbered the nodes.
-// If the nodes have no names, their ids are their rows.
+// Refuses a dataset unless its nodes are known to be in the order of the training, since an import may renumber
+// nodes. If the nodes have no names, their ids are their rows.
 absl::Status CheckSameOrder(const EvaluateRequest& request, const data::ImportedSummary& trained) {
   const auto* const from = std::get_if<data::GraphSummary>(&trained);
   const auto* const graph = std::get_if<std::shared_ptr<const data::Graph>>(&request.dataset);
@@ -74,7 +74,7 @@ absl::Status CheckSameOrder(const EvaluateRequest& request, const data::Imported
   return violations.ToStatus();
 }
 
-// Refuses weights if their file says that the rows belong to other nodes. Called if the weights were trained on this
+// Refuses weights whose file says that their rows belong to other nodes. Called if the weights were trained on this
 // dataset, or on a dataset that is no longer known.
 absl::Status CheckSaidOrder(const EvaluateRequest& request) {
   if (!HasNodeRows(request.options, request.dataset)) return absl::OkStatus();
@@ -129,15 +129,15 @@ absl::Status CheckBeside(const spec::TrainOptions& options, const data::OpenedDa
   absl::Status fits = CheckWithin(options, dataset, left, keep_going);
   const std::vector<FieldViolation> violations = GetViolations(fits);
   if (violations.empty()) return fits;
-  // If the evaluation does not fit in all of the memory either, returns the error that says so.
+  // If the evaluation would not even fit without the running job, returns the error of that check.
   PF_RETURN_IF_ERROR(CheckWithin(options, dataset, context, keep_going));
   return absl::ResourceExhaustedError(
       absl::StrFormat("the evaluation %s beside the %.0f MB that the server holds; accepted: when it holds less",
                       violations.front().description, static_cast<double>(held) / 1e6));
 }
 
-// Checks that predictions and labels fit in the memory that the process does not yet hold. They are counted as
-// numbers, and with `text` also as CSV.
+// Checks that predictions and labels fit in the memory that the process does not yet hold. Their size is that of
+// numbers and, with `text`, also that of CSV.
 absl::Status CheckRoom(const data::OpenedDataset& dataset, int64_t rows, int64_t values, bool text,
                        const MemoryLimits& limits) {
   constexpr double kNumberBytes = 8, kTextBytes = 14, kNameBytes = 24;
@@ -154,7 +154,7 @@ absl::Status CheckRoom(const data::OpenedDataset& dataset, int64_t rows, int64_t
                       rows, values, wanted / 1e6, text ? " with their text" : "", held / 1e6, limit / 1e6));
 }
 
-// Sets the model's node and edge inputs to those of the training, even if the evaluated dataset has others.
+// Sets the model's node and edge inputs to those of the training, even if the evaluated dataset has other features.
 void FixInputs(const data::ImportedSummary& trained, spec::ModelOptions& model) {
   const auto* graph = std::get_if<data::GraphSummary>(&trained);
   if (graph == nullptr || spec::TraitsOf(model.architecture).walks) return;
@@ -175,8 +175,8 @@ absl::StatusOr<TranslatedDataset> ReadAsTrained(const EvaluateRequest& request, 
     return violations.ToStatus();
   }
   spec::TrainOptions own = options;
-  // The dataset that the weights were trained on is gone, so the metadata of the weights tell whether the model reads
-  // edge features.
+  // The training dataset of the weights is gone, so the metadata of the weights show whether the model reads edge
+  // features.
   if (*known && (*known)->edge.width > 0 && own.model.edge_inputs != spec::EdgeInputs::kFeatures &&
       std::holds_alternative<std::shared_ptr<const data::Graph>>(request.dataset)) {
     own.model.edge_inputs = spec::EdgeInputs::kFeatures;
@@ -219,8 +219,8 @@ absl::Status CheckHasLabels(const EvaluateRequest& request, const data::Imported
 
 spec::TrainOptions OptionsOfEvaluation(spec::TrainOptions options, const data::ImportedSummary& trained) {
   // For one large graph, a budget is part of how a block is drawn, in evaluation too. For a set of graphs, budget and
-  // batch_size only set the number of graphs in a batch. Both are replaced, because batch_size may have its largest
-  // value, and another set may have graphs larger than the budget.
+  // batch_size only determine the number of graphs in a batch. Both are replaced: with a budget, batch_size may have
+  // its largest value, and another set may have graphs that exceed the budget.
   if (const auto* set = std::get_if<data::GraphSetSummary>(&trained)) {
     options.batch_size = GraphsPerBatch(options, SizesOf(*set));
     options.batching = {};
@@ -304,7 +304,7 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
                                         "node; accepted: a dataset with other links"));
     return violations.ToStatus();
   }
-  // An evaluation of embeddings reads few rows, and keeps all rows only for predictions.
+  // An evaluation of embeddings keeps all rows only if predictions are requested.
   if (request.predictions || !Walks(options)) {
     PF_RETURN_IF_ERROR(CheckRoom(dataset, total, links ? 2 : task->num_outputs(), request.predictions, context.limits));
   }
@@ -346,7 +346,8 @@ namespace {
 void Keep(const at::Tensor& prediction, const HostBatch& batch, std::vector<float>& out) {
   const auto rows = batch.prediction_rows();
   const auto ids = static_cast<int64_t>(batch.ids().size());
-  // Copies the whole tensor to the host first. A slice on the device would have a new shape for each number of ids.
+  // The whole tensor is copied to the host first, since a slice on the device would have a new shape for each number
+  // of ids.
   const at::Tensor all = prediction.to(at::kCPU);
   const at::Tensor host = (rows.empty() ? all.narrow(0, 0, ids) : all).contiguous();
   const float* values = host.const_data_ptr<float>();
@@ -368,8 +369,8 @@ void GatherAll(collective::Group& group, c10::ScalarType type, std::vector<T>& v
   values.assign(from, from + all.numel());
 }
 
-// Broadcasts the leader's figures. Ranks on other machines may round a metric differently, but all ranks must act on
-// the same figures.
+// Gives all ranks the leader's loss and metrics. Ranks on other machines may round a metric differently, but all
+// ranks must act on the same values.
 void ShareFigures(collective::Group& group, Evaluation& evaluation) {
   std::vector<double> figures = evaluation.metrics;
   figures.push_back(evaluation.loss);

@@ -1,5 +1,5 @@
-// Evaluates without training: a run's model on a split, or a job's weights on rows of a dataset, during or after the
-// run that made them.
+// Evaluates a run's model on a split, or a job's weights on rows of a dataset, during or after the run that made the
+// weights.
 // Threads: the device thread, if the device has one.
 #pragma once
 
@@ -19,8 +19,8 @@
 
 namespace permafrost::train {
 
-// Turns the options of a job into options for an evaluation, in which nothing is trained, resumed or kept. `trained`
-// describes the dataset that the job was trained on.
+// Turns the options of a job into options for a run that only evaluates: it trains, resumes and keeps nothing.
+// `trained` describes the dataset that the job was trained on.
 spec::TrainOptions OptionsOfEvaluation(spec::TrainOptions options, const data::ImportedSummary& trained);
 
 // Implements Runner::EvaluateWeights, with its contract.
@@ -33,18 +33,18 @@ struct EvaluationOptions {
   std::vector<spec::Metric> metrics = {spec::Metric::kMae};
   int64_t step = 0;  // optimizer steps done
   bool keep_predictions = false;
-  // The ranks that share the evaluation. Each evaluates a part of the batches, and all get the same result. Null if
-  // this is the only rank.
+  // The ranks that share the evaluation. Each rank evaluates a part of the batches, and all ranks get the result for
+  // all batches. Null if this is the only rank.
   collective::Group* group = nullptr;
   // Called after each batch of a stream; may be empty.
   std::function<void(const BatchStream&)> on_batch = nullptr;
 };
 
-// Runs the batches of an evaluation, and holds the sums over its steps.
+// The step of an evaluation, and the sums over its steps.
 struct EvaluationSteps {
   std::function<absl::StatusOr<at::Tensor>(HostBatch& batch)> run;  // returns the batch's padded prediction
   ErrorSums& losses;
-  ErrorSums& errors;  // absolute errors
+  ErrorSums& errors;  // sum of absolute errors
 };
 
 // Evaluates a split in one pass. Calls `keep_going` before each batch; false ends it with Cancelled.

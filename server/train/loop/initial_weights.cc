@@ -54,9 +54,10 @@ std::string FirstOf(const std::vector<std::string>& names) {
 
 struct Matches {
   std::vector<std::pair<at::Tensor, at::Tensor>> taken;  // pairs of source and destination
-  std::vector<std::string> left, missing;                // names of tensors in the file; in the model
-  // For strict loading: one entry for each tensor that is left or missing, with the reason. A tensor whose shape
-  // differs has a single entry.
+  // Names of unmatched tensors: `left` of the file, and `missing` of the model.
+  std::vector<std::string> left, missing;
+  // For strict loading: one entry, with the reason, for each tensor that is left or missing. A tensor whose shape
+  // differs is both, but has a single entry.
   std::vector<std::string> differences;
 };
 
@@ -101,7 +102,7 @@ void Copy(const Matches& matches) {
   for (const auto& [from, to] : matches.taken) to.copy_(from);
 }
 
-// Copies all tensors, or fails if any differ. `hint` is appended to that error.
+// Copies all tensors, or fails if any tensor differs. `hint` is appended to the error.
 absl::Status CopyAll(const Matches& matches, std::string_view source, std::string_view hint) {
   const size_t count = matches.differences.size();
   if (count > 0) {
@@ -113,7 +114,8 @@ absl::Status CopyAll(const Matches& matches, std::string_view source, std::strin
   return absl::OkStatus();
 }
 
-// Calls `use` with the tensors of a job's model, for their names and shapes. They have no values, and take no memory.
+// Calls `use` with the tensors of a job's model as meta tensors: they have names and shapes, but no values and no
+// memory.
 absl::Status WithModel(const spec::TrainOptions& options, const data::ImportedSummary& summary, std::string_view prefix,
                        const std::function<absl::Status(nn::TensorSet&)>& use) {
   if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
@@ -152,8 +154,8 @@ bool HasEmbeddings(const nn::TensorSet& tensors) {
   });
 }
 
-// If the weights are known to come from another dataset, checks that both the weights and the job's dataset say what
-// their categories stand for.
+// If the weights are known to come from another dataset, checks that the values of the categories are known, both for
+// the weights and for the job's dataset.
 absl::Status CheckTables(const spec::TrainOptions& options, const data::ImportedSummary& summary, std::string_view file,
                          const WeightsTarget& target) {
   if (!target.other_dataset || !ReadsCategories(options, summary)) return absl::OkStatus();
@@ -176,8 +178,8 @@ absl::Status AsViolation(const absl::Status& status, std::string_view prefix, st
 
 // The table of node rows, for node2vec and for learned inputs.
 constexpr std::string_view kRowsTensor = "embedding.weight";
-// A tensor [nodes] int64 in a file that is made for one job. For each node of the job's dataset, it holds the node's
-// row in the table, or kNoRow.
+// The name of a tensor [nodes], int64, in a file that MapNodeRows makes for one job. For each node of the job's
+// dataset, it holds the node's row in kRowsTensor, or kNoRow.
 constexpr std::string_view kPlacesTensor = "permafrost.node_rows";
 constexpr const char* kNamesKey = "permafrost.node_names";
 
@@ -222,8 +224,8 @@ absl::Status CheckSaidNodes(const spec::TrainOptions& options, const std::map<st
 }
 
 // Moves each node's row to the node's place, in a file that MapNodeRows made. A node without a row in the file gets
-// its row from the model (`tensors`). Returns the end of a line about what was done. If MapNodeRows did not make the
-// file, returns an empty string.
+// its row from the model (`tensors`). Returns text that ends the line about the weights. If MapNodeRows did not make
+// the file, returns an empty string.
 // Errors: InvalidArgument if the file refers to a row that it lacks.
 absl::StatusOr<std::string> PlaceNodeRows(const nn::TensorSet& tensors, nn::SafetensorsFile& file) {
   const auto found = Find(file.tensors, kPlacesTensor);
@@ -233,7 +235,7 @@ absl::StatusOr<std::string> PlaceNodeRows(const nn::TensorSet& tensors, nn::Safe
   const auto table = Find(file.tensors, kRowsTensor);
   std::vector<NamedTensor> model = tensors.All();
   const auto own = Find(model, kRowsTensor);
-  // If the weights do not fit, the caller's check of the shapes reports it.
+  // If the weights do not fit, the caller reports it when it checks shapes.
   if (table == file.tensors.end() || own == model.end() || table->value.dim() != 2 ||
       own->value.size(1) != table->value.size(1) || own->value.scalar_type() != table->value.scalar_type() ||
       places.sizes() != at::IntArrayRef{own->value.size(0)}) {
@@ -352,7 +354,7 @@ bool SaysOtherNodes(const std::map<std::string, std::string>& metadata, const da
 absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix) {
   if (!HasNodeRows(request.options, request.dataset)) return std::move(request.weights);
   absl::StatusOr<nn::SafetensorsFile> file = nn::DecodeSafetensors(request.weights);
-  // CheckInitialWeights reports what is wrong with the file.
+  // CheckInitialWeights will report the fault of the file.
   if (!file.ok()) return std::move(request.weights);
   const auto table = Find(file->tensors, kRowsTensor);
   if (table == file->tensors.end() || table->value.dim() != 2) return std::move(request.weights);
@@ -363,8 +365,8 @@ absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_vie
   if (trained == nullptr) {
     PF_RETURN_IF_ERROR(CheckSaidNodes(request.options, file->metadata, graph, prefix));
     if (!is_mapped) return std::move(request.weights);
-    // The weights were mapped for a dataset that has since been replaced, so the places in the file are wrong for the
-    // present dataset.
+    // The weights were mapped for a dataset that has since been replaced, so the rows in kPlacesTensor are wrong for
+    // the present dataset.
     file->tensors.erase(places);
     return nn::EncodeSafetensors(file->tensors, file->metadata);
   }

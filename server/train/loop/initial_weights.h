@@ -1,4 +1,4 @@
-// Gives a job initial weights from a file instead of drawn ones, and fixes the weights that are not trained.
+// Initialises a job's weights from a file, and fixes the weights that are not trained.
 // Threads: any, each with its own model.
 #pragma once
 
@@ -18,22 +18,23 @@
 
 namespace permafrost::train {
 
-// Copies tensors of `file`, a safetensors file, into the model. Returns one line about the tensors that were taken
-// and those that were left out.
+// Copies tensors of `file`, a safetensors file, into the model. Returns one line about the tensors that it copied and
+// those that it left out.
 // Compares the file's categories with `own`, the categories that the model reads, and moves each row of weights to
-// the category with the same value. Rows for values that the file lacks stay as they are, and the line counts them.
-// If the categories of the file or of the model are unknown, rows keep their places.
-// Errors: InvalidArgument if `file` is not a safetensors file. Without how.by_name, InvalidArgument if any tensor
-// differs, naming the first one and how many differ. With how.by_name, InvalidArgument if no tensor fits. After an
-// error nothing is copied.
+// the category with the same value. If the file lacks a value, the model's row for it stays as it is; the returned
+// line counts such rows. If the categories of the file or of the model are unknown, rows are copied in the file's
+// order.
+// Errors: InvalidArgument if `file` is not a safetensors file. Without how.by_name, InvalidArgument if tensors of
+// file and model differ, with the name of the first such tensor and their number. With how.by_name, InvalidArgument
+// if no tensor fits. After an error, the model is unchanged.
 absl::StatusOr<std::string> TakeWeights(std::string_view file, const spec::InitialWeights& how, nn::TensorSet& tensors,
                                         const std::optional<data::Categories>& own = std::nullopt);
 
-// Copies all tensors of `file`, which must match the model's tensors by name and shape. For each tensor named in
-// `zero_rows`, the model has one more row than the file, and this row becomes zeros. `source` names the owner of the
+// Copies all tensors of `file`, which must match the model's tensors by name and shape. A model's tensor named in
+// `zero_rows` has one more row than in the file, and this last row becomes zeros. `source` names the owner of the
 // weights, for errors.
-// Errors: InvalidArgument if `file` is not a safetensors file, or if tensors differ, naming the first one and how
-// many differ.
+// Errors: InvalidArgument if `file` is not a safetensors file, or if tensors differ, with the name of the first such
+// tensor and their number.
 absl::Status TakeAllWeights(std::string_view file, std::string_view source, nn::TensorSet& tensors,
                             const std::vector<std::string>& zero_rows = {});
 
@@ -60,13 +61,13 @@ absl::Status CheckFixedParameters(const spec::TrainOptions& options, const data:
 // Returns true if a job with these options on this dataset has a row of weights for each node.
 bool HasNodeRows(const spec::TrainOptions& options, const data::OpenedDataset& dataset);
 
-// Returns the metadata that tell, in a file of weights, which node each row belongs to. They are empty if the weights
-// have no rows of nodes.
+// Returns metadata for a file of weights that identify the nodes of its rows. They are empty if the weights have no
+// rows of single nodes.
 std::map<std::string, std::string> NodeNamesMetadata(const spec::TrainOptions& options,
                                                      const data::OpenedDataset& dataset);
 
-// Returns true if the metadata of a file of weights say that its rows belong to other nodes than this graph's, or are
-// in another order. Returns false if the metadata say nothing about nodes.
+// Returns true if, by the metadata of a file of weights, its rows belong to other nodes than this graph's, or are in
+// another order. Returns false if the metadata say nothing about nodes.
 bool SaysOtherNodes(const std::map<std::string, std::string>& metadata, const data::Graph& graph);
 
 // Implements Runner::MapNodeRows, with its contract.

@@ -1,5 +1,5 @@
-// Replaces the content of a run's tensors for a while. Weights are replaced by their averages, state by zeros during
-// a capture, and everything that a step changed by its values before the step.
+// Replaces the content of a run's tensors for a while, or back. Weights are replaced by their averages, the
+// optimizer's state by zeros during a capture, and all that a step changed by its earlier values.
 // Threads: the device thread.
 #pragma once
 
@@ -20,12 +20,11 @@
 
 namespace permafrost::train {
 
-// Puts the averages of the weights in place of the weights. A job that keeps averages (ema_decay) evaluates and
-// exports them.
+// Replaces the weights by their averages. A job that keeps averages (ema_decay) evaluates and exports the averages.
 class AveragedWeights {
  public:
-  // Borrows both arguments. Allocates memory for the replaced weights at once, because the memory of a run must not
-  // grow.
+  // Borrows both arguments. Allocates the memory for the replaced weights now, because the memory of a run must not
+  // grow later.
   AveragedWeights(nn::TensorSet& tensors, const nn::Optimizer& optimizer);
 
   bool exist() const { return !aside_.empty(); }
@@ -50,20 +49,21 @@ class AveragedWeights {
   std::vector<at::Tensor> aside_;
 };
 
-// Holds the values of tensors in an unnamed file, while the tensors are zero in memory. A capture keeps no copy of a
-// tensor of zeros.
+// Holds the values of tensors in an unnamed file, while the tensors are zero in memory. This saves memory in a
+// capture, which copies no tensor of zeros.
 class ParkedState {
  public:
-  // Moves large tensors, one after the other, to an unnamed file in `directory`. The file ends with this process.
-  // Skips tensors that are zero or not in this process's memory. Returns nullopt if no tensor is left to move.
+  // Moves large tensors, one after the other, to an unnamed file in `directory`. The file disappears with this
+  // process. Skips tensors that are zero, and tensors outside this process's memory. Returns nullopt if no tensor is
+  // left to move.
   // Errors: ResourceExhausted if the disk would fall below the reserve; those of writing. After an error every tensor
   // is unchanged.
   static absl::StatusOr<std::optional<ParkedState>> Park(const std::filesystem::path& directory,
                                                          const DiskReserve& reserve,
                                                          const std::vector<nn::NamedTensor>& tensors);
   // Puts the tensors back; call it once.
-  // Errors: transient ones, if the file cannot be read or holds other bytes than were written. The tensors' content
-  // is then useless.
+  // Errors: a transient error if the file cannot be read, or if its bytes differ from those written. The tensors'
+  // content is then useless.
   absl::Status Restore();
 
  private:
@@ -80,18 +80,18 @@ class ParkedState {
 };
 
 // The rest of this file handles values that are not finite. A run reads its loss only now and then, because reading
-// waits for the device. If the loss that it reads is not finite, the run begins again at its newest checkpoint, as
-// after a crash. It then takes all steps up to that reading of the loss with care. That means it undoes the first
-// step that makes a non-finite value, and skips its batch. The skipped batch follows from the job alone, so a run
-// that resumes from any checkpoint skips the same one.
+// waits for the device. If the loss is not finite, the run begins again at its newest checkpoint, as after a crash.
+// It then checks all values after each step, up to the step at which it read the loss. These are careful steps. The
+// first step that produces a non-finite value is undone, and its batch is skipped. The job alone determines which
+// batch this is, so a run that resumes from any checkpoint skips the same batch.
 
-// A job that exceeds one of these limits has another fault than bad batches.
+// The limits of rewinds and of skipped batches. A job that exceeds one of them has another fault than bad batches.
 inline constexpr int64_t kMaxRewinds = 100;
 inline constexpr int64_t kMaxSkippedBatches = 100;
 
-// Says that a run shall begin again with care.
+// A request to begin a run again with careful steps.
 struct Rewind {
-  int64_t until_step = 0;  // steps below this one are taken with care
+  int64_t until_step = 0;  // steps below this one are careful
   int64_t count = 0;       // rewinds of the job, including this one
 };
 
@@ -102,14 +102,14 @@ std::string FindNotFinite(const std::vector<nn::NamedTensor>& tensors);
 // Returns FailedPrecondition with reason NON_FINITE_LOSS.
 absl::Status NonFiniteError(const std::string& message);
 
-// Finds the batch whose step makes a loss or a weight that is not finite, and undoes that step.
+// Finds the step that produces a loss or a weight that is not finite, and undoes it.
 class CarefulSteps {
  public:
-  // `tensors` are all tensors that a step changes. They share storage with the run's tensors.
+  // `tensors` are all tensors that a step changes, and share storage with the run's tensors.
   CarefulSteps(int64_t until_step, std::vector<nn::NamedTensor> tensors)
       : until_step_(until_step), tensors_(std::move(tensors)) {}
 
-  // Returns true if the step that follows `step` steps is to be taken with care.
+  // Returns true if the next step is careful. `step` is the number of optimizer steps done.
   bool Watches(int64_t step) const { return step < until_step_; }
   // Copies the tensors. Call it before a step.
   void Keep();

@@ -34,7 +34,7 @@ void Declare(const nn::TensorSet& tensors, std::vector<device::StateTensor>& sta
   for (const nn::NamedTensor& t : tensors.constants()) state.push_back({t.name, t.value, "constant"});
 }
 
-// Declares other tensors, whose names begin with their kind, for example "exp_avg.NAME".
+// Declares further tensors. Their declared names begin with `prefix`, for example "exp_avg.NAME".
 void Declare(const std::string& prefix, const std::vector<nn::NamedTensor>& tensors,
              std::vector<device::StateTensor>& state) {
   for (const nn::NamedTensor& t : tensors) {
@@ -42,8 +42,8 @@ void Declare(const std::string& prefix, const std::vector<nn::NamedTensor>& tens
   }
 }
 
-// During its lifetime, a backward pass runs on the thread that calls it. By default, Autograd runs a pass on a device
-// other than the CPU on a separate thread. But MPS must be called from one thread only, and a recording sees only the
+// During its lifetime, a backward pass runs on the thread that calls it. By default, autograd uses a separate thread
+// for a device other than the CPU. But MPS must be called from one thread only, and a recording sees only the
 // operators of its own thread.
 class SingleThreadedBackward {
  public:
@@ -63,8 +63,8 @@ void Declare(const LossOptions& loss, std::vector<device::StateTensor>& state) {
   if (loss.class_weights.defined()) state.push_back({"loss.class_weights", loss.class_weights, "loss"});
 }
 
-// Returns the loss that the program computed, if it did, and otherwise the job's loss. A loss that the program
-// computed counts as a mean over the labelled rows.
+// Returns the loss of the program if it computed one, and otherwise the job's loss. A program's loss counts as a mean
+// over the labelled rows.
 nn::LossTerms LossOfStep(const LossOptions& options, const Task::Output& output) {
   if (!output.loss.defined()) {
     return nn::ComputeLoss(options.loss, output.prediction, output.labels, options.class_weights);
@@ -75,22 +75,22 @@ nn::LossTerms LossOfStep(const LossOptions& options, const Task::Output& output)
   return {.mean = mean, .sum = mean.detach() * count, .count = count};
 }
 
-// Returns the terms over all ranks if the step is shared. The mean is scaled so that the sum of the ranks' gradients
-// is the gradient of the whole batch's mean.
+// If ranks share the step, returns the terms over all ranks. The mean is scaled so that the sum of the ranks'
+// gradients is the gradient of the whole batch's mean.
 nn::LossTerms ShareTerms(const nn::LossTerms& own) {
   if (!collective::IsShared()) return own;
   const at::Tensor all = collective::AllReduceSum(at::stack({own.sum.detach(), own.count}));
   const at::Tensor count = all[1];
-  // If no rank has a label, each mean is 0.
+  // If no rank has a label, the divisor is 1 and each mean is 0.
   const at::Tensor part = own.count / at::where(count > 0, count, at::ones_like(count));
   return {.mean = own.mean * part, .sum = all[0], .count = count};
 }
 
-// The greatest age of the entries that other threads see. Copying them at every step would cost too much if there are
-// many.
+// The interval at which entries are copied for other threads. A copy at every step would cost too much if there are
+// many entries.
 constexpr std::chrono::milliseconds kEntriesInterval(500);
 
-// The number of times that the log reports emptied caches. Further ones are only counted.
+// The number of times that emptied caches are logged. Later times are counted without a log line.
 constexpr int64_t kLoggedThresholds = 3;
 
 graphcache::GraphCacheSetup SetupOf(const spec::TrainOptions& options, const Task& task, RunContext& context) {
@@ -159,8 +159,8 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
     const SingleThreadedBackward on_this_thread;
     std::optional<collective::Part> part;
     if (output.loss.defined() && collective::IsShared()) part.emplace(own.count);
-    // Calls grad() instead of backward(). backward() accumulates into .grad, and then copies any tensor that a
-    // recording, for example, still holds.
+    // grad() is called instead of backward(), which accumulates into .grad and for this copies a tensor that is still
+    // held elsewhere, for example by a recording.
     std::vector<at::Tensor> gradients = torch::autograd::grad({terms.mean}, optimizer.parameters());
     if (output.loss.defined()) {
       // The program's loss may divide by the number of labels, and the gradient of 0 / 0 is NaN.
@@ -225,7 +225,7 @@ void ErrorSums::Add(size_t place, const at::Tensor& term) {
 }
 
 std::array<double, 2> ErrorSums::Read() const {
-  // Stacks all values and reads them at once, because each read waits for the device.
+  // All values are stacked and read at once, because each read waits for the device.
   std::vector<at::Tensor> values;
   values.reserve(tensors_.size());
   for (const nn::NamedTensor& t : tensors_) values.push_back(t.value);
@@ -242,11 +242,13 @@ double ErrorSums::Mean() const {
 
 namespace {
 
-// The step number of each probe. The numbers differ, to detect a step that keeps its number on the host.
+// The step number of each probe. The numbers differ, so that a step whose recording contains its number as a constant
+// is detected.
 constexpr std::array<int64_t, device::kDynamicProbes> kProbeSteps{0, 1, 5, 2};
 constexpr int64_t kRungStep = 3;
 
-// During its lifetime, this rank runs steps alone, without exchanges, as a capture must.
+// During its lifetime, this rank's steps make no exchanges with other ranks. Captures need this, since ranks capture
+// at different times.
 struct CaptureScope {
   explicit CaptureScope(collective::Group* group) : shared(group) {}
   const collective::Scope shared;
@@ -381,8 +383,8 @@ void StepEngine::Report(bool with_entries) {
   context_.OnGraphCache(cache_.snapshot(), std::move(entries));
 }
 
-// The functions below work between steps. They serve a device that compiles by shape and keeps what it compiled
-// (MPS). The graph cache bounds the number of shapes that reach the device. Under a policy that keeps nothing, these
+// The functions below work between steps, for a device that compiles for each shape and keeps what it compiled (MPS).
+// The graph cache bounds the number of shapes that reach the device. Under a policy that keeps nothing, these
 // functions empty the device's caches.
 
 absl::StatusOr<graphcache::StepResult> StepEngine::Run(Mode mode, HostBatch& batch, int64_t step) {
@@ -436,8 +438,8 @@ absl::Status StepEngine::EndStepOnDevice() {
   return absl::OkStatus();
 }
 
-// Unfreezes the device's graphs first, because frozen graphs could not be compiled again after the caches are
-// emptied.
+// Lifts the device's freeze of its graphs first, because a frozen device could not compile graphs again after its
+// caches are emptied.
 absl::Status StepEngine::EmptyDevice(EmptyReason reason) {
   if (std::exchange(told_sealed_, false)) backend_.SetGraphsFrozen(false);
   return backend_.EmptyCaches(reason);

@@ -1,5 +1,5 @@
-// The steps of a job, as programs that a device can capture; the compiler that lets the device capture them; and the
-// engine that runs every step.
+// The steps of a job as programs that a device can capture, the compiler that captures them, and the engine that runs
+// every step.
 // Threads: the device thread.
 #pragma once
 
@@ -37,18 +37,18 @@ namespace permafrost::train {
 // Errors: FailedPrecondition with a message of one line. After an error, steps use PyTorch's operators.
 absl::Status UseKernelsOf(const device::Backend& backend);
 
-// Sums a loss over many batches. The sums stay on the device, so only a read of a sum waits for the device.
+// Sums a loss over many batches. The sums stay on the device, so that adding to them does not wait for the device.
 class ErrorSums {
  public:
   // Sums in float64, or in pairs of float32 if the device has no float64 (MPS). The second float32 of a pair sums the
-  // rounding errors of the first. So even the loss of 2^24 labels or more is summed as exactly as in float64. Source:
+  // rounding errors of the first. So even over 2^24 labels or more, a sum is about as exact as in float64. Source:
   // Knuth, TAOCP 2, 4.2.2, theorem B.
   explicit ErrorSums(c10::Device device) : ErrorSums(device, device.is_mps()) {}
   ErrorSums(c10::Device device, bool pairs);
 
   void Reset();
   void Add(const nn::LossTerms& terms);
-  // Returns NaN if no label was present. Waits for the device once.
+  // Returns the mean of the loss over the labels, or NaN if no label was present. Waits for the device once.
   double Mean() const;
   // Returns the number of values that were added. Waits for the device once.
   double Count() const { return Read()[1]; }
@@ -63,13 +63,14 @@ class ErrorSums {
   std::vector<nn::NamedTensor> tensors_;
 };
 
-// The moments of a training step at which on_phase is called: the begin of the step, and the end of each phase.
+// The moments of a training step at which on_phase is called: kBegin at the begin of the step, and each other one at
+// the end of its phase.
 enum Phase : int { kBegin, kForward, kBackward, kOptimizer };
 
 struct LossOptions {
   spec::Loss loss = spec::Loss::kL1;
   at::Tensor class_weights;                         // undefined if all are 1
-  spec::Lowering lowering = spec::Lowering::kAuto;  // for the whole step, like precision
+  spec::Lowering lowering = spec::Lowering::kAuto;  // holds for the whole step, as `precision` does
   spec::Precision precision = spec::Precision::kFloat32;
   std::optional<at::ScalarType> on_wire;  // type in which ranks exchange gradients (collective::AllReduceSum)
 };
@@ -92,7 +93,7 @@ std::string OneShapeReason(DeviceKind device);
 // Returns why the task has no dynamic executables on this device; empty if it has them.
 std::string NoDynamicReason(const device::Backend& backend, const Task& task);
 
-// Makes the executables of one job: takes two batches of its data for a shape, and lets the device capture the step.
+// Makes the executables of one job. To capture a step at a shape, it gives the device two batches of the job's data.
 // Borrows all arguments.
 class StepCompiler final : public graphcache::Compiler {
  public:
@@ -109,14 +110,13 @@ class StepCompiler final : public graphcache::Compiler {
 
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(Mode mode) override;
-  // Same as Capture if the step cannot be recorded for every shape, or if there are no dynamic executables.
+  // If the step cannot be recorded for every shape, or if there are no dynamic executables, same as Capture.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRung(Mode mode, const BatchShape& shape) override;
   absl::Status WarmUp(Mode mode, const BatchShape& shape) override;
   std::string NoDynamicReason() const override { return train::NoDynamicReason(backend_, task_); }
   absl::StatusOr<graphcache::StepResult> RunEager(Mode mode, const graphcache::StepInputs& inputs) override;
   int64_t shared_bytes() const override { return capturer_->shared_bytes(); }
-  // Releases the memory that replays use, until the next replay. Results that executables returned before become
-  // invalid.
+  // Releases the memory of replays until the next replay. Earlier results of executables become invalid.
   void GiveBackMemory() { capturer_->GiveBackMemory(); }
 
  private:
@@ -126,7 +126,8 @@ class StepCompiler final : public graphcache::Compiler {
   const std::unique_ptr<device::Capturer> capturer_;
   const std::function<void(std::string_view line)> log_;
   collective::Group* const group_;
-  std::array<bool, 2> resists_{};  // by Mode: true if each rung is recorded by itself
+  // By Mode: true if the step cannot be recorded for every shape, so that each rung is recorded by itself.
+  std::array<bool, 2> resists_{};
 };
 
 // Runs every step of a run. It passes each batch to the job's graph cache, which makes the step a replay, a capture
@@ -139,20 +140,19 @@ class StepEngine {
   StepEngine(const StepEngine&) = delete;
   ~StepEngine();
 
-  // Make the captures that the cache needs before the next step, by GraphCache::CaptureNext and GraphCache::Apply. On
-  // a device that keeps graphs, a clear command first empties the device's caches.
+  // CaptureNext and Apply make the captures that the cache needs before the next step, as in GraphCache. On a device
+  // that keeps compiled graphs, a clear command first empties the device's caches.
   absl::Status CaptureNext(int64_t step);
   absl::Status Apply(const graphcache::Command& command, int64_t step);
 
   // Runs one training step on `batch`, padded to the shape that the cache chooses. `step` is the number of optimizer
-  // steps done. Adds the time of each phase to `seconds`. On an asynchronous device, this is the time to enqueue the
-  // phase.
+  // steps done. Adds the time of each phase to `seconds`; on an asynchronous device, only the time to enqueue it.
   absl::Status Train(HostBatch& batch, int64_t step, PhaseSeconds& seconds);
   // Runs one evaluation step. Returns [padded graphs, outputs], valid until the next step.
   absl::StatusOr<at::Tensor> Evaluate(HostBatch& batch, int64_t step);
 
-  // Return the sums since their last reset: the loss over training steps, and the loss and absolute error over
-  // evaluation steps.
+  // These methods return the sums since their last reset: the loss over training steps, and the loss and the absolute
+  // error over evaluation steps.
   ErrorSums& losses() { return losses_; }
   const ErrorSums& losses() const { return losses_; }
   ErrorSums& eval_losses() { return eval_losses_; }
@@ -168,14 +168,14 @@ class StepEngine {
   using Clock = std::chrono::steady_clock;
   void OnPhase(int phase);
   absl::StatusOr<graphcache::StepResult> Run(Mode mode, HostBatch& batch, int64_t step);
-  // These three methods serve a device that keeps graphs. They handle the end of a step, handle a change of policy,
-  // and empty the device's caches.
+  // EndStepOnDevice, EmptyDevice and AnnouncePolicyOnDevice serve a device that keeps compiled graphs. They handle
+  // the end of a step, empty the device's caches, and handle a change of policy.
   absl::Status EndStepOnDevice();
   absl::Status EmptyDevice(EmptyReason reason);
   void AnnouncePolicyOnDevice();
   void TellSealed();
 
-  // Tells the task how the cache will pad its batches.
+  // Tells the task how the cache will pad batches (Task::Prepare).
   void TellTask();
 
   const device::Backend& backend_;
@@ -187,7 +187,7 @@ class StepEngine {
   StepCompiler compiler_;
   graphcache::GraphCache cache_;
   Clock::time_point phase_begin_;
-  PhaseSeconds* phase_seconds_ = nullptr;  // where the present step adds its times
+  PhaseSeconds* phase_seconds_ = nullptr;  // the present step adds its times to this
   Clock::time_point next_entries_ = Clock::time_point::min();
   bool told_sealed_ = false;
   int64_t thresholds_ = 0;  // the number of times that the driver's memory passed its threshold

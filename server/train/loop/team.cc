@@ -24,12 +24,12 @@
 namespace permafrost::train {
 namespace {
 
-// A program's archive may take 1 / kProgramShare of the memory. While the archive arrives, memory holds it twice, and
-// later also its tensors.
+// A program's archive may take 1 / kProgramShare of the memory. Memory holds the archive twice while it arrives, and
+// holds its tensors later.
 constexpr uint64_t kProgramShare = 4;
-// The time that ranks get to end after they have finished their work.
+// The time for which the leader waits for the other ranks to end after their last step.
 constexpr absl::Duration kLastReports = absl::Seconds(2);
-// The most lines that a thread may add to the job's log.
+// The most lines that the thread that asks peers may add to the job's log.
 constexpr size_t kMostNews = 100;
 
 constexpr absl::Duration kStragglerWindow = absl::Seconds(10);
@@ -45,14 +45,14 @@ std::optional<double> ComputeSeconds(const RankProgress& before, const RankProgr
   return std::max(0.0, seconds) / static_cast<double>(steps);
 }
 
-// Returns the median; of two middle values, the lower one.
+// Returns the median: with an even number of values, the lower of the two middle ones.
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
   std::ranges::nth_element(values, middle);
   return *middle;
 }
 
-// Returns the fewest daemons with which a job with these options trains.
+// Returns the least number of daemons with which a job with these options trains.
 int64_t FewestReplicas(const spec::TrainOptions& options) {
   return options.min_replicas > 0 ? options.min_replicas : options.replicas;
 }
@@ -88,7 +88,7 @@ std::optional<std::string> StragglerWatch::Look(const std::vector<RankProgress>&
     const std::optional<double> of_rank = ComputeSeconds(before_[r], ranks[r]);
     if (of_rank) seconds.push_back(*of_rank);
   }
-  // A step may take longer than a window, and an evaluation has no steps.
+  // Some rank may have no step in a window, during a long step or an evaluation.
   if (seconds.size() != ranks.size() || seconds.size() < 2) return std::nullopt;
   before_ = ranks;
   window_begin_ = now;
@@ -120,7 +120,8 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, cons
     tcp.rank = place->rank;
     tcp.token = place->rendezvous_token;
     tcp.keep_connecting = tcp.keep_going;
-    // The leader limits how long other ranks are waited for, and its own waiting may take longer than a step.
+    // The leader's timeouts limit the waiting for other ranks, and the leader itself may wait longer than a step
+    // takes.
     tcp.step_timeout = tcp.connect_timeout = tcp.meet_timeout;
     auto joined = collective::JoinTcp(place->leader_host, place->rendezvous_port, tcp);
     if (asked_to_stop()) return absl::CancelledError("stopped while the other ranks were awaited");
@@ -180,7 +181,7 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, cons
 }
 
 absl::Status Team::ConnectRecruits(collective::TcpOptions options, const std::function<bool()>& asked_to_stop) {
-  // If the call to a recruit has ended, this recruit will not connect. Connecting then stops.
+  // If the call to a recruit has ended, the recruit will not connect, so connecting stops.
   options.keep_going = [asked_to_stop, recruits = recruits_.get()] {
     return !asked_to_stop() && recruits->failure().ok();
   };
@@ -194,7 +195,7 @@ absl::Status Team::ConnectRecruits(collective::TcpOptions options, const std::fu
   const ErrorReason reason = GetReason(led.status());
   const auto rank = reason.metadata.find("rank");
   int64_t missing = 0;
-  // If the call to another rank has ended, connecting stopped early, and the missing rank is not at fault.
+  // If the call to any recruit has ended, connecting stopped early, so the missing rank is not at fault.
   const bool waited = recruits_->failure().ok();
   if (waited && rank != reason.metadata.end() && absl::SimpleAtoi(rank->second, &missing)) recruits_->Avoid(missing);
   return WhyLost(led.status());
@@ -240,8 +241,7 @@ absl::Status Team::ShareProgram(spec::ModelOptions& model) const {
   if (group_->leads()) {
     PF_ASSIGN_OR_RETURN(archive, ReadFile(model.program_file));
   }
-  // All ranks learn the largest size that fits every rank, so that none waits for an archive that another rank
-  // refuses.
+  // Each rank learns the limits of all ranks, so that none waits for an archive that another rank refuses.
   const uint64_t share = MemoryLimit() / kProgramShare;
   const auto most = static_cast<double>(share);
   const std::vector<double> sizes = group_->AllGather(std::array{static_cast<double>(archive.size())});

@@ -1,4 +1,4 @@
-// The ranks that train one job. A team is this daemon alone, or several daemons led by this or another one.
+// The ranks that train one job. A team is this daemon alone, or several daemons of which one is the leader.
 // Threads: the device thread. If a leader's team may grow, another thread asks peers.
 #pragma once
 
@@ -35,16 +35,16 @@ absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, s
 // Threads: one caller at a time.
 class StragglerWatch {
  public:
-  // `ranks` is the progress of each rank, by rank, at the time `now`. A rank is slow if, for half a minute, it took
-  // over 1.5 times as long to compute a step as the median of the others. Returns one line about a slow rank, but
-  // only once for each rank. Ignores periods in which some rank has no steps, such as an evaluation.
+  // Returns a line about a slow rank, once for each such rank. `ranks` is the progress at the time `now`, by rank. A
+  // rank is slow if, for half a minute, its computing of a step took over 1.5 times as long as the median of the
+  // other ranks. Ignores periods in which some rank has no steps, such as an evaluation.
   std::optional<std::string> Look(const std::vector<RankProgress>& ranks, absl::Duration now);
 
  private:
   absl::Duration window_begin_ = absl::ZeroDuration();
   std::vector<RankProgress> before_;  // progress at the window's begin
-  int64_t slowest_ = -1;              // the rank that last stood out; -1 if there is none yet
-  int windows_ = 0;                   // windows in a row in which slowest_ stood out
+  int64_t slowest_ = -1;              // the slow rank of the last window that had one; -1 if there is none yet
+  int windows_ = 0;                   // windows in a row in which slowest_ was slow
   std::set<int64_t> told_;
 };
 
@@ -55,17 +55,16 @@ struct TeamOptions {
   absl::Duration step_timeout = absl::Seconds(30);
   // Same as RecruitRequest::patience.
   absl::Duration patience = absl::ZeroDuration();
-  // Interval of asking whether another daemon would join. Only a team that is smaller than the job wants asks.
+  // The interval at which a team that is smaller than the job wants asks whether another daemon would join.
   absl::Duration look_interval = absl::Seconds(5);
 };
 
 class Team {
  public:
-  // Forms the team of a request and connects its daemons. The team has at most `replicas` daemons, and at least as
-  // many as the options demand.
-  // Errors: Unavailable (transient) with kTooFewPeersReason if too few daemons join, and with kRankLostReason if one
-  // of them does not connect. FailedPrecondition if a peer says that the job cannot be trained. Cancelled if a stop
-  // was requested.
+  // Forms the team of a request and connects its daemons. The team has at most options.replicas daemons, and at least
+  // as many as the options demand.
+  // Errors: Unavailable (transient), with kTooFewPeersReason if too few daemons join, or kRankLostReason if one does
+  // not connect. FailedPrecondition if a peer says that the job cannot be trained. Cancelled if a stop was requested.
   static absl::StatusOr<std::unique_ptr<Team>> Form(const RunRequest& request, const TeamOptions& options,
                                                     RunContext& context);
   ~Team();
@@ -80,20 +79,21 @@ class Team {
   // Errors: those of ReadFile; ResourceExhausted on all ranks if the archive is too large for one of them. Throws the
   // exceptions of the group's exchanges.
   absl::Status ShareProgram(spec::ModelOptions& model) const;
-  // Returns the cause of `error`, the error that ended the run. If another rank is the cause, returns a transient
-  // error with kRankLostReason that names it. If a stop was requested while that rank kept this one waiting, returns
-  // Cancelled instead. In any other case, returns `error`.
+  // Returns the cause of `error`, which ended the run. If another rank is the cause, returns a transient error with
+  // kRankLostReason that names the rank. If a stop was requested while this rank waited for that rank, returns
+  // Cancelled instead. Otherwise returns `error`.
   absl::Status Explain(absl::Status error, const RunContext& context) const;
-  // Returns true if the team is smaller than the job wants, and another daemon would join it. Cheap.
+  // Returns true if the team is smaller than the job wants, and another daemon has said that it would join. Cheap.
   bool can_grow() const { return can_grow_.load(std::memory_order_relaxed); }
-  // Makes can_grow() false until the peers are asked again.
+  // Makes can_grow() false until a peer, asked again, would join.
   void PutOffGrowth() { can_grow_.store(false, std::memory_order_relaxed); }
   // Waits a moment for the other ranks' last reports, after they have trained to the job's end. Only for the leader.
   void AwaitLastReports() const;
-  // Returns what the ranks exchanged and did. `own` is this rank's progress, without an address.
+  // Returns the counts of exchanges, and the progress of the ranks. `own` is this rank's progress, without an
+  // address.
   Exchange Report(const RankProgress& own) const;
-  // Logs which rank keeps the others waiting, and why peers do not join. Logs equal lines only once. Only for the
-  // leader.
+  // Logs a line about a rank that keeps the others waiting, and the reasons why peers do not join. Logs equal lines
+  // only once. Only for the leader.
   void TellNews(const std::vector<RankProgress>& ranks, RunContext& context);
 
  private:
@@ -114,10 +114,10 @@ class Team {
   absl::Status ConnectRecruits(collective::TcpOptions options, const std::function<bool()>& asked_to_stop);
   // Waits until all ranks are connected. Errors: those of Explain.
   absl::Status Meet(const RunContext& context) const;
-  // Returns the error of a lost rank. If the call to its daemon has ended, this is the daemon's answer; otherwise it
-  // is `seen`, the error that this rank met.
+  // Returns the error of a lost rank. This is its daemon's answer if the call to that daemon has ended, and otherwise
+  // `seen`, the error that this rank met.
   absl::Status WhyLost(const absl::Status& seen) const;
-  // Runs on the thread that asks whether others would join, until the team ends.
+  // Asks peers, once per `interval` until the team ends, whether one would join. Runs on a thread of its own.
   void LookForOthers(Peers& peers, const RecruitRequest& request, absl::Duration interval);
 
   // Members are destroyed from the last to the first: group_ before recruits_, and recruits_ before rendezvous_.

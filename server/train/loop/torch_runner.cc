@@ -46,12 +46,12 @@
 namespace permafrost::train {
 namespace {
 
-// The time that a daemon may take to leave one team and join the next.
+// The time for which a busy daemon is asked again, so that it can leave one team and join the next.
 constexpr absl::Duration kPatience = absl::Seconds(3);
 constexpr int kMostVain = 3;
 constexpr absl::Duration kLongestLook = absl::Minutes(10);
 
-// Returns the outcome of a run that a stop ended before its first step, or within a step.
+// Returns the outcome of a run that was stopped before its first step or within a step.
 RunOutcome StoppedOutcome(const RunContext& context) {
   const bool cancel = context.stop_requested() == StopRequest::kCancel;
   return {.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
@@ -162,7 +162,8 @@ spec::ProgramDescription Describe(const program::LoadedProgram& loaded) {
 }
 
 // Loads the archive and describes it, by the contract of Runner::DescribeProgram. Tensors take at most as much memory
-// as the archive has bytes. So an archive larger than `limit`, or than the memory left, is refused unread.
+// as the archive has bytes. So an archive that is larger than `limit`, or than the free memory, is refused without
+// being read.
 absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive, uint64_t limit,
                                                          const std::optional<MemoryLeft>& memory) {
   std::error_code error;
@@ -208,8 +209,8 @@ class TorchRunner final : public Runner {
         if (!request.place || !spec::IsProgram(request.options)) {
           PF_RETURN_IF_ERROR(CheckModel(request.options, data::SummaryOf(request.dataset), "spec."));
         }
-        // The device may have changed since the job was submitted. The check takes enough peers for granted, because
-        // forming the team counts them.
+        // The device may have changed since the job was submitted. The check assumes that there are enough peers,
+        // because their number is checked when the team is formed.
         PF_RETURN_IF_ERROR(
             CheckReplicas(request.options.replicas, backend_->kind(), /*peers=*/request.options.replicas, "spec."));
         int64_t reached = 0, size = 0;
@@ -228,7 +229,7 @@ class TorchRunner final : public Runner {
           context.Log(LogLevel::kInfo, "another daemon is free: the job goes on with it");
         }
         options.patience = kPatience;
-        // If the last attempt to grow brought no daemon, doubles the time until all peers are asked again.
+        // If the last attempt to grow brought no daemon, the time until peers are asked again doubles.
         options.look_interval =
             grows && size <= grown_from ? std::min(2 * options.look_interval, kLongestLook) : look_interval_;
         grown_from = grows ? size : 0;
@@ -248,7 +249,7 @@ class TorchRunner final : public Runner {
 
   absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
                                                 const std::function<bool()>& keep_going) override {
-    // libtorch refuses two accelerators in one process, so a stand-in for MPS would stop a job that trains at the
+    // libtorch allows only one accelerator in a process, so the stand-in for MPS would fail a job that trains at the
     // same time.
     if (backend_->kind() == DeviceKind::kCuda) {
       return absl::FailedPreconditionError(
@@ -292,8 +293,8 @@ class TorchRunner final : public Runner {
     return CheckModel(options, summary, prefix);
   }
 
-  // Same as CheckCompatible, but does not check the number of replicas. So it also serves a rank of another daemon's
-  // job.
+  // Same as CheckCompatible, but without the check of the number of replicas, so that it also serves a rank of
+  // another daemon's job.
   absl::Status CheckModel(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                           std::string_view prefix) const {
     PF_RETURN_IF_ERROR(CheckPrecision(options.model, backend_->kind(), nn::CanRoundFactors(), prefix));
@@ -345,7 +346,7 @@ class TorchRunner final : public Runner {
 
  private:
   // Forms a team and trains with it until the job or the team ends. Sets `size` to the team's size. If the team did
-  // any step, sets `reached` to the last one. Sets `grows` to true if the team ended to make way for a larger one.
+  // any step, sets `reached` to its last step. If the team ended in order to grow, sets `grows` to true.
   absl::StatusOr<RunOutcome> TrainOnce(const RunRequest& request, const TeamOptions& options, RunContext& context,
                                        int64_t& reached, int64_t& size, bool& grows) {
     const absl::StatusOr<std::unique_ptr<Team>> formed = Team::Form(request, options, context);
@@ -360,7 +361,7 @@ class TorchRunner final : public Runner {
             context.stop_requested() == StopRequest::kNone;
     return outcome;
   }
-  // Trains with a team until the job or the team ends. If the team did any step, sets `reached` to the last one.
+  // Trains with a team until the job or the team ends. If the team did any step, sets `reached` to its last step.
   absl::StatusOr<RunOutcome> TrainWith(Team& team, const RunRequest& asked, RunContext& context, int64_t& reached) {
     RunRequest request = asked;
     request.options.replicas = team.size();
@@ -386,7 +387,7 @@ class TorchRunner final : public Runner {
     plan.log = [&context](std::string_view line) { context.Log(LogLevel::kInfo, line); };
     std::optional<Rewind> rewind;
     while (true) {
-      // Catches the exceptions of a group that has lost ranks. Only here is the reason known.
+      // Exceptions of a group that has lost ranks are caught here, because the team knows the reason.
       const auto trainer = device::CatchTorch(
           [&] { return Trainer::Create(request, *backend_, threads_, context, plan, team, rewind); });
       const absl::Status begun = trainer.ok() ? absl::OkStatus() : team.Explain(trainer.status(), context);
@@ -399,7 +400,7 @@ class TorchRunner final : public Runner {
       if (absl::IsCancelled(outcome.status())) return StoppedOutcome(context);
       rewind = (*trainer)->rewind();
       if (outcome.ok() || !rewind) return outcome;
-      // The run begins again as after a crash, and takes its steps with care.
+      // The run begins again as after a crash, with careful steps (state_aside.h).
       context.Log(LogLevel::kWarning,
                   absl::StrCat(outcome.status().message(), ": back to the newest checkpoint, rewind ", rewind->count,
                                " of ", kMaxRewinds));
@@ -422,8 +423,8 @@ class TorchRunner final : public Runner {
     if (outcome.ok()) return outcome;
     return AskDevice(outcome.status());
   }
-  // Returns the cause of `error`, which occurred on the device's thread. If an accelerator no longer answers, this is
-  // the cause, even if the error says something else.
+  // Returns the cause of `error`, which occurred on the device's thread. If an accelerator no longer answers, that is
+  // the cause, whatever the error says.
   absl::Status AskDevice(const absl::Status& error) const {
     if (IsDeviceFault(error) || backend_->kind() == DeviceKind::kCpu) return error;
     const absl::Status answer = device::CatchTorch([&] {

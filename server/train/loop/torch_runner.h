@@ -19,9 +19,9 @@ namespace permafrost::train {
 
 struct RunnerOptions {
   DeviceChoice device;
-  // Threads of the math library; 0 for the number of cores that this process may use.
+  // The number of threads of the math library. 0 means the number of cores that this process may use.
   int threads = 0;
-  // The folder that keeps the shape plans of jobs (train/planning/job_schedule.h); empty to keep none.
+  // The folder in which plans of jobs are kept (train/planning/job_schedule.h). If empty, none are kept.
   std::filesystem::path plans;
   // Takes warnings, for example about kept plans, one line each.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
@@ -30,19 +30,19 @@ struct RunnerOptions {
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
   // How features of large graphs are read.
   data::RowCaches::Options features;
-  // Space to keep free on the disk of jobs. A checkpoint that is due waits while less space is free.
+  // The space to keep free on the disk of jobs. While less is free, a due checkpoint waits.
   DiskReserve reserve;
   // The daemons with which jobs with several replicas are trained. They outlive the runner. Null if there are none.
   Peers* peers = nullptr;
-  // The time that a step waits for one of these daemons.
+  // The time that a step waits for another rank.
   absl::Duration peer_timeout = absl::Seconds(30);
-  // Interval of asking whether another daemon is free. Only a job that trains on fewer daemons than it wants asks.
+  // The interval at which a job that trains on fewer daemons than it wants asks whether another daemon is free.
   absl::Duration look_interval = absl::Seconds(5);
 };
 
 // Makes the runner.
-// Errors: FailedPrecondition if the device is absent, or if this libtorch was not tested or is not the one that the
-// daemon was built with. Internal if steps cannot be captured with this libtorch.
+// Errors: FailedPrecondition if the device is absent, if this libtorch was not tested, or if it is not the one that
+// the daemon was built with. Internal if steps cannot be captured with this libtorch.
 absl::StatusOr<std::unique_ptr<Runner>> MakeTorchRunner(const RunnerOptions& options);
 
 // Checks that a device can compute with the model's precision. Refuses bfloat16 on a device other than a CPU, on a

@@ -45,7 +45,7 @@ void TakeCacheTotals(const graphcache::Snapshot& cache, EpochMetrics& metrics) {
   metrics.cache_bytes = train.entry_bytes + cache.of(Mode::kEval).entry_bytes + cache.shared_bytes;
 }
 
-// Returns the metadata of the weights files. Users read them when they use a file elsewhere.
+// Returns the metadata of the weights files, for users who load a file elsewhere.
 std::map<std::string, std::string> MetadataOf(const RunRequest& request, const Task& task,
                                               const std::optional<data::Categories>& categories) {
   std::map<std::string, std::string> metadata = NodeNamesMetadata(request.options, request.dataset);
@@ -64,7 +64,7 @@ bool IsBetter(spec::Metric metric, double value, double best) {
 }
 
 void ProgressMeter::Add(absl::Duration now, int64_t steps, int64_t graphs) {
-  // The last sample is provisional. New samples replace it until it is far enough from the sample before it.
+  // The last sample is provisional: a new sample replaces it as long as it is too close to the sample before it.
   const size_t count = samples_.size();
   if (count >= 2 && samples_[count - 1].time - samples_[count - 2].time < kMeterResolution) {
     samples_.back() = {now, steps, graphs};
@@ -146,9 +146,9 @@ absl::StatusOr<StopRequest> Trainer::PrepareStep() {
   for (const graphcache::Command& command : context_.TakeCacheCommands(last, state_.step)) {
     PF_RETURN_IF_ERROR(engine_.Apply(command, state_.step));
     PF_ASSIGN_OR_RETURN(const StopRequest stop, WarmUp());
-    // The remaining commands take effect at this step too, so a resumed run applies them first.
+    // The remaining commands also have the stamp of this step, so a resumed run applies them first.
     if (stop != StopRequest::kNone) return stop;
-    // Reports now, so that the sender of the command sees its effect.
+    // The report comes now, so that the sender of the command sees its effect.
     engine_.Report(/*with_entries=*/true);
   }
   if (engine_.cache().ready()) return StopRequest::kNone;
@@ -159,7 +159,7 @@ absl::StatusOr<StopRequest> Trainer::PrepareStep() {
 
 absl::StatusOr<StopRequest> Trainer::WarmUp() {
   std::optional<ParkedState> parked;
-  // Parks the moments, so that the warm-up finds them 0, as it does at a job's start.
+  // The optimizer's moments are parked, so that they are 0 during the warm-up, as at a job's start.
   if (state_.step > 0 && !engine_.cache().ready() && leads()) {
     absl::StatusOr<std::optional<ParkedState>> moved = ParkedState::Park(job_directory_, reserve_, optimizer_.state());
     if (!moved.ok()) {
@@ -221,8 +221,8 @@ absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
     PF_ASSIGN_OR_RETURN(stop, Test(result));
   }
   if (stop != StopRequest::kNone) {
-    // A checkpoint that cannot be written is not an error here. The job resumes from the previous checkpoint, and its
-    // result is the same.
+    // If the checkpoint cannot be written, that is not an error: the job resumes from the previous one with the same
+    // result.
     if (const absl::Status stored = saved() ? absl::OkStatus() : SaveLastCheckpoint(); !stored.ok()) {
       context_.Log(LogLevel::kWarning,
                    absl::StrFormat("no checkpoint at the stop, at step %d: %s", state_.step, stored.message()));
@@ -275,7 +275,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
   while (state_.position.batch < batches) {
     if (const StopRequest asked = context_.stop_requested(); asked != StopRequest::kNone) return asked;
     if (team_.can_grow() && run_steps_ > 0) {
-      // The larger team must begin at a checkpoint of this step, or it would repeat steps.
+      // The larger team should begin at a checkpoint of this step, since it would otherwise repeat steps.
       if (!saved()) PF_RETURN_IF_ERROR(SaveDueCheckpoint());
       if (saved()) return StopRequest::kDrain;
       team_.PutOffGrowth();
@@ -298,8 +298,8 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     const absl::Duration end = Worked();
     step_seconds_ += Seconds(end - begin);
     state_.epoch_seconds += Seconds(end - begin);
-    // Only the leader reads the loss. Any other rank would read its loss at a different step, and might end there
-    // alone.
+    // Only the leader reads the loss. If other ranks did, they would read it at different steps, and one of them
+    // might end alone.
     if (leads() && end >= next_loss_read_) {
       progress_.loss = engine_.losses().Mean();
       PF_RETURN_IF_ERROR(CheckFinite(progress_.loss));
@@ -380,7 +380,7 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   result.final_test_metrics = last->metrics;
   result.final_test_loss = last->loss;
 
-  // This overwrites the last weights. They are in the checkpoint of this step, and a stop does not write it again.
+  // This overwrites the last weights. They remain in the checkpoint of this step, which a stop does not write again.
   nn::CopyInto(best_, task_->tensors().All());
   // If the last weights are the best, they are tested only once.
   const absl::StatusOr<Evaluation> best =
@@ -415,7 +415,8 @@ absl::StatusOr<Evaluation> Trainer::EvaluateSplit(data::Split split, bool keep_p
                   [this] { return context_.stop_requested() == StopRequest::kNone; });
 }
 
-// Each epoch and each evaluation has its own stream, whose counters begin at 0.
+// Adds the totals of earlier streams, because each epoch and each evaluation has its own stream, whose counters begin
+// at 0.
 void Trainer::ReportLookAhead(const BatchStream& stream) {
   std::optional<LookAhead> now = stream.look_ahead();
   if (!now) return;

@@ -30,12 +30,12 @@
 namespace permafrost::train {
 
 // Returns true if an epoch whose metric is `value` becomes the best epoch. `best` is the metric of the best epoch so
-// far, or NaN if there is none. A NaN `value` counts as better only than NaN, so without a validation split the last
-// epoch is the best.
+// far, or NaN if there is none. A NaN `value` is better than a NaN `best`, but than no other. So without a validation
+// split, the last epoch is the best.
 bool IsBetter(spec::Metric metric, double value, double best);
 
 // Measures the throughput over the last seconds, and estimates the time that is left. It reads no clock: callers pass
-// the time since the run began. This time must never fall.
+// the time since the run began, which must never decrease.
 // Threads: the device thread.
 class ProgressMeter {
  public:
@@ -48,8 +48,8 @@ class ProgressMeter {
   void Add(absl::Duration now, int64_t steps, int64_t graphs);
   // Returns 0 before the first sample.
   double graphs_per_second() const;
-  // Estimates the time that `steps_left` steps take at the window's pace, including evaluation. Returns zero before
-  // the first sample.
+  // Estimates the time that `steps_left` steps take, evaluations included, at the mean pace of the last kWindow.
+  // Returns zero before the first sample.
   absl::Duration Eta(int64_t steps_left) const;
 
  private:
@@ -62,16 +62,15 @@ class ProgressMeter {
 
 class Trainer {
  public:
-  // Builds model and optimizer, and resumes from the newest checkpoint, if there is one.
-  // `team` holds the ranks that train the job together; it may hold only this one. All ranks do the same steps from
-  // the state of rank 0. Only rank 0 keeps and publishes anything. `backend`, `context` and `team` outlive the
-  // trainer.
+  // Builds model and optimizer, and resumes from the newest checkpoint, if there is one. `team` holds the ranks that
+  // train the job together, or only this rank. All ranks start from the state of rank 0 and do the same steps. Only
+  // rank 0 writes checkpoints and artifacts. `backend`, `context` and `team` outlive the trainer.
   // Errors: Cancelled if a stop was requested meanwhile; the checkpoint is then unchanged.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, const device::Backend& backend,
                                                          int threads, RunContext& context,
                                                          const PlanContext& plan_context, Team& team,
                                                          const std::optional<Rewind>& rewind = std::nullopt);
-  // Trains to the end, or to a stop. If the team can grow, the run ends at a step boundary, as it does for a drain.
+  // Trains to the end, or to a stop. If the team can grow, ends the run at a step boundary, as for a drain.
   absl::StatusOr<RunOutcome> Run();
   // Returns the steps of this run, and the steps of the whole job so far.
   int64_t run_steps() const { return run_steps_; }
@@ -87,22 +86,23 @@ class Trainer {
   // Returns true if every epoch is done, or if the last `patience` epochs of the job did not improve the validation
   // metric.
   bool IsTrained() const;
-  // Each of these returns the StopRequest that ended it early, or kNone if it ran to its end.
+  // TrainEpoch, FinishEpoch and Test return the StopRequest that ended them early, or kNone if they ran to their end.
   absl::StatusOr<StopRequest> TrainEpoch();
   absl::StatusOr<StopRequest> FinishEpoch();
   absl::StatusOr<StopRequest> Test(RunResult& result);
 
   absl::StatusOr<RunOutcome> RunToEnd();
   // Resumes from the newest checkpoint, or begins a new run if there is none.
-  // Errors: those of CheckpointStore::FindNewest. FailedPrecondition with reason DATASET_CHANGED if the checkpoint
-  // was trained on other data than the job's dataset now holds.
+  // Errors: those of CheckpointStore::FindNewest. FailedPrecondition with reason DATASET_CHANGED if the dataset's
+  // content has changed since the checkpoint.
   absl::Status Resume();
-  // Begins a run that has no checkpoint, with the initial weights of the job if its options give some.
+  // Begins a run without a checkpoint, from the initial weights that the job's options give, if any.
   absl::Status Begin();
   bool leads() const { return group_ == nullptr || group_->leads(); }
   // Gives every rank the state of rank 0. Errors: Internal if rank 0 trains another model.
   absl::Status ShareState();
-  // These give every rank the leader's weights and optimizer state, or the leader's values of `tensors`.
+  // ShareWeights gives every rank the leader's weights and optimizer state. ShareTensors gives it the leader's values
+  // of `tensors`.
   void ShareWeights();
   void ShareTensors(const std::vector<nn::NamedTensor>& tensors);
   // Sets the learning rate of the next step, and tells the optimizer whether that step ends a group of batches.
@@ -117,30 +117,31 @@ class Trainer {
   // `is_last` has the meaning that it has in RunContext::StoreEpochs.
   absl::Status SaveCheckpoint(bool is_last);
   // Writes a checkpoint that is due. If the machine cannot write it, or only into reserved space, the run goes on and
-  // tries again later. Stopping would lose all progress since the previous checkpoint, which memory still holds.
+  // tries again later. If the run stopped instead, all progress since the previous checkpoint would be lost.
   absl::Status SaveDueCheckpoint();
   // Makes a checkpoint of the present state. The checkpoint shares the run's tensors.
   Checkpoint MakeCheckpoint();
   bool saved() const { return saved_ && saved_->first == state_.step && saved_->second == state_.position; }
   // Links the files of the present step's checkpoint into the artifacts.
   absl::Status PublishArtifacts();
-  // Makes the run take with care all steps before rewind.until_step. Call it after Resume.
+  // Makes all steps before rewind.until_step careful (state_aside.h). Call it after Resume.
   void TakeCare(const Rewind& rewind);
   absl::Status CheckFinite(double loss);
-  // Fails if every batch of the epoch that ends was skipped. If epochs have fewer than ten batches, looks at the
-  // job's last ten batches, or at all of a shorter job.
+  // Fails if every batch of the epoch that ends was skipped. If epochs have fewer than ten batches, the job's last
+  // ten batches count instead, or all of its batches if it has fewer than ten.
   absl::Status CheckNotAllSkipped() const;
   // Fails if the validation loss is not finite although every weight is. A rewind would lead to the same loss again.
-  // So a job with NonFinite::kRewind goes on instead, unless this was its last epoch and no earlier epoch is the best
-  // one.
+  // So a job with NonFinite::kRewind goes on instead of failing, unless this was its last epoch and the job has no
+  // best epoch.
   absl::Status CheckValidation(const Evaluation& valid);
   // Fails if a weight, the optimizer's state or a sum of losses is not finite: a checkpoint must never hold such a
   // value.
   absl::Status CheckFiniteState();
-  // Returns the error of a run with a value that is not finite. Sets rewind_ if the job shall go on with a rewind.
+  // Returns the error that ends a run with a value that is not finite. If the job is to go on with a rewind, sets
+  // rewind_.
   absl::Status NotFinite(const std::string& what);
-  // Runs one step. If a careful step makes a value that is not finite, undoes the step, so that only the step counter
-  // advances. If the undone step ends a group of batches, the update uses the group's other batches.
+  // Runs one step. If a careful step produces a value that is not finite, undoes it; only the step counter then
+  // advances. If the undone step ends a group of batches with one update, the update uses the group's other batches.
   absl::Status TakeStep(HostBatch& host);
   absl::Status TakeCarefulStep(HostBatch& host);
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
@@ -150,7 +151,7 @@ class Trainer {
   absl::StatusOr<StopRequest> WarmUp();
   // Makes the captures. WarmUp calls it after it has parked the optimizer's state.
   absl::StatusOr<StopRequest> CaptureAhead();
-  // Returns the graph cache's counters of the job's training steps. They count rows too.
+  // Returns the graph cache's counters of the job's training steps, which include the rows of batches.
   const graphcache::ModeStats& rows() const { return engine_.cache().of(Mode::kTrain); }
   absl::Duration Worked() const { return work_.Elapsed() - warm_up_; }
   void ReportLookAhead(const BatchStream& stream);
@@ -168,7 +169,7 @@ class Trainer {
   collective::Group* const group_;  // owned by team_; null if this rank trains alone
   const std::vector<spec::Metric> metrics_;
   const std::unique_ptr<Task> task_;
-  const std::optional<data::Categories> categories_;  // those that the model reads; nullopt if unknown
+  const std::optional<data::Categories> categories_;  // categories that the model reads; nullopt if unknown
   nn::Optimizer optimizer_;
   AveragedWeights averaged_;
   StepEngine engine_;
@@ -188,7 +189,7 @@ class Trainer {
   double step_seconds_ = 0, step_exchange_seconds_ = 0;
   absl::Duration next_team_report_ = absl::ZeroDuration();
   std::optional<CarefulSteps> careful_;
-  bool save_soon_ = false;  // a batch was skipped, and a checkpoint should record this
+  bool save_soon_ = false;  // true after a skipped batch, until a checkpoint records it
   std::optional<Rewind> rewind_;
   std::optional<std::pair<int64_t, data::EpochPosition>> saved_;  // step and position of the newest checkpoint
   Progress progress_;

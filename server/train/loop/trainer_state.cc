@@ -1,5 +1,4 @@
-// The part of Trainer that keeps the state of a run. It begins or resumes a run, writes checkpoints, and handles
-// values that are not finite.
+// The methods of Trainer that begin or resume a run, write checkpoints, and handle values that are not finite.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -25,7 +24,7 @@ namespace {
 // by name, and by now the name may stand for other data. `store_checksum` is data::ChecksumOf the dataset.
 absl::Status CheckDataset(const DatasetId& dataset, const RunState& now, uint64_t store_checksum,
                           const RunState& found) {
-  // Checkpoints of older versions have no checksum, or the one of the store.
+  // Checkpoints of older versions have no checksum, or have `store_checksum`.
   if (found.dataset_checksum == 0 || found.dataset_checksum == store_checksum) return absl::OkStatus();
   if (found.dataset_checksum == now.dataset_checksum) return absl::OkStatus();
   return WithReason(
@@ -82,7 +81,7 @@ absl::Status Trainer::Resume() {
   seconds_before_ = state_.train_seconds;
   PF_RETURN_IF_ERROR(RestoreCache(*found));
   if (!IsTrained() && !engine_.cache().ready()) {
-    // Warms up before it loads the moments, because a capture keeps no copy of a tensor of zeros.
+    // The warm-up comes before the moments are loaded, because a capture copies no tensor of zeros.
     Report();
     // If a stop ends the warm-up, the run sees the stop again before its first step.
     PF_RETURN_IF_ERROR(WarmUp().status());
@@ -109,13 +108,13 @@ absl::Status Trainer::TakeTensors() {
                                          AbslView(kDeviceNames.Name(backend_.kind())), ", which cannot go on from it"));
   };
   absl::Status taken = checkpoints_.LoadTensors(state_.step, take);
-  // The checkpoint was complete a moment ago, so the error is transient. The next resume looks at the checkpoint
+  // The checkpoint was complete a moment ago, so the error is made transient. The next resume checks the checkpoint
   // again.
   return absl::IsDataLoss(taken) ? AsTransient(std::move(taken)) : taken;
 }
 
-// A resumed run needs equal entries. They decide the shape to which each batch is padded, and so the last bits of
-// every sum.
+// A resumed run needs the same entries as before. They determine the shape to which each batch is padded, and so the
+// last bits of every sum.
 absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
   if (!checkpoint.cache) return absl::OkStatus();
   // Reports the counts of earlier runs before this run adds its own.
@@ -225,7 +224,7 @@ absl::Status Trainer::TakeCarefulStep(HostBatch& host) {
   if (careful_->AllFinite()) return absl::OkStatus();
   careful_->TakeBack();
   optimizer_.SkipBatch();
-  // If the update is still not finite, other batches of the group are at fault. The whole group is then dropped.
+  // If values are still not finite, other batches of the group are at fault, so the whole group is dropped.
   if (!careful_->AllFinite()) {
     careful_->TakeBack();
     optimizer_.DropGroup();
@@ -248,7 +247,7 @@ absl::Status Trainer::TakeCarefulStep(HostBatch& host) {
 }
 
 absl::Status Trainer::CheckFinite(double loss) {
-  // A NaN means a divergence, unless the epoch has had no labels so far.
+  // A loss that is not finite means a divergence, unless the epoch has had no labels so far.
   if (std::isfinite(loss) || engine_.losses().Count() == 0) return absl::OkStatus();
   return NotFinite(absl::StrFormat("the training loss became %g", loss));
 }
@@ -256,14 +255,14 @@ absl::Status Trainer::CheckFinite(double loss) {
 absl::Status Trainer::CheckFiniteState() {
   std::string name = FindNotFinite(task_->tensors().All());
   if (name.empty()) name = FindNotFinite(optimizer_.state());
-  // Checks the sums of losses too: the checkpoint holds them, and the loss is read only now and then.
+  // The sums of losses are checked too, because the checkpoint holds them and the loss is read only now and then.
   if (name.empty()) name = FindNotFinite(engine_.losses().tensors());
   return name.empty() ? absl::OkStatus() : NotFinite(absl::StrCat(name, " became not finite"));
 }
 
 absl::Status Trainer::CheckNotAllSkipped() const {
-  // The least number of batches to examine. An epoch of few batches may lose all of them to random draws that later
-  // epochs do not repeat.
+  // The least number of batches to examine. In an epoch of few batches, unlucky random draws alone may cause all of
+  // them to be skipped.
   constexpr int64_t kLeast = 10;
   const int64_t batches = task_->batches_per_epoch();
   const int64_t last = std::min(std::max(batches, kLeast), batches * options_.epochs), first = state_.step - last;
@@ -277,7 +276,7 @@ absl::Status Trainer::CheckNotAllSkipped() const {
 
 absl::Status Trainer::CheckValidation(const Evaluation& valid) {
   if (!valid.has_labels || std::isfinite(valid.loss)) return absl::OkStatus();
-  // The epoch's last update may have made a weight that is not finite. A rewind undoes that.
+  // The epoch's last update may have made a weight that is not finite, which a rewind undoes.
   PF_RETURN_IF_ERROR(CheckFiniteState());
   const std::string what =
       absl::StrFormat("the validation loss became %g by epoch %d, step %d, though every weight is finite", valid.loss,

@@ -22,7 +22,7 @@ namespace {
 
 // The number of graphs that are walked between two checks for a stop.
 constexpr int64_t kGraphsPerCheck = int64_t{1} << 16;
-// Dealing a graph to a composed batch takes this many times as long as shuffling it.
+// The factor by which dealing a graph to a composed batch takes longer than shuffling it.
 constexpr int64_t kDealCost = 8;
 
 data::EpochOrder OrderOf(const data::GraphExtents& graphs, data::Split of, const data::EpochOrderOptions& options) {
@@ -40,7 +40,7 @@ data::EpochOrder OrderOf(const data::GraphExtents& graphs, data::Split of, const
 
 class BatchWalker {
  public:
-  // `check` is called now and then; its error ends the walk. Borrows the graphs.
+  // Calls `check` now and then; its error ends the walk. Borrows the graphs.
   BatchWalker(const data::GraphExtents& graphs, WalkLimits limits, std::function<absl::Status()> check)
       : graphs_(graphs), left_(limits), check_(std::move(check)) {}
 
@@ -90,7 +90,7 @@ data::EpochOrder EvaluationOrder(const data::GraphExtents& graphs, data::Split s
 
 std::array<bool, 2> HavePartialBatches(const spec::TrainOptions& options) {
   const spec::BatchingKind kind = options.batching.kind;
-  // The budget of a sampled block never cuts its seeds.
+  // The budget of a sampled block does not limit its number of seeds.
   if (options.model.level == spec::ModelLevel::kNode) return {true, true};
   return {kind == spec::BatchingKind::kRandom, kind != spec::BatchingKind::kBudget};
 }
@@ -176,7 +176,7 @@ absl::StatusOr<BatchShape> ProvenBound(const data::GraphExtents& graphs, std::sp
   return data::Batcher::LeastPadded({nodes.sum(), edges.sum(), most});
 }
 
-// Returns the largest number of graphs of one batch that a rank takes.
+// Returns the largest number of graphs that a rank takes of one batch.
 int64_t LargestShare(const ScheduleOptions& options) {
   return (options.batch_size + options.world_size - 1) / options.world_size;
 }

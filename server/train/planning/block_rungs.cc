@@ -17,11 +17,11 @@ using data::BlockSizes;
 constexpr double kDeviations = 8;
 // The least factor between two rungs. A closer rung would not be worth its capture.
 constexpr double kLeastStep = 1.005;
-// The factor between rungs above the top one, and the largest scale of such a rung. After that, the next rung is the
-// bound.
+// The factor between the rungs above the top planned one, and the largest scale of such a rung. The rung after it is
+// the bound.
 constexpr double kStepAbove = 1.5, kMaxScale = 1e4;
 
-// The standard normal distribution is cut into nine equally likely parts. These are the middles of the parts.
+// The middles of nine equally likely parts of the standard normal distribution.
 constexpr std::array<double, BlockRungs::kAlike> kNormal{-1.593, -0.967, -0.589, -0.282, 0, 0.282, 0.589, 0.967, 1.593};
 
 // Returns a block's dimensions, without the number of seeds, which is equal in all batches.
@@ -41,8 +41,7 @@ std::vector<double> Mean(const std::vector<BlockSizes>& probes) {
   return mean;
 }
 
-// Returns `size` times `seeds`, at most 2^55. No machine holds so many rows or edges, and sums of such sizes do not
-// overflow.
+// Returns min(size * seeds, 2^55). No machine holds so many rows or edges, and sums of such sizes do not overflow.
 int64_t Times(int64_t size, int64_t seeds) {
   constexpr int64_t kMost = int64_t{1} << 55;
   return size > kMost / seeds ? kMost : size * seeds;
@@ -76,8 +75,8 @@ double Deviation(const std::vector<double>& scales) {
   return std::sqrt(squares / std::max(1.0, static_cast<double>(scales.size()) - 1));
 }
 
-// Returns kAlike scales around each scale. None is below the least of `scales`, so that each rung holds at least one
-// probe.
+// Returns kAlike scales around each scale. No result is below the least of `scales`, so that each rung holds at least
+// one probe.
 std::vector<double> Around(const std::vector<double>& scales) {
   // Source: Silverman, Density Estimation, 1986, equation 3.28.
   const double width = 1.06 * Deviation(scales) * std::pow(static_cast<double>(scales.size()), -0.2);
@@ -102,11 +101,11 @@ BlockSizes Scaled(const std::vector<double>& mean, double scale, const BlockSize
   return LeastPadded(std::move(rung));
 }
 
-// Chooses at most `count` of the rising `scales`, and always the last. The cost of a scale is the least chosen scale
-// that is not below it. The choice minimises the sum of the costs.
+// Chooses at most `count` of `scales`, which rise, and always the last. Minimises the sum of costs over all scales.
+// The cost of a scale is the least chosen scale that is not below it.
 std::vector<double> Choose(const std::vector<double>& scales, int64_t count) {
   const size_t n = scales.size();
-  // cost[k][i] is the cost if k rungs serve the first i scales, and the last rung is scales[i - 1].
+  // cost[k][i] is the least cost of the first i scales if k of them are chosen, scales[i - 1] last.
   const double never = std::numeric_limits<double>::infinity();
   const auto rungs = static_cast<size_t>(std::max<int64_t>(count, 1));
   std::vector<std::vector<double>> cost(rungs + 1, std::vector<double>(n + 1, never));
@@ -150,8 +149,8 @@ BlockSizes AtLeastDynamic(BlockSizes sizes, bool has_nonzeros) {
 
 namespace {
 
-// Cuts a block to the bounds of a sample. Each hop is cut by itself, since earlier hops may find fewer nodes than
-// here.
+// Limits a block to the bounds of a sample. Each hop is limited by itself, since earlier hops may find fewer nodes
+// than here.
 BlockSizes Within(const data::NeighborSamplingOptions& sampling, bool means_elsewhere, BlockSizes sizes) {
   if (sampling.max_nodes > 0) {
     for (int64_t& rows : sizes.nodes) rows = std::min(rows, sampling.max_nodes);
@@ -166,7 +165,7 @@ BlockSizes Within(const data::NeighborSamplingOptions& sampling, bool means_else
 BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
                              const data::GraphSummary& graph, bool means_elsewhere) {
   if (sampling.disjoint && seeds > 1) {
-    // The sizes are those of `seeds` separate blocks of one seed each.
+    // The block has the sizes of `seeds` separate blocks of one seed each.
     BlockSizes sizes = UnboundedAtDegree(sampling, 1, degree, graph, means_elsewhere);
     for (int64_t& rows : sizes.nodes) rows = Times(rows, seeds);
     sizes.edges = Times(sizes.edges, seeds);
@@ -189,8 +188,8 @@ BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int6
   for (const int64_t fan_out : std::span(sampling.fan_outs).first(hops)) {
     const int64_t edges = edges_of(sizes.nodes.back(), fan_out);
     sizes.edges += edges;
-    // Bounds each hop by itself, so that the bound also holds for fewer seeds. Their hops leave more nodes for the
-    // next hop to find.
+    // Each hop is bounded by itself, so that the bound also holds for fewer seeds: their hops leave more nodes for
+    // the next hop to find.
     sizes.nodes.push_back(std::min(graph.nodes, edges));
   }
   sizes.nonzeros = means_elsewhere ? sizes.edges + edges_of(sizes.nodes.back(), sampling.fan_outs.back())
@@ -250,7 +249,7 @@ BlockRungs BlockRungs::Plan(const std::vector<BlockSizes>& probes, const BlockSi
   plan.num_planned_ = std::ssize(plan.rungs_);
   const BlockSizes end = LeastPadded(bound);
   for (double scale = top; !(plan.rungs_.back() == end);) {
-    // If the probes are 0 in a dimension, no scale reaches the bound.
+    // If all probes are 0 in a dimension, no scale reaches the bound.
     scale = kStepAbove * std::max(scale, 1.0);
     BlockSizes rung = scale > kMaxScale ? end : Scaled(mean, scale, bound);
     plan.Push(std::move(rung));
@@ -274,7 +273,8 @@ void BlockRungs::AddPartial(const BlockRungs& partial) {
   if (partial.num_planned_ == 0) return;
   const BlockSizes& rung = partial.rungs_[static_cast<size_t>(partial.num_planned_ - 1)];
   if (!rungs_.front().Holds(rung)) {
-    // With fewer seeds, more nodes are left to be found. So the rungs that such a batch needs become planned too.
+    // A batch with fewer seeds leaves more nodes to be found, so it can be larger in some dimension. The rungs that
+    // it needs become planned too.
     while (num_planned_ < std::ssize(rungs_) && !rungs_[static_cast<size_t>(num_planned_ - 1)].Holds(rung))
       ++num_planned_;
     return;

@@ -1,11 +1,11 @@
 // The few padded sizes that a job's sampled blocks are rounded up to.
 //
 // A schedule of sampled blocks is not walked ahead, since that would cost as much as sampling for the whole job.
-// Instead some batches are sampled before the first step. The sizes of full batches lie close together, since each is
-// a sum over many seeds. So a few multiples of the mean block serve all batches. Each rung is the mean block times a
-// scale that is the same in every dimension, so the rungs form a chain. The scales are chosen for the least padding
-// of the sampled batches and of others like them. The top scale has a margin. For a batch that exceeds this margin,
-// the chain goes on above the top rung by factors of 1.5, up to the proven bound.
+// Instead some batches are sampled before the first step. The sizes of full batches lie close together, since each
+// size is a sum over many seeds. So a few multiples of the mean block serve all batches. Each rung is the mean block
+// times a scale that is the same in every dimension, so the rungs form a chain. The scales are chosen for the least
+// padding of the sampled batches and of others like them. The top scale has a margin. For a batch that exceeds this
+// margin, the chain goes on above the top rung by factors of 1.5, up to the proven bound.
 //
 // Threads: a value; pure functions.
 #pragma once
@@ -21,38 +21,38 @@ namespace permafrost::train {
 
 class BlockRungs {
  public:
-  // The most rungs of a ladder, unless the caller of Plan sets another maximum. The rungs with the least padding are
-  // chosen.
+  // The default maximum of rungs in Plan. Plan chooses the rungs with the least padding.
   static constexpr int64_t kMaxRungs = spec::kDefaultRungs;
 
-  // Alike returns this many sizes for each probe.
+  // The number of sizes that Alike returns for each probe.
   static constexpr int64_t kAlike = 9;
 
   BlockRungs() = default;
-  // Returns the sizes that batches like `probes` may be expected to have. There are kAlike equally likely sizes for
-  // each probe; together they are the smoothed distribution of the probes. A few probes do not show all sizes that
-  // will occur. Rungs chosen for the probes alone would seem to need less padding than they do.
+  // Returns a sample of the smoothed distribution of the probes' sizes: kAlike equally likely sizes for each probe.
+  // Other batches have sizes that no probe has. If rungs were chosen for the probes alone, the padding of the run
+  // would be underestimated.
   static std::vector<data::BlockSizes> Alike(const std::vector<data::BlockSizes>& probes,
                                              const data::BlockSizes& bound);
   // `probes` are the sizes, without padding, of one or more batches with equal numbers of seeds. No block with that
   // many seeds or fewer is larger than `bound`. The top rung lies eight standard deviations above the largest probe,
-  // or at the bound if that is smaller. The deviation is measured on each batch's largest scale. If these scales are
-  // normally distributed, one batch in 10^15 exceeds this rung.
+  // or at the bound if that is smaller. The standard deviation is that of each batch's largest scale over all
+  // dimensions. If these scales are normally distributed, one batch in 10^15 exceeds this rung.
   static BlockRungs Plan(const std::vector<data::BlockSizes>& probes, const data::BlockSizes& bound,
                          int64_t max_rungs = kMaxRungs);
-  // Adds a rung below this chain for the last, partial batch of each epoch. The rung is the highest planned rung of
-  // `partial`, if that is smaller in every dimension than the lowest rung of this chain. Otherwise, the rungs of this
-  // chain become planned up to the first one that holds that rung. An empty chain becomes `partial`.
+  // Adds a rung below this chain for the last, partial batch of each epoch. The added rung is the highest planned
+  // rung of `partial`, if it fits in the lowest rung of this chain. Otherwise no rung is added; instead, this chain's
+  // rungs become planned up to the first one that holds the highest planned rung of `partial`. An empty chain becomes
+  // `partial`.
   void AddPartial(const BlockRungs& partial);
 
-  // Returns the rungs in rising order; each holds the one before. First come the planned rungs, at which batches are
-  // expected, and then the rungs up to the bound.
+  // Returns the rungs in rising order; each holds the one before it. The lower rungs are the planned ones, at which
+  // batches are expected. The upper ones lead up to the bound.
   const std::vector<data::BlockSizes>& rungs() const { return rungs_; }
   int64_t num_planned() const { return num_planned_; }
   // Returns the shapes of the planned rungs.
   std::vector<BatchShape> PlannedShapes() const;
-  // Returns the lowest rung that holds a block of these sizes with its padding row. The block must have at most the
-  // planned number of seeds.
+  // Returns the lowest rung that holds a block of these sizes and a padding row. The block must not have more seeds
+  // than planned.
   const data::BlockSizes& Fit(const data::BlockSizes& real) const;
   // Returns the rung whose shape() is `shape`, or null if there is none.
   const data::BlockSizes* Find(const BatchShape& shape) const;
@@ -67,9 +67,9 @@ class BlockRungs {
 };
 
 // Returns the sizes that a block of `seeds` seeds has if every node has `degree` in-edges, within the sample's
-// max_nodes and max_edges. `nonzeros` counts the graph's nonzero features, or with `means_elsewhere` the edges of all
-// hops. Without `means_elsewhere`, the edges of a last hop that stands apart are not counted. max_nodes bounds each
-// hop here, so the rows of all hops together may exceed it.
+// max_nodes and max_edges. Without `means_elsewhere`, `nonzeros` counts nonzero features, and the edges of a last hop
+// that is kept apart are not counted. With `means_elsewhere`, `nonzeros` counts the edges of all hops. Here max_nodes
+// bounds each hop by itself, so the rows of all hops together may exceed it.
 data::BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
                                const data::GraphSummary& graph, bool means_elsewhere = false);
 
@@ -77,7 +77,7 @@ data::BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, in
 data::BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds,
                             const data::GraphSummary& graph, bool means_elsewhere = false);
 
-// Returns the sizes of a block with the one padding row that every step includes.
+// Returns the sizes of a block after the one padding row is added that every step includes.
 data::BlockSizes LeastPadded(data::BlockSizes real);
 
 // Raises rows, edges and, if there are any, nonzeros to at least kLeastDynamic, as a dynamic executable requires.

@@ -37,7 +37,7 @@ using spec::Shapes;
 
 graphcache::FreezePoint FreezePointOf(const spec::TrainOptions& options, const Task& task) {
   const graphcache::ShapeSchedule& shapes = task.plan();
-  // Same as in the cache: freezing captures all planned rungs.
+  // As in the cache, a freeze captures all planned rungs.
   if (const auto rungs = std::ssize(shapes.train_rungs); rungs > 0) {
     const int64_t wanted = options.graph_cache.freeze_at;
     if (wanted == 0) return {.freeze_at = 1, .source = graphcache::FreezeSource::kSchedule};
@@ -47,7 +47,7 @@ graphcache::FreezePoint FreezePointOf(const spec::TrainOptions& options, const T
                                      shapes.known_train_shapes);
 }
 
-// Returns a plan with its schedules and the fields that follow from these, but without rows and costs.
+// Returns a plan with its schedules and the fields that are computed from them, but without rows and costs.
 absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, Task& task,
                                              std::string no_dynamic_reason, const std::function<bool()>& keep_going) {
   graphcache::CachePlan plan{.options = options.graph_cache,
@@ -60,18 +60,18 @@ absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, 
 
 struct MeasuredCosts {
   graphcache::StepCosts costs;
-  // found during the capture; empty if the step is dynamic, or was known in advance not to be
+  // the reason found during the capture; empty if the step is dynamic, or if it was known in advance not to be
   std::string no_dynamic_reason;
 };
 
-// Two shapes are visited in turns, kVisits times each. At each visit, every run at the shape is timed at least once,
-// and then again until its time is up. A run has about kTimedSeconds for all visits together.
+// The measurement alternates between two shapes and visits each kVisits times. A visit times every run at the shape
+// at least once, and then again until its time is up. All visits together time a run for about kTimedSeconds.
 constexpr int kVisits = 5;
 constexpr double kTimedSeconds = 50e-3;
 
 double ToSeconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
 
-// Returns the planned shape whose rows are nearest to the mean rows of a batch.
+// Returns the planned shape whose number of rows is nearest to the mean of all batches.
 BatchShape TypicalShape(const graphcache::PlannedSchedule& schedule) {
   double rows = 0, batches = 0;
   for (const graphcache::PlannedShape& s : schedule.train) {
@@ -92,7 +92,8 @@ struct Timed {
 
 graphcache::StepTime Line(const Timed& typical, const Timed& largest) {
   const double rows = largest.real_rows - typical.real_rows;
-  // If there is only one size, or if noise puts the times in the wrong order, the fixed part of the time is unknown.
+  // If both shapes have equally many rows, or if noise makes the larger one faster, the fixed part of the time is
+  // unknown.
   const double slope = rows > 0 ? (largest.seconds - typical.seconds) / rows : 0;
   const double per_row =
       slope > 0 ? std::min(slope, typical.seconds / typical.real_rows) : typical.seconds / typical.real_rows;
@@ -100,8 +101,8 @@ graphcache::StepTime Line(const Timed& typical, const Timed& largest) {
   return {.fixed = std::max(0.0, typical.seconds - per_row * typical.real_rows), .per_row = per_row};
 }
 
-// Runs steps of a task at the shapes of a schedule: a few captures, and some replays of a typical batch and of the
-// largest. The task's weights change.
+// Measures steps of a task at shapes of a schedule: a few captures, and some replays of a typical batch and of the
+// largest one. The task's weights change.
 class Meter {
  public:
   Meter(const spec::TrainOptions& options, Task& task, const device::Backend& backend,
@@ -128,7 +129,7 @@ class Meter {
   };
   absl::StatusOr<Made> Capture(Mode mode, const BatchShape& shape);
   absl::StatusOr<Made> CaptureDynamic(Mode mode);
-  // The runs that are timed at one shape. The values are their places in `turns`.
+  // The runs that are timed at one shape. Their values are indices into `turns`.
   enum Run : size_t { kEager, kReplay, kPadded, kRuns };
   struct AtShape {
     AtShape(const BatchShape& at, size_t of_runs) : shape(at), runs(of_runs), turns(of_runs) {}
@@ -139,8 +140,8 @@ class Meter {
     Turns turns;
     std::array<double, kRuns> real_rows{}, rows{};
   };
-  // Times training steps at one shape: eager and replayed on the batch that fills the shape, then replayed on the
-  // other batch.
+  // Times training steps at one shape: eager and replayed on the probe that fills the shape, and replayed on the
+  // other probe.
   absl::Status Visit(AtShape& at);
   absl::StatusOr<double> TimeReplay(Executable& executable, HostBatch& batch);
   absl::StatusOr<double> TimeEager(HostBatch& batch);
@@ -157,8 +158,8 @@ class Meter {
   ErrorSums losses_, eval_losses_, eval_errors_;
   const device::StepProgram train_, eval_;
   StepCompiler compiler_;
-  int64_t steps_ = 0;       // how many steps were timed
-  bool gave_back_ = false;  // whether the memory of replays was given back; the next replay takes it again
+  int64_t steps_ = 0;       // number of steps that were timed
+  bool gave_back_ = false;  // true if the memory of replays was given back, and no replay has taken it again
 };
 
 absl::StatusOr<Meter::Made> Meter::Capture(Mode mode, const BatchShape& shape) {
@@ -279,8 +280,8 @@ class CensusTaker {
                                                   const std::function<bool()>& keep_going);
 
  private:
-  // Returns true if the sizes of a step follow from its batch's shape. For sampled blocks they follow from the step's
-  // inputs.
+  // Returns true if the sizes of a step are functions of its batch's shape. For sampled blocks, they are functions of
+  // the sizes of the step's inputs.
   bool by_shape() const { return !schedule_->estimated; }
   std::vector<int64_t> SizesOf(HostBatch& batch) const;
   absl::StatusOr<std::vector<int64_t>> SizesAt(Mode mode, const BatchShape& shape) const;
@@ -363,7 +364,7 @@ std::vector<graphcache::PlannedShape> CensusTaker::Reaching(Mode mode, const gra
     return rungs == 0 ? all : take(LadderOf(task_.plan(), mode, rungs));
   }
   const bool pads = row.options.on_miss == OnMiss::kPad || row.options.on_miss == OnMiss::kReject;
-  // A step reaches the device even if it runs eager, or if its capture is dropped.
+  // Steps that run eager, or whose captures are dropped, reach the device too.
   if (row.options.policy != Policy::kFreeze || !pads || freeze_at == 0) return all;
   if (mode == Mode::kEval) return take(schedule_->eval_rungs);
   if (!schedule_->rungs.empty()) return take(schedule_->rungs);

@@ -1,5 +1,5 @@
-// Plans a job's graph cache before the job is made. A plan may measure how long steps and captures take on the
-// device. A census counts the graphs that MPS would compile.
+// Plans a job's graph cache before the job is made. A plan compares cache policies, and may measure steps and
+// captures on the device. A census counts the graphs that MPS would compile.
 // Threads: the device thread for a plan that measures, otherwise any.
 #pragma once
 
@@ -21,13 +21,14 @@ namespace permafrost::train {
 absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, const device::Backend& backend, int threads,
                                                 const PlanContext& context, const std::function<bool()>& keep_going);
 
-// Takes the census of a job (graphcache/census.h). Records the job's steps on device mps, real or the stand-in's, and
-// counts their keys over the job's schedule. Same as Runner::TakeCensus, except that options are not checked and
-// nothing is measured. Threads: any if the stand-in serves (device/mps/stand_in.h), otherwise the device thread.
+// Takes the census of a job (graphcache/census.h). Records the job's steps on the device mps or on its stand-in, and
+// counts the keys of their calls over the job's schedule. Same as Runner::TakeCensus, except that options are not
+// checked and nothing is measured. Threads: any if the stand-in serves (device/mps/stand_in.h), otherwise the device
+// thread.
 absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request, int threads, const PlanContext& context,
                                               const std::function<bool()>& keep_going);
 
-// Runs something once, and returns how many seconds that took.
+// Runs something once, and returns the seconds that it took.
 using TimedRun = std::function<absl::StatusOr<double>()>;
 
 // Times several runs for a comparison, in rounds. The runs take turns, so that a disturbance of the machine slows all
@@ -36,11 +37,12 @@ class Turns {
  public:
   explicit Turns(size_t runs) : seconds_(runs) {}
 
-  // Runs each of `runs` once in every round. `runs` must have as many elements as the constructor was told. Every
-  // second round, counted over all calls, goes in reverse order. Makes at least one round, and further rounds until
-  // the runs of this call have taken `seconds` in total. Errors: those of a run.
+  // Runs each of `runs` once in every round. `runs` must have as many elements as the constructor was told. Rounds
+  // alternate between forward and reverse order, also from one call to the next. Makes at least one round, and
+  // further rounds until the runs of this call have taken `seconds` in total. Errors: those of a run.
   absl::Status Add(std::span<const TimedRun> runs, double seconds);
-  // Returns the median of the run's seconds; of two middle values, the lower one. Call it after Add.
+  // Returns the median of the run's seconds: with an even number of rounds, the lower of the two middle values. Call
+  // it after Add.
   double Median(size_t run) const;
 
  private:

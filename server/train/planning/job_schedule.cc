@@ -33,7 +33,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Versions of the files. Raise one whenever equal options lead to a different plan, or to different sizes.
+// The versions of the two kinds of files. Raise a version whenever equal options lead to another plan, or to other
+// sizes.
 constexpr int kPlanVersion = 2, kSizesVersion = 2;
 constexpr std::string_view kExtension = ".plan";
 
@@ -64,7 +65,7 @@ absl::StatusOr<PlanFile> ReadPlan(const fs::path& path) {
   return PlanFile{text.substr(first + 1, second - first - 1), text.substr(second + 1)};
 }
 
-// Sizes as plain numbers. For each batch, one after the other: the rows of each segment, the edges, the nonzeros.
+// Sizes as one list of numbers. Each batch has, in this order: the rows of each segment, the edges, the nonzeros.
 struct SizesText {
   int64_t train_segments = 0, eval_segments = 0;
   std::vector<int64_t> train, eval;
@@ -118,7 +119,7 @@ absl::StatusOr<SampledSizes> SampledSizesFromJson(const std::string& body) {
 
 // The time between two calls of `keep_going` while the schedule is walked.
 constexpr std::chrono::milliseconds kStopInterval(20);
-// The number of batches that the host holds at once: those made ready ahead, and the one in the step.
+// The number of batches that the host holds at once: the batches made ready ahead, and the one in the step.
 constexpr double kHostGraphSetBatches = 4;
 
 // Walks the schedule on a thread of its own, while the calling thread checks whether to stop.
@@ -276,7 +277,7 @@ void ScheduleStore::RemoveOldest() {
   }
   std::ranges::sort(plans);
   for (size_t i = 0; i + kMostSchedules < plans.size(); ++i) {
-    // Removes only plans, because a plan can be made again. A file that is not a plan stays.
+    // Only plans are removed, because a plan can be made again. A file that is not a plan stays.
     if (ReadPlan(plans[i].second).ok()) RemoveAll(plans[i].second).IgnoreError();
   }
 }

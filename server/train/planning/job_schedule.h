@@ -1,6 +1,6 @@
-// The plan of a job. For a set of small graphs, the plan tells the shapes of the job's batches, and whether there is
-// memory for them. Plans are kept on disk, for a resumed job or an equal one. On a set, a kept plan saves walking
-// every batch of every epoch again. On one large graph, it saves sampling batches ahead.
+// The plan of a job, and the store that keeps plans on disk for a resumed job or an equal one. For a set of small
+// graphs, the plan has the shapes of the job's batches. A kept plan saves walking every batch of every epoch again.
+// For one large graph, the store keeps the sizes of batches, which saves sampling them ahead.
 // Threads: thread-safe.
 #pragma once
 
@@ -33,16 +33,16 @@
 
 namespace permafrost::train {
 
-// Returns a key of everything that a job's plan depends on. Jobs with equal keys have equal plans. `rungs` is how
-// many rungs the plan's ladders have, or 0 if the plan has no ladders.
+// Returns a key of everything that a job's plan depends on. Jobs with equal keys have equal plans. `rungs` is the
+// number of rungs of the plan's ladders, or 0 if the plan has no ladders.
 std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs, int64_t rank = 0);
 
 // By Mode: the sizes of the batches that a job on one large graph samples ahead, in the order of sampling.
 using SampledSizes = std::array<std::vector<data::BlockSizes>, 2>;
 
 // Returns the key of a job's sampled sizes. If the graph has no checksum to identify it, returns "", and no sizes are
-// kept. `means_elsewhere` says whether the sizes count entries of neighbour lists (data::SizesOf). `rank` says which
-// of the job's replicas has these batches.
+// kept. `means_elsewhere` says whether the sizes count entries of neighbour lists (data::SizesOf). The batches are
+// those of the replica `rank`.
 std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph, bool means_elsewhere = false,
                        int64_t rank = 0);
 
@@ -51,13 +51,14 @@ class ScheduleStore {
   // At most this many plans are kept. Any further plan replaces the one that was written longest ago.
   static constexpr size_t kMostSchedules = 64;
 
-  // Keep makes `directory` if it is missing. `warn` gets a line about each file that cannot be read or written.
+  // Plans are kept in `directory`, which Keep makes if it is missing. `warn` gets a line about each file that cannot
+  // be read or written.
   ScheduleStore(std::filesystem::path directory, std::function<void(std::string_view)> warn)
       : directory_(std::move(directory)), warn_(std::move(warn)) {}
 
   // Returns nullopt if no plan is kept. A damaged file counts as none, and the next Keep overwrites it.
   std::optional<graphcache::ShapeSchedule> Find(const std::string& key) const;
-  // If the plan cannot be written, the next job walks its schedule again.
+  // Stores the plan. If it cannot be written, warns; the next job then walks its schedule again.
   void Keep(const std::string& key, const graphcache::ShapeSchedule& plan);
   // Same as Find and Keep, for sampled sizes.
   std::optional<SampledSizes> FindSizes(const std::string& key) const;
@@ -88,15 +89,15 @@ struct PlanContext {
   int64_t rank() const { return group == nullptr ? 0 : group->rank(); }
   // Set only for a run, since a cache serves one run at a time. If null, features are read through the mapping.
   data::RowCaches* rows = nullptr;
-  // True for a run on a device that gathers the features of sampled blocks itself, if it has memory for the features
+  // True for a run whose device gathers the features of sampled blocks itself if its memory allows it
   // (train/tasks/feature_table.h).
   bool features_on_device = false;
-  // Backend::AllocatePinned of the run's device; null if the device reads no memory of the host.
+  // Backend::AllocatePinned of the run's device; null if the device cannot read the host's memory.
   std::function<std::optional<device::PinnedRows>(int64_t rows, int64_t width)> allocate_pinned = nullptr;
-  // Set for a run: the disk space that a checkpoint must leave free when it is due.
+  // Set for a run: the disk space that a due checkpoint must leave free.
   DiskReserve reserve;
-  // Set for a run: called once with a line that says which file a kept plan was taken from. Null if nobody is to be
-  // told.
+  // Set for a run: called once with a line that names the file of a kept plan, if one is used. Null if no line is
+  // wanted.
   std::function<void(std::string_view line)> log;
 };
 
@@ -109,7 +110,7 @@ absl::StatusOr<graphcache::ShapeSchedule> PlanJob(const spec::TrainOptions& opti
                                                   std::string_view prefix, const std::function<bool()>& keep_going,
                                                   bool pads = true);
 
-// Logs which file the plan of this key was taken from. Call it once a run.
+// Logs the name of the file from which the plan of this key was taken. Call it once a run.
 void TellKept(const PlanContext& context, const std::string& key);
 
 // Estimates the memory that a run with this plan takes. Errors: same as CostOfStep (train/tasks/program_trials.h).

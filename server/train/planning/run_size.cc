@@ -14,22 +14,22 @@
 namespace permafrost::train {
 namespace {
 
-constexpr double kMostBytes = 1e18;  // no machine has this many
+constexpr double kMostBytes = 1e18;  // no machine has so much memory
 // The copies of the parameters that live as long as the run: the parameters, two moments, and the parameters of the
 // best epoch. A capture copies the first three.
 constexpr double kLastingCopies = 4, kStateCopies = 3, kMoments = 2;
-// The part of a training step's memory that a forward pass holds at once. Without gradients, a layer's rows are freed
-// once the next layer has made its rows.
+// The fraction of a training step's memory that a forward pass without gradients holds at once. It frees a layer's
+// rows once the next layer has computed its own.
 constexpr double kForwardPart = 0.5;
 
-// Executables are mentioned in a violation if they take more than this part of the memory that the run needs.
+// A violation mentions executables if they take more than this fraction of the memory that the run needs.
 constexpr double kToldExecutables = 0.1;
 
 int64_t ToBytes(double bytes) { return static_cast<int64_t>(std::min(bytes, kMostBytes)); }
 double Gigabytes(double bytes) { return bytes / 1e9; }
 
-// Returns the most bytes of a file that this process holds at once. A resume holds the optimizer's file, the largest
-// one, as bytes and as tensors. An evaluation holds the tensors of the weights.
+// Returns the most memory, in bytes, that reading files takes at once. A resume holds the optimizer's file, the
+// largest one, as bytes and as tensors. An evaluation holds the tensors of the weights.
 double ReadBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return (limits.trains ? 2 * (kMoments + memory.state_copies) : 1) * sizeof(float) * memory.cost.parameters;
 }
@@ -61,7 +61,7 @@ double HostBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return memory.batch_bytes + StagedBytes(memory, limits) + memory.result_bytes;
 }
 
-// Returns the bytes that executables take in the memory that holds the steps.
+// Returns the bytes that executables take of the memory in which steps run.
 double ExecutableBytes(const RunMemory& memory, const MemoryLimits& limits) {
   const auto executables = static_cast<double>(memory.executables);
   if (limits.graphs) return limits.trains ? executables * memory.input_bytes : 0;
@@ -74,7 +74,7 @@ void AddCopies(const spec::OptimizerOptions& options, RunMemory& memory) {
   if (options.accumulate_steps > 1) memory.state_copies += 1;  // sums of gradients
   if (options.ema_decay == 0) return;
   memory.state_copies += 1;
-  memory.other_copies += 1;  // the weights, which are set aside while the averages are evaluated
+  memory.other_copies += 1;  // the weights, set aside while the averages are evaluated
 }
 
 uint64_t ProcessBytes(const RunMemory& memory, const MemoryLimits& limits) {
@@ -96,7 +96,7 @@ void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_
     const double needed = other + cache;
     const auto allowed = static_cast<double>(limit);
     if (needed <= allowed) return;
-    // A few executables are not mentioned, since they take little memory compared with a step.
+    // Executables are not mentioned if they take little memory compared with a step.
     const std::string cached = cache > kToldExecutables * needed
                                    ? absl::StrCat(", and ", memory.executables, " executables, ",
                                                   std::ceil(10 * Gigabytes(cache)) / 10, " GB of it")

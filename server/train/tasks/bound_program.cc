@@ -62,8 +62,7 @@ absl::Status CheckForm(const program::Program& form,
   return absl::OkStatus();
 }
 
-// Returns the values on which `outputs` or writes depend. Values that nothing reads are left out; exports keep the
-// nodes that make them.
+// Returns the values on which `outputs` or writes depend. An export may also have nodes whose values nothing reads.
 std::set<program::ValueIndex> UsedValues(const program::Graph& graph, std::span<const program::ValueIndex> outputs) {
   std::set<program::ValueIndex> used(outputs.begin(), outputs.end());
   const auto is_used = [&](const program::Output& output) {
@@ -82,8 +81,8 @@ class Source {
  public:
   Source(uint64_t seed, int64_t place, const Tensor& step) : seed_(seed), place_(place), step_(step) {}
 
-  // Returns a mask of x's size and type. An element is 0 if it is dropped, and otherwise 1 / (1 - p). With p = 1,
-  // every element is dropped.
+  // Returns a dropout mask of x's size and type: 0 with probability p, and otherwise 1 / (1 - p). With p = 1, all
+  // elements are 0.
   Tensor Mask(const Tensor& x, double p) const {
     const Tensor ones = at::ones(Flat(x), x.options().dtype(at::kFloat).requires_grad(false));
     const Tensor kept = p >= 1 ? at::zeros_like(ones) : nn::Dropout(ones, step_, Key(0), p);
@@ -98,7 +97,7 @@ class Source {
     const Tensor like = at::zeros(Flat(x), x.options().dtype(at::kFloat).requires_grad(false));
     return nn::Uniform(like, step_, Key(stream)).view(x.sizes());
   }
-  // Same as Uniform, but in x's type. The type may have fewer bits than float32, but no number is rounded up to 1.
+  // Same as Uniform, but in x's type. No number is rounded up to 1, even if the type has fewer bits than float32.
   Tensor UniformOf(const Tensor& x) const {
     const double steps = x.scalar_type() == at::kHalf ? 1 << 11 : x.scalar_type() == at::kBFloat16 ? 1 << 8 : 0;
     const Tensor drawn = Uniform(x);
@@ -109,7 +108,8 @@ class Source {
     const Tensor radius = (Uniform(x, 0).neg() + 1).log().mul(-2).sqrt();
     return radius * (Uniform(x, 1) * (2 * std::numbers::pi)).cos();
   }
-  // Returns numbers above 0 of x's type: a draw of 0 becomes 2^-25 / lambda, and in float16 at least 2^-24.
+  // Returns exponentially distributed numbers of x's type, all above 0: a 0 becomes 2^-25 / lambda, or in float16 at
+  // least 2^-24.
   Tensor Exponential(const Tensor& x, double lambda) const {
     const Tensor drawn = (Uniform(x).neg() + 1).log().neg().clamp_min(std::ldexp(1.0, -25)) / lambda;
     return x.scalar_type() == at::kHalf ? drawn.clamp_min(std::ldexp(1.0, -24)).to(at::kHalf)
@@ -132,8 +132,7 @@ class Source {
   const Tensor& step_;
 };
 
-// Returns zeros with the sizes and the type in the arguments of a factory operator. These arguments are sizes, dtype,
-// layout and device, from stack[sizes] on.
+// Returns zeros for a factory operator, whose arguments sizes, dtype, layout and device begin at stack[sizes].
 Tensor Zeros(const Stack& stack, size_t sizes, const Tensor& step) {
   const auto type = stack[sizes + 1].toOptional<at::ScalarType>().value_or(at::kFloat);
   return at::zeros(stack[sizes].toIntVector(), step.options().dtype(type));
@@ -223,7 +222,7 @@ constexpr Row kRows[] = {
        const Tensor x = s[0].toTensor();
        const double from = s[1].toDouble(), to = s[2].toDouble();
        const Tensor drawn = (source.UniformOf(x).to(at::kFloat) * (to - from) + from).to(x.scalar_type());
-       // A type of few bits may round a number up to `to`, which the interval excludes.
+       // In a type of few bits, a number may be rounded up to `to`, which the interval excludes.
        return Values{Fill(x, at::where(drawn.lt(to), drawn, at::full_like(drawn, from)))};
      }},
     {"normal_.default",
@@ -259,7 +258,7 @@ const Row* FindRow(const program::Node& node) {
   return row == std::end(kRows) ? nullptr : row;
 }
 
-// Places of the arguments of aten::batch_norm.
+// Indices of the arguments of aten::batch_norm.
 enum Argument : uint8_t { kX, kWeight, kBias, kRunningMean, kRunningVar, kTrains, kMomentum, kEps, kCudnn, kArguments };
 
 const c10::IValue& Get(const Stack& stack, Argument argument) { return torch::jit::peek(stack, argument, kArguments); }
@@ -295,7 +294,7 @@ void NormalizeReal(const Tensor& real, Stack& stack) {
   const double momentum = Get(stack, kMomentum).toDouble(), eps = Get(stack, kEps).toDouble();
   const bool half = at::isReducedFloatingType(input.scalar_type());
   const Tensor x = half ? input.to(at::kFloat) : input;
-  // All dimensions except the channels.
+  // All dimensions but that of the channels.
   std::vector<int64_t> others{0};
   for (int64_t d = 2; d < x.dim(); ++d) others.push_back(d);
   std::vector<int64_t> of_rows(static_cast<size_t>(x.dim()), 1), of_channels = of_rows;
@@ -380,7 +379,7 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
       }
     }
     if (own_linears) {
-      // In padded batches, norms must see only the real rows (Normalize).
+      // In padded batches, norms must run over the real rows only (Normalize).
       if (auto layers = program::WithRowLayers(*form.program, {.norms = !options_.norms && nn::RunsRowNorm(device_)})) {
         take(std::move(layers->program));
         fused_ = true;
@@ -424,8 +423,8 @@ Tensor BoundProgram::OnDevice(const Tensor& tensor) {
 
 absl::Status BoundProgram::AddState(const program::Interpreter& interpreter, const std::vector<Tensor>& state) {
   const program::Program& form = interpreter.program();
-  // A loss that the program computes may depend on fewer values than the prediction does. Parameters on which the
-  // loss does not depend are fixed.
+  // If the program computes a loss, it may not depend on all values of the prediction. Parameters on which it does
+  // not depend are fixed.
   const std::set<program::ValueIndex> used =
       UsedValues(form.graph, has_loss_ ? std::span(form.outputs).subspan(1) : std::span(form.graph.outputs));
   const std::vector<size_t>& mutated = interpreter.mutated();

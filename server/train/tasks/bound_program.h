@@ -1,6 +1,6 @@
-// A program (server/program) bound to a device and a job: its tensors, its random numbers, and the running of its
-// forms. The models of both levels use it (program_model.h). Threads: Make is thread-safe; all other methods belong
-// to the device thread.
+// A program (server/program) bound to a device and a job. It holds the program's tensors, draws its random numbers,
+// and runs its training and evaluation forms. Graph-level and node-level models use it (program_model.h). Threads:
+// Make is thread-safe; all other methods belong to the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,55 +29,57 @@
 
 namespace permafrost::train {
 
-// Operators of a program that the server runs in its own way instead of PyTorch's: those that draw random numbers, and
-// the batch norms of padded batches. Threads: thread-safe for different tensors, but Draw runs on the device thread.
+// Operators of a program for which the server has implementations of its own: those that draw random numbers, and the
+// batch norms of padded batches. Threads: thread-safe for different tensors, but Draw runs on the device thread.
 
-// Random operators draw with our own generator. Every number is a pure function of (seed, step, place of the operator
+// Random operators draw with our own generator. Every number is a pure function of (seed, step, index of the operator
 // among those that draw, row, column). So captures, resumes and equal runs draw equal numbers. Rows are the first
-// dimension. The distributions are PyTorch's; the numbers are not.
+// dimension. The distributions are PyTorch's, but the numbers are not.
 
 // Returns whether Draw knows the operator.
 bool CanDraw(const program::Node& node);
 
-// Runs a node that draws, in place of PyTorch's operator. Takes the arguments off the stack and puts the results
-// there. `step` is [1] int64. Gradients flow as through PyTorch's operator.
+// Runs a node that draws, in place of PyTorch's operator. Pops the arguments from the stack and pushes the results.
+// `place` is the operator's index among those that draw. `step` is [1] int64. Gradients flow as through PyTorch's
+// operator.
 void Draw(const program::Node& node, uint64_t seed, int64_t place, const at::Tensor& step, torch::jit::Stack& stack);
 
-// A batch norm of a padded batch runs over its real rows, in place of aten::batch_norm.
+// The next functions replace aten::batch_norm on a padded batch, and normalise over its real rows.
 
 // Returns the shape of the norm's input. The stack holds the arguments of aten::batch_norm, and is left unchanged.
 std::vector<int64_t> ShapeOfNorm(const torch::jit::Stack& stack);
 // Returns whether the norm uses the batch's statistics rather than running ones. The stack is left unchanged.
 bool NormTrains(const torch::jit::Stack& stack);
 
-// Takes the arguments off the stack and leaves the output there. The input is [rows, channels, ...], and `real`, bool
-// [rows], marks its real rows. The mean and the (biased) variance are those of the real rows, on all ranks if a step
-// is shared. Running statistics are updated as PyTorch does. In padding rows the output is the bias (0 without one),
-// and no gradient flows. If a channel has fewer than two values and the norm has running statistics, it uses these
-// and does not update them.
+// Pops the arguments from the stack and pushes the output. The input is [rows, channels, ...], and `real`, bool
+// [rows], marks its real rows. The mean and the (biased) variance are those of the real rows; if ranks share the
+// step, those of the real rows on all ranks. Running statistics are updated as PyTorch does. In padding rows the
+// output is the bias (0 without one), and no gradient flows. If a channel has fewer than two values and the norm has
+// running statistics, the norm uses them and does not update them.
 void NormalizeReal(const at::Tensor& real, torch::jit::Stack& stack);
 
 // The rows that a batch norm of a program normalises.
 enum class NormRows { kNodes, kEdges, kPredicted };
-// By Mode: the rows of each batch norm, in the order of a form's nodes.
+// By Mode: the rows that each batch norm normalises, in the order of the nodes of the mode's form.
 using ProgramNorms = std::array<std::vector<NormRows>, 2>;
 
-// Random operators draw numbers as Draw says. Parameters that the module froze or does not use are fixed. A buffer is
-// saved if it is in the module's state_dict or if a step writes to it. A tensor with several names is saved under its
-// first name.
+// A program with the job's copies of its tensors. Random operators run as Draw. Parameters are fixed if the module
+// froze them or does not use them. A buffer is saved if it is in the module's state_dict or if a step writes to it. A
+// tensor with several names is saved under its first name.
 class BoundProgram {
  public:
   struct Options {
-    std::string name;            // the program's name, for messages
-    uint64_t seed = 0;           // seeds the numbers that the program draws
-    bool no_self_loops = false;  // the data has no self-loops, so removing them is left out (program/rewritings.h)
-    // On the CPU, regions of edges and of rows run as one operator each. Linear maps and batch norms run as operators
-    // of nn, and recurrent cells are built from these (program/rewritings.h).
+    std::string name;   // the program's name, for messages
+    uint64_t seed = 0;  // seeds the numbers that the program draws
+    // The data has no self-loops, so operators that remove them are left out (program/rewritings.h).
+    bool no_self_loops = false;
+    // On the CPU, each region of edges or rows runs as one operator. Linear maps and batch norms run as operators of
+    // nn, and recurrent cells as compositions of these operators (program/rewritings.h).
     bool fused = true;
     std::optional<ProgramNorms> norms;  // set if batches are padded
   };
-  // `check` returns an error if the job's data lacks the input. Errors: those of `check`, and InvalidArgument. Each
-  // error names the program, and the input, parameter or node at fault, if there is one.
+  // `check` returns an error for an input that the job's data lacks. Errors: those of `check`; InvalidArgument. Each
+  // error names the program and, if one is at fault, the input, parameter or node.
   static absl::StatusOr<std::unique_ptr<BoundProgram>> Make(
       const program::LoadedProgram& loaded, Options options, c10::Device device,
       absl::FunctionRef<absl::Status(const program::Input& input)> check);
@@ -86,27 +88,27 @@ class BoundProgram {
     at::Tensor prediction;  // the first output, unchecked
     at::Tensor loss;        // scalar of a floating type; undefined if the module returns none
   };
-  // Masks of the real rows of a padded batch, each bool [rows]. Batch norms that use batch statistics skip all other
-  // rows.
+  // Masks of the real rows of a padded batch, each bool [rows]. Batch norms that use batch statistics skip the
+  // padding rows.
   struct RealRows {
     at::Tensor nodes, edges, predicted;
   };
-  // Runs the form of the mode. `real` is null for a batch whose rows are all real. `value` returns the value of an
-  // input. Throws c10::Error, with the node and its line, if an operator refuses its arguments, or if there are fewer
-  // rows than the program was exported for.
+  // Runs the form of the mode. If all rows of the batch are real, `real` is null. `value` returns the value of an
+  // input. Throws c10::Error if an operator refuses its arguments, or if there are fewer rows than the program was
+  // exported for. The error names the node and its line.
   Output Run(Mode mode, const at::Tensor& step, const RealRows* real,
              absl::FunctionRef<c10::IValue(const program::Input& input)> value);
 
-  // Returns whether operators of nn run in place of operators of the program.
+  // Returns whether operators of nn replace operators of the program.
   bool is_fused() const { return fused_; }
-  // Returns whether row_linear runs any float32 linear map of the program. With bfloat16, only the factors of these
-  // maps are rounded.
+  // Returns whether row_linear runs any float32 linear map of the program. With bfloat16, only the inputs and weights
+  // of these maps are rounded.
   bool has_own_products() const { return own_products_; }
   // Returns whether training draws random numbers.
   bool draws() const { return draws_; }
   // Returns the input shape of each batch norm in the last Run without padding, in the order of nodes. Only for
-  // programs that are not fused. For a norm that used running statistics, the shape is empty. Empty shapes at the end
-  // of the list are left out.
+  // programs that are not fused. The shape is empty for a norm that used running statistics. The list omits empty
+  // shapes at its end.
   const std::vector<std::vector<int64_t>>& norm_shapes() const { return norm_shapes_; }
 
   const std::vector<program::Input>& inputs() const;
@@ -117,13 +119,13 @@ class BoundProgram {
   BoundProgram(Options options, c10::Device device) : options_(std::move(options)), device_(device) {}
   absl::Status Bind(const program::LoadedProgram& loaded,
                     absl::FunctionRef<absl::Status(const program::Input& input)> check);
-  // Normalises over the real rows of the batch that Run runs, or over all rows if the batch is not padded. In a
-  // shared step, the rows of all ranks count. Returns false if libtorch's batch norm must run instead.
+  // Runs batch norm number `place` over the real rows of Run's batch, or over all rows if the batch is not padded. If
+  // ranks share the step, includes the rows of all ranks. Returns false if libtorch's batch norm must run instead.
   bool Normalize(Mode mode, size_t place, torch::jit::Stack& stack);
-  // Returns the job's copy of a loaded tensor. A tensor with several names has one copy. The loaded program is not
-  // changed.
+  // Returns the job's copy of a tensor of the loaded program, which stays unchanged. A tensor with several names has
+  // one copy.
   at::Tensor OnDevice(const at::Tensor& tensor);
-  // Adds the tensors of a form that no other form has added.
+  // Adds those tensors of a form that no form before it has added.
   absl::Status AddState(const program::Interpreter& interpreter, const std::vector<at::Tensor>& state);
 
   const Options options_;
@@ -133,14 +135,14 @@ class BoundProgram {
   std::map<const c10::TensorImpl*, at::Tensor> own_;  // the job's copies, by loaded tensor
   std::set<const c10::TensorImpl*> added_;
   std::optional<program::Interpreter> interpreters_[2];  // by Mode
-  // Run sets these for its batch.
+  // The next members belong to the batch of the present Run.
   at::Tensor step_;  // [1] int64
   const RealRows* real_ = nullptr;
   std::vector<std::vector<int64_t>> norm_shapes_;
 };
 
-// Checks that a program's features have the type and the columns of the dataset's features. If there is a single
-// column, the program's input may lack the column dimension.
+// Checks that a program's features have the type and the columns of the dataset's features. An input of a single
+// column may lack the column dimension.
 absl::Status CheckFeatures(const program::Input& input, const nn::EncoderInput& features);
 // Returns whether the input is a single column without the column dimension.
 inline bool IsSqueezed(const program::Input& input) { return input.type.sizes.size() == 1; }

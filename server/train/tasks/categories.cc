@@ -65,7 +65,7 @@ data::FeatureSummary& FeaturesOf(data::ImportedSummary& summary, bool of_edges) 
 
 std::string_view TableName(bool of_edges) { return of_edges ? "edge" : "node"; }
 
-// Returns e.g. "7 in 3 rows". If there are several values, also tells how many more there are.
+// Returns a text such as "7 in 3 rows" about the first value, with the number of further values if there are any.
 std::string TellValues(const CategoryTable& own, const data::CountedValues& values) {
   const auto& [value, rows] = values.front();
   std::string text = absl::StrCat(data::NameOfValue(own, value), " in ", rows, rows == 1 ? " row" : " rows");
@@ -83,8 +83,8 @@ int64_t PlainColumns(const FeatureCategories& features) {
   return plain;
 }
 
-// Returns why two columns cannot have the same meaning, e.g. "is a degree, and that of the weights a label"; empty if
-// they can.
+// Returns the reason why two columns cannot mean the same, e.g. "is a degree, and that of the weights a label"; empty
+// if they can.
 std::string WhyNot(const CategoryTable& own, const CategoryTable& known) {
   const auto name = [](const CategoryTable& table) {
     const std::string_view origin = data::kCategoryOriginNames.Name(table.origin);
@@ -144,8 +144,8 @@ class Translator {
     return false;
   }
 
-  // Returns the categories that the weights know. Weights of older versions have none. Type and width then come from
-  // the dataset that the weights were trained on.
+  // Returns the categories that the weights know. If an older version made the weights, there are none, and type and
+  // width come from the dataset that the weights were trained on.
   std::optional<FeatureCategories> Known(bool of_edges) const {
     if (pass_.known) return of_edges ? pass_.known->edge : pass_.known->node;
     if (!pass_.trained_on) return std::nullopt;
@@ -178,8 +178,8 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Returns true if each table of the dataset can be read as the table of the weights at the same place. CheckKnows
-  // reports a different number of columns and different types.
+  // Returns true if each of the dataset's tables can be matched with the weights' table of the same index. CheckKnows
+  // reports differences in the number of columns and in types.
   bool ArePairs(bool of_edges, const data::FeatureTranslation& translation) {
     const FeatureCategories &own = translation.own, &known = translation.known;
     if (data::IsCategorical(own.type) != data::IsCategorical(known.type)) return false;
@@ -230,8 +230,8 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Returns the table of classes. For weights or datasets of older versions, the table is made from the summary. A
-  // summary has the classes only if they were renumbered.
+  // Returns the table of classes. If an older version made the weights or the dataset, makes the table from the
+  // summary, which has the classes only if they were renumbered.
   static std::optional<CategoryTable> ClassesOf(const std::optional<Categories>& categories,
                                                 const data::ImportedSummary* summary) {
     if (categories && categories->classes) return categories->classes;
@@ -245,8 +245,7 @@ class Translator {
     const auto known = ClassesOf(pass_.known, pass_.trained_on ? &*pass_.trained_on : nullptr);
     if (!own || !known || own->too_many || known->too_many) return absl::OkStatus();
     const bool over_classes = spec::HasClasses(pass_.options.loss);
-    // Labels that are measures need no translation, unless the dataset's classes or those of the weights were
-    // renumbered.
+    // Labels that are measures need no translation, unless classes of the dataset or of the weights were renumbered.
     if (!over_classes && !own->ranked && !known->ranked) return absl::OkStatus();
     data::CategoryMap map(*own, *known);
     if (!map.unknown_values().empty()) {
@@ -291,7 +290,7 @@ class Translator {
         FeaturesOf(result_.trained, of_edges) = FeaturesOf(now, of_edges);
       } else if (const auto known = Known(of_edges);
                  known && !pass_.trained_on && known->tables.empty() && known->width > 0) {
-        // The dataset that the weights were trained on is gone, but the weights know the columns of that dataset.
+        // The training dataset of the weights is gone, but the weights know the type of its columns.
         FeaturesOf(result_.trained, of_edges).type = known->type;
         FeaturesOf(result_.trained, of_edges).width = known->width;
       }
@@ -347,8 +346,8 @@ class RowMover {
   const MovedRows& moved() const { return moved_; }
 
   absl::Status MoveFeatures(std::string_view encoder, const FeatureCategories& from, const FeatureCategories& to) {
-    // If the features have another form, the weights have other shapes. The code that loads the weights then refuses
-    // them or leaves them out.
+    // If the features have another form, tensors of the model have other shapes than in the file. The code that loads
+    // the file then refuses these tensors or leaves them out.
     if (from == to || from.tables.size() != to.tables.size()) return absl::OkStatus();
     Pairs columns{.rows = PlainPairs(from, to)};
     bool one_hot = false;
@@ -395,8 +394,8 @@ class RowMover {
   }
 
  private:
-  // `rows` holds a pair (to, from) for each value that both tables have. `taken` counts the rows that are taken over,
-  // and `fresh` those that are initialised afresh.
+  // `rows` holds a pair (to, from) of row numbers for each value that both tables have. `taken` counts the rows that
+  // are taken over, and `fresh` the rows that are initialised afresh.
   struct Pairs {
     std::vector<std::pair<int64_t, int64_t>> rows;
     int64_t taken = 0, fresh = 0;
@@ -449,7 +448,7 @@ class RowMover {
     moved_.fresh += pairs.fresh;
   }
 
-  // Returns false if the file or the model has no such tensor, or if the tensor's size is not that of its table.
+  // Returns false if the file or the model has no tensor `name`, or if the tensor's size is not that of its table.
   bool Rewrite(const std::string& name, int64_t dimension, int64_t from_size, int64_t to_size,
                const std::vector<std::pair<int64_t, int64_t>>& pairs) {
     const nn::NamedTensor* const own = Find(model_, name);
@@ -460,7 +459,7 @@ class RowMover {
       return false;
     }
     const at::NoGradGuard no_grad;
-    // A tensor without values only needs its sizes, and takes no memory.
+    // A meta tensor needs only its sizes, and takes no memory.
     if (own->value.is_meta()) {
       std::vector<int64_t> sizes = known->value.sizes().vec();
       sizes[static_cast<size_t>(dimension)] = to_size;

@@ -82,7 +82,7 @@ int64_t PresentLabels(const Summary& summary) {
   return NumRows(summary) * summary.num_targets - summary.num_missing_labels;
 }
 
-// If any row has a label, checks targets and classes. Without labels, there is nothing that the weights could lack.
+// If any row has a label, checks the targets and classes.
 template <class Summary>
 void CheckTargets(const Summary& trained, const Summary& own, spec::Loss loss, KnownRanges& check) {
   const int64_t present = PresentLabels(own);
@@ -115,8 +115,8 @@ EdgeDirections DirectionsOf(const Summary& summary) {
   return summary.directions;
 }
 
-// Refuses edges in one direction for weights that saw each edge with its inverse. Also refuses added inverse edges
-// for weights that saw edges in one direction.
+// Checks that edges have the directions of the training. If the weights saw each edge with its inverse, refuses edges
+// in one direction. If they saw edges in one direction, refuses added inverse edges.
 template <class Summary>
 void CheckDirections(const Summary& trained, const Summary& own, KnownRanges& check) {
   const EdgeDirections of_weights = DirectionsOf(trained), of_own = DirectionsOf(own);
@@ -139,10 +139,10 @@ void CheckDirections(const Summary& trained, const Summary& own, KnownRanges& ch
 void Check(const GraphSetSummary& trained, const GraphSetSummary& own, const spec::TrainOptions& options,
            KnownRanges& check) {
   const spec::NodeInputs inputs = options.model.node_inputs;
-  // Degrees and constants do not depend on the features that the nodes have.
+  // Degrees and constants do not depend on the dataset's features.
   if (inputs != spec::NodeInputs::kDegree && inputs != spec::NodeInputs::kConstant) {
     check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
-    // A program defines which numbers it accepts.
+    // A program itself determines which numbers it accepts.
     if (!spec::IsProgram(options)) check.CheckCategories("node", own.node_features, trained.node_features);
   }
   check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
@@ -190,9 +190,9 @@ void Check(const GraphSummary& trained, const GraphSummary& own, const spec::Tra
   const spec::ModelOptions& model = options.model;
   CheckNodeInputs(trained, own, model, check);
   CheckDirections(trained, own, check);
-  // Links are learned without labels of nodes.
+  // The prediction of links needs no labels of nodes.
   if (!options.links.enabled) CheckTargets(trained, own, options.loss, check);
-  // A program defines what it reads of edges.
+  // A program itself determines what it reads of edges.
   if (spec::IsProgram(options)) return;
   if (EdgeInputsOf(model, trained) == data::EdgeInputs::kFeatures) {
     check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
@@ -205,8 +205,8 @@ void Check(const GraphSummary& trained, const GraphSummary& own, const spec::Tra
   }
 }
 
-// Takes the number of targets from `trained`. If the number differs, no row has a label (CheckKnows), and then all
-// labels count as missing.
+// Takes the number of targets from `trained`. If the dataset has another number, none of its rows has a label
+// (CheckKnows), so all labels are made missing.
 template <class Summary>
 void TakeTargetsOf(const Summary& trained, Summary& own) {
   if (own.num_targets != trained.num_targets) {
@@ -229,7 +229,7 @@ GraphSetSummary WithRangesOf(const GraphSetSummary& trained, GraphSetSummary own
 }
 
 GraphSummary WithRangesOf(const GraphSummary& trained, GraphSummary own) {
-  // The model reads no features of edges if the widths differ.
+  // If the widths differ, the model reads no edge features.
   if (own.edge_features.width == trained.edge_features.width) own.edge_features = trained.edge_features;
   TakeTargetsOf(trained, own);
   return own;

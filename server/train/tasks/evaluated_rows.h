@@ -1,5 +1,5 @@
-// Makes the view of a dataset that an evaluation of trained weights reads: the rows to evaluate, and the sizes and
-// ranges of the model.
+// Makes the view of a dataset that an evaluation of trained weights reads. The view has the rows to evaluate, and its
+// summary has the columns and ranges that the model was made for.
 // Threads: pure functions.
 #pragma once
 
@@ -14,9 +14,9 @@
 namespace permafrost::train {
 
 // Checks that a model, made by these options for the dataset `trained`, can evaluate the rows of `own`. The features
-// that the model reads must have equally many columns in both datasets, and only categories that the model knows. If
-// the model reads edge weights, `own` must have them. If `own` has labels and the job predicts them, it must have
-// equally many targets. For a loss over classes, the labels of `own` must be among the model's classes. Errors:
+// that the model reads must have as many columns as in `trained`, and only categories that the model knows. If the
+// model reads edge weights, `own` must have them. If `own` has labels and the job predicts them, it must have equally
+// many targets. For a loss over classes, the labels of `own` must be among the model's classes. Errors:
 // InvalidArgument with violations of `field`.
 absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own,
                         const spec::TrainOptions& options, std::string_view field);
@@ -24,14 +24,14 @@ absl::Status CheckKnows(const data::ImportedSummary& trained, const data::Import
 // Returns true if any row has a label.
 bool HasLabels(const data::ImportedSummary& summary);
 
-// Returns the split as which the rows are evaluated. Validation and test rows keep their own split, so that their
-// samples are those of the job's own evaluation. kTrain and kAll rows are evaluated as the test split.
+// Returns the split under which the rows are evaluated. Validation and test rows keep their own split, so that they
+// get the same samples as in the job's own evaluation. kTrain and kAll rows are evaluated as the test split.
 data::Split EvaluatedAs(EvaluatedRows rows);
 
-// Returns a view of the dataset, in which the rows are both the train split and the split of EvaluatedAs, since tasks
-// read both. Its summary describes features and labels as `trained` does. If `trained` has another number of targets,
-// all labels of the rows are missing. A set is divided by `folds` first. Errors: InvalidArgument if there are no such
-// rows; DataLoss.
+// Returns a view of the dataset in which both the train split and the split of EvaluatedAs consist of the rows
+// `rows`, since tasks read both splits. The view's summary describes features and labels as `trained` does. If
+// `trained` has another number of targets, all labels are missing. A set is first divided by `folds`. Errors:
+// InvalidArgument if there are no such rows; DataLoss.
 absl::StatusOr<data::OpenedDataset> OnlyRows(const data::OpenedDataset& dataset, EvaluatedRows rows,
                                              const spec::CrossValidation& folds, const data::ImportedSummary& trained);
 

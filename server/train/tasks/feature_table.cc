@@ -19,7 +19,7 @@ namespace {
 
 using data::NodeId;
 
-// A table is read in pieces of this many bytes. If the table has two parts, memory holds a piece twice.
+// The size in bytes of the pieces in which a table is read. If the table has two parts, memory holds a piece twice.
 constexpr int64_t kPieceBytes = 64 << 20;
 
 double Megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
@@ -61,7 +61,7 @@ class Writer {
   int64_t next_ = 0;
 };
 
-// Returns the place of each row. The rows on the device come first and then the others, and both keep their order.
+// Returns the place of each row, if the rows on the device come first and the other rows follow, each in their order.
 at::Tensor PlacesOf(const std::vector<bool>& on_device, int64_t device_rows) {
   at::Tensor places = at::empty({std::ssize(on_device)}, at::kInt);
   auto* const to = places.mutable_data_ptr<int32_t>();
@@ -103,8 +103,8 @@ std::vector<bool> MostWanted(std::span<const float> wanted, int64_t count) {
 
 at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers) {
   if (!table.rest.defined()) return table.rows.index_select(0, numbers);
-  // Shapes must not depend on data. So as many rows as the block has are gathered from each part. For a row that lies
-  // in the other part, an arbitrary row is gathered.
+  // Shapes must not depend on data. So one row is gathered from each part for every row of the block: an arbitrary
+  // one if the wanted row lies in the other part.
   const int64_t on_device = table.rows.size(0);
   const at::Tensor places = table.places.index_select(0, numbers);
   const at::Tensor near = table.rows.index_select(0, places.clamp_max(on_device - 1));
@@ -147,7 +147,7 @@ absl::StatusOr<FeatureTable> ReadFeatureTable(const data::Graph& graph, const Fe
     if (options.split.device > 0) table.rows = EmptyOn(options.device, options.split.device, width);
     if (options.split.device > 0 && options.split.host > 0) {
       on_device = MostWanted(options.wanted, options.split.device - 1);
-      // The row of zeros pads every block, so it lies on the device.
+      // Every block is padded with the row of zeros, so that row lies on the device.
       on_device.push_back(true);
       table.places = PlacesOf(on_device, options.split.device).to(options.device);
     }

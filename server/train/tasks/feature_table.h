@@ -1,6 +1,6 @@
 // A table of dense features, from which the device gathers the rows of a job's sampled blocks. The table lies in the
-// device's memory, in pinned memory of the host, or partly in each. If it has two parts, the device holds the rows
-// that are wanted most. A batch holds only row numbers.
+// device's memory, in pinned memory of the host, or partly in each. In a table of two parts, the device holds the
+// rows that are gathered most often. A batch holds only row numbers.
 // Threads: SplitFeatures and MostWanted are pure functions; all else belongs to the device thread.
 #pragma once
 
@@ -23,9 +23,9 @@ namespace permafrost::train {
 // The most that a table may take, in bytes.
 struct FeatureMemory {
   uint64_t device = 0;  // device memory that steps leave free
-  // Additional memory of the device that a step takes if the table has two parts.
+  // Device memory that a step takes in addition if the table has two parts.
   uint64_t gathering = 0;
-  // Pinned memory of the host; 0 if the device reads none.
+  // Pinned memory of the host; 0 if the device cannot read pinned memory.
   uint64_t host = 0;
 };
 
@@ -36,16 +36,17 @@ struct FeatureSplit {
   bool operator==(const FeatureSplit&) const = default;
 };
 
-// Returns where the rows of a table lie. If all fit on the device, they lie there. Otherwise the device holds as many
-// as fit, and the rest is pinned on the host. If the host has no room for the rest, both counts are 0. A table of two
-// parts also takes sizeof(int32_t) bytes on the device for the place of each row.
+// Decides where the rows of a table lie. If all rows fit on the device, they lie there. Otherwise the device holds as
+// many as fit, and the other rows are pinned on the host. If the host has no room for them, both counts are 0. A
+// table of two parts also takes sizeof(int32_t) bytes per row on the device, for FeatureTable::places.
 FeatureSplit SplitFeatures(int64_t rows, int64_t row_bytes, const FeatureMemory& memory);
 
-// Returns how many bytes may be pinned in a process that may use `process` bytes and has `taken` of them in use. The
-// result is at most half of `process`, since the system cannot reclaim pinned memory.
+// Returns how many more bytes a process may pin if it may use `process` bytes and uses `taken` of them. The result is
+// at most half of `process`, since the system cannot reclaim pinned memory.
 uint64_t PinnableBytes(uint64_t process, uint64_t taken);
 
-// Returns a mask that marks the `count` rows with the highest `wanted`. Among equal values, it prefers the first.
+// Returns a mask of the `count` rows with the highest values of `wanted`. Of rows with equal values, the earlier ones
+// are preferred.
 std::vector<bool> MostWanted(std::span<const float> wanted, int64_t count);
 
 // The tensors of a table, as the device sees them. They are undefined if the host gathers.
@@ -62,15 +63,15 @@ struct FeatureTable {
 at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers);
 
 // Returns, for each row of a block, the mean of its neighbours followed by the row itself, [numbers, 2 * width].
-// `offsets` and `neighbors` are CSR lists of each row's neighbours. Like `numbers`, `neighbors` holds row numbers of
-// the table, but as int32. Entries beyond the last offset are padding. A row without neighbours gets the mean 0. The
-// table must have one part.
+// `offsets` and `neighbors` are the neighbours of the block's rows in CSR form. `neighbors` holds row numbers of the
+// table, like `numbers`, but as int32. Entries beyond the last offset are padding. A row without neighbours gets the
+// mean 0. The table must have one part.
 at::Tensor GatherMeans(const FeatureTable& table, const at::Tensor& numbers, const at::Tensor& offsets,
                        const at::Tensor& neighbors);
 
 // Returns how many rows a table of this graph has: one for each node, and one of zeros that pads blocks.
 int64_t FeatureTableRows(const data::GraphSummary& graph);
-// Returns the bytes of a row of float32 values.
+// Returns the bytes of one node's features as float32.
 int64_t FeatureRowBytes(const data::GraphSummary& graph);
 
 // Returns a line for a job's log that tells where the features lie.
@@ -81,8 +82,8 @@ struct FeatureTableOptions {
   FeatureSplit split;
   // Allocates the part of a table that lies on the host, if there is one (Backend::AllocatePinned).
   std::function<std::optional<device::PinnedRows>(int64_t rows, int64_t width)> allocate_pinned = nullptr;
-  // How often each node is expected to be gathered. In a table of two parts, the device holds the nodes with the
-  // highest values.
+  // The number of times that each node is expected to be gathered. In a table of two parts, the device holds the
+  // nodes with the highest numbers.
   std::span<const float> wanted;
 };
 

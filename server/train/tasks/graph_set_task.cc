@@ -22,9 +22,9 @@ namespace {
 // The number of batches that are made ready ahead of the step.
 constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 
-// The most nodes of a probe that is only recorded.
+// The most nodes of a small probe, from which a step is recorded without a layout of its storage.
 constexpr int64_t kSmallProbe = 96;
-// The batch that verifies a rung's executable has one in this many of the graphs that fit the rung.
+// The batch that verifies a rung's executable has every kRungPart-th of the graphs that fill the rung.
 constexpr size_t kRungPart = 8;
 
 // Returns another label that is valid for the loss, if there is one. A missing label stays missing.
@@ -40,7 +40,7 @@ float OtherLabel(spec::Loss loss, int64_t outputs, float label) {
   return 2 * label + 1;
 }
 
-// Gives the batch other values, all of them valid. Every category becomes the first one, and every edge begins at the
+// Replaces the batch's values by other valid ones. Every category becomes the first one, and every edge begins at the
 // first node.
 void MakeOther(spec::Loss loss, int64_t outputs, data::PaddedBatch& batch) {
   for (AlignedVector<int64_t>* categories : {&batch.node_ints, &batch.edge_ints}) std::ranges::fill(*categories, 0);
@@ -50,9 +50,10 @@ void MakeOther(spec::Loss loss, int64_t outputs, data::PaddedBatch& batch) {
   std::fill_n(batch.edge_source.begin(), batch.real.edges, 0);
 }
 
-// Ranks a graph by how much of a step it exercises.
+// Returns a score for how much of a step a graph exercises.
 int RankOf(const BatchShape& graph) { return graph.edges > 0 ? 2 : graph.nodes > 0 ? 1 : 0; }
-// The rank that a loss adds. It outweighs edges and nodes, because a step without a loss computes no gradient.
+// The score that a loss adds. It exceeds the scores of edges and nodes, because a step without a loss computes no
+// gradient.
 constexpr int kLossRank = 3;
 
 bool HaveLabels(const data::Batcher& batcher, Mode mode) {
@@ -61,7 +62,7 @@ bool HaveLabels(const data::Batcher& batcher, Mode mode) {
                              [&](data::Split split) { return std::ranges::any_of(batcher.split(split), has); });
 }
 
-// Streams some batches of an epoch of an order of graphs.
+// Streams consecutive batches of one epoch.
 class GraphSetStream final : public BatchStream {
  public:
   // Streams the batches [first, last) of the epoch.
@@ -132,7 +133,7 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
                                                                    const PlanContext& context) {
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, set->summary(), "spec."));
   std::string reading = TellNodeInputs(options.model, set->summary());
-  // Plans before features and weights are made, since the plan tells whether there is memory for them. Shapes do not
+  // The plan comes before features and weights are made, since it shows whether they fit in memory. Shapes do not
   // depend on features, so this plan equals the one that was made when the job was submitted.
   PF_ASSIGN_OR_RETURN(const data::GraphExtents extents, data::GraphExtents::Create(set));
   PF_ASSIGN_OR_RETURN(const int64_t self_loops, spec::IsProgram(options) ? CountSelfLoops(*set) : 0);
@@ -247,7 +248,7 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> GraphSetTask::Schedules
     if (other.kind == order_options_.batching.kind) continue;
     data::EpochOrderOptions options = order_options_;
     options.batching = other;
-    // With a budget, uses the default of a job's batch size.
+    // With a budget, the batch size is the default for such jobs.
     options.batch_size = other.kind == spec::BatchingKind::kBudget ? spec::kMaxBatchSize : typical_batch_;
     PF_RETURN_IF_ERROR(add(other, TrainingOrder(batcher_->extents(), options)));
     if (schedules.back().cut) {
@@ -285,8 +286,8 @@ std::vector<uint32_t> GraphSetTask::GraphsThatFill(Mode mode, const BatchShape& 
   const BatchShape all = room;
   fill(std::nullopt);
   if (std::ranges::any_of(graphs, has_loss)) return graphs;
-  // These graphs would prove a step without a loss. So takes the first graph that has a loss, and fills the shape
-  // with others.
+  // With these graphs the step would have no loss, so its gradients would not be verified. So takes the first graph
+  // that has a label, and fills the shape with others.
   for (const data::Split split : SplitsOf(mode)) {
     for (const uint32_t graph : batcher_->split(split)) {
       if (!has_loss(graph) || !all.Holds(batcher_->ShapeOf({&graph, 1}))) continue;
@@ -405,8 +406,8 @@ absl::StatusOr<HostBatch*> GraphSetTask::SmallProbe(Mode mode, size_t probe) {
 
 absl::StatusOr<HostBatch*> GraphSetTask::RungProbe(Mode mode, const BatchShape& shape) {
   if (!pads_) return ExactProbe(mode, 0, shape);
-  // The cost of a step depends on its real rows, so only the largest rung is filled. For every other rung, only its
-  // shape is left to prove, for which some graphs are enough.
+  // A step takes longer with more real rows, so only the largest rung is filled. Every other rung is verified with a
+  // part of the graphs, which is enough to check its shape.
   PF_RETURN_IF_ERROR(AssembleOne(mode, shape, probes_[0], shape == CeilingOf(mode) ? 1 : kRungPart));
   return &probe_views_[0];
 }
@@ -419,8 +420,7 @@ std::unique_ptr<BatchStream> GraphSetTask::TrainBatches(int64_t epoch, int64_t f
 std::unique_ptr<BatchStream> GraphSetTask::EvalBatches(data::Split split) {
   data::EpochOrder order =
       EvaluationOrder(batcher_->extents(), split, order_options_.batch_size, order_options_.batching);
-  // Each rank takes consecutive batches. Predictions that are gathered in rank order are then in the order of the
-  // split.
+  // Each rank takes consecutive batches, so that predictions gathered in rank order are in the order of the split.
   const int64_t batches = order.batches_per_epoch();
   const auto before = [&](int64_t rank) { return batches * rank / order_options_.world_size; };
   return std::make_unique<GraphSetStream>(*batcher_, pads_, std::move(order), /*epoch=*/0, before(order_options_.rank),

@@ -1,4 +1,5 @@
-// Graph-level jobs, which predict one or several values for each of many small graphs.
+// Graph-level jobs. A job's dataset is a set of many small graphs, and the job predicts one or several values for
+// each graph.
 #pragma once
 
 #include <memory>
@@ -14,11 +15,11 @@ namespace permafrost::train {
 // Counts the edges of a set that begin and end at the same node. Errors: DataLoss.
 absl::StatusOr<int64_t> CountSelfLoops(const data::GraphSet& set);
 
-// A batch of small graphs on the host. It borrows the batcher and the batch that it is bound to. Threads: one at a
-// time.
+// A view of a batch of small graphs on the host. It borrows the batcher, and the batch that it is bound to. Threads:
+// one at a time.
 class GraphSetHostBatch final : public HostBatch {
  public:
-  // `host` is the first batch to bind. If `pads` is false, a batch is never padded beyond least_padded().
+  // Binds the object to `host`, unless it is null. If `pads` is false, a batch is never padded beyond least_padded().
   explicit GraphSetHostBatch(const data::Batcher& batcher, data::PaddedBatch* host = nullptr, bool pads = true)
       : batcher_(&batcher), host_(host), pads_(pads) {}
 
@@ -29,8 +30,8 @@ class GraphSetHostBatch final : public HostBatch {
   int64_t ids_of_all_ranks() const override { return ids_of_all_ranks_; }
   std::span<const float> labels() const override;
 
-  // Binds this object to the batch `host`, until the next call. `host` is this rank's share of a batch of `graphs`
-  // graphs.
+  // Binds this object to the batch `host`, until the next call. The batch of all ranks has `graphs` graphs; `host` is
+  // this rank's share of it.
   void Bind(data::PaddedBatch& host, int64_t graphs) {
     host_ = &host;
     ids_of_all_ranks_ = graphs;
@@ -82,26 +83,28 @@ class GraphSetTask final : public Task {
  private:
   GraphSetTask(const spec::TrainOptions& options, int64_t rank, const nn::GraphModelOptions& model,
                std::unique_ptr<data::Batcher> batcher, std::unique_ptr<nn::GraphModel> made, bool pads);
-  // Composes probe number `probe` from rows of the mode's splits, at exactly this shape. Serves steps that read their
-  // sizes from the shape, so that a batch may have no further padding.
+  // Composes probe number `probe` from rows of the mode's splits, at exactly this shape. Used if steps read their
+  // sizes from the shape, because a batch then has only the least padding.
   absl::StatusOr<HostBatch*> ExactProbe(Mode mode, size_t probe, const BatchShape& shape);
-  // Returns as many graphs of the mode's splits, in order, as fit `shape` together; empty if none fits. If any graph
-  // that fits has a label, the result has a graph with a label.
+  // Returns graphs of the mode's splits, in order, as many as fit `shape` together; empty if none fits. If a graph
+  // with a label fits, the result has one.
   std::vector<uint32_t> GraphsThatFill(Mode mode, const BatchShape& shape) const;
-  // Returns a budget of about as many nodes and edges as a random batch has, and at least those of the largest graph.
+  // Returns a budget with about as many nodes and edges as a random batch has, and at least as many as the largest
+  // graph.
   spec::BatchingOptions TypicalBudget() const;
   // True if any graph of the mode's splits fits `shape`.
   bool HoldsAGraph(Mode mode, const BatchShape& shape) const;
   // Makes probe number `probe` of a capture for every shape up to `ceiling`.
   absl::StatusOr<HostBatch*> ProbeBelow(Mode mode, size_t probe, const BatchShape& ceiling);
   BatchShape CeilingOf(Mode mode) const;
-  // Returns true if the graph has a label. Also returns true if no graph of the mode's splits has one, since then no
-  // step has a loss.
+  // Returns true if the graph has a label. If no graph of the mode's splits has a label, returns true too, since no
+  // step of the mode has a loss then.
   bool HasLoss(Mode mode, uint32_t graph) const;
-  // Assembles a batch of GraphsThatFill. With `part` > 1, takes only every `part`-th of these graphs, and adds a
-  // graph with a label and one with edges if the selection lacks them.
+  // Assembles a batch of the graphs that GraphsThatFill returns. If `part` > 1, takes only every `part`-th of these
+  // graphs. If none of these has a label, adds a graph with a label. If none has edges, adds a graph with edges.
   absl::Status AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out, size_t part = 1) const;
-  // Assembles a batch of OtherGraph. If OtherGraph returns the graphs of AssembleOne, the batch gets other values.
+  // Assembles a batch of the graphs that OtherGraph returns. If these are the graphs of AssembleOne, the batch gets
+  // other values.
   absl::Status AssembleOther(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const;
   // Returns one graph of the mode's splits that fits `shape` and is not the only graph of `first`. Prefers a graph
   // with a label, then one with edges, then one with nodes. Returns `first` if no other graph fits.
@@ -115,7 +118,7 @@ class GraphSetTask final : public Task {
   const data::EpochOrderOptions order_options_;
   const int64_t typical_batch_;  // graphs of a full training batch
   const data::EpochOrder epochs_;
-  const std::array<bool, 2> has_labels_;  // by Mode: whether any graph of its splits has a label
+  const std::array<bool, 2> has_labels_;  // by Mode: whether any graph of the mode's splits has a label
   const std::unique_ptr<nn::GraphModel> model_;
   graphcache::ShapeSchedule plan_;
   TorchThreads torch_threads_ = TorchThreads::kAll;

@@ -39,7 +39,7 @@ std::optional<data::MadeFeatures> MadeFor(spec::NodeInputs inputs, bool own_degr
   }
 }
 
-// The most categories of a column. Each category has an embedding row, and a column with more values is an id or a
+// The most categories of a column, since each takes a row of an embedding. A column with more values is an id or a
 // measure.
 constexpr int64_t kMaxCategories = 1'000'000;
 
@@ -87,7 +87,7 @@ int64_t ClassesOf(const spec::TrainOptions& options, const data::GraphSetSummary
   return classes;
 }
 
-// Checks the range of the labels, if the store tells it. Stores of older versions do not, so CheckBinary reads their
+// Checks the range of the labels if the store has it. Stores of older versions lack it, so CheckBinary reads their
 // labels.
 void CheckBinaryRange(const data::GraphSetSummary& summary, std::string_view prefix, Violations& violations) {
   const bool any = summary.num_missing_labels < summary.all.graphs * summary.num_targets;
@@ -111,9 +111,8 @@ bool AnyLabel(std::span<const float> labels) {
   return std::ranges::any_of(labels, [](float label) { return !std::isnan(label); });
 }
 
-// Returns how many outputs the model has for each graph: one for each class of cross-entropy, else one for each
-// target. Adds a violation under `prefix` for labels that do not suit the loss, and for class weights that do not suit
-// the labels.
+// Returns the number of the model's outputs per graph: the number of classes for cross-entropy, and otherwise of
+// targets. Adds violations under `prefix` if labels do not suit the loss, or class weights do not suit the labels.
 int64_t OutputsFor(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
                    Violations& violations) {
   if (summary.num_targets < 1) {
@@ -199,10 +198,10 @@ void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, co
     return;
   }
   for (int64_t c = 0; c < features.width; ++c) {
-    // A table without rows has no maxima, so the model gets one category.
+    // A table without rows has no maxima; the model then gets one category.
     const double low = features.min.empty() ? 0 : features.min[c], high = features.max.empty() ? 0 : features.max[c];
     if (low < 0 || high >= kMaxCategories) {
-      // A program may take any numbers; its trials take 0 and 1.
+      // A program may accept any numbers; its trials use 0 and 1.
       if (spec::TraitsOf(model.architecture).is_program) {
         input.categories.push_back(2);
         continue;

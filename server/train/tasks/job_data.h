@@ -1,6 +1,5 @@
-// Tells what a job reads of its dataset: the features that nodes begin with (spec::NodeInputs), which the dataset has
-// or the server makes. It also tells which graph-level model a set of graphs needs, and whether labels and splits
-// suit the job.
+// Determines what a job reads from its dataset. A job's node features (spec::NodeInputs) come from the dataset or are
+// made by the server. Also determines the graph-level model for a set of graphs, and checks labels and splits.
 // Threads: thread-safe.
 #pragma once
 
@@ -23,9 +22,10 @@ namespace permafrost::train {
 // Resolves kAuto for a job on this large graph. Returns any other value unchanged.
 spec::NodeInputs NodeInputsOf(spec::NodeInputs inputs, const data::GraphSummary& summary);
 
-// Returns the dataset with the node features that the options name: the dataset itself, or a view with made features
-// (data/store/other_features.h). kAuto means NodeInputsOf for one large graph. For a set, kAuto means the set's own
-// features; if the set has none, nodes have no features. Errors: DataLoss.
+// Returns the dataset with the node features that the options name. This is the dataset itself, or a view whose
+// features the server makes (data/store/other_features.h). For one large graph, kAuto means the result of
+// NodeInputsOf. For a set, kAuto means the set's own features; if the set has none, nodes have no features. Errors:
+// DataLoss.
 data::GraphSummary WithNodeInputs(const spec::ModelOptions& model, const data::GraphSummary& summary);
 absl::StatusOr<std::shared_ptr<const data::Graph>> WithNodeInputs(const spec::ModelOptions& model,
                                                                   std::shared_ptr<const data::Graph> graph);
@@ -34,14 +34,14 @@ data::GraphSetSummary WithNodeInputs(spec::NodeInputs inputs, const data::GraphS
 absl::StatusOr<std::shared_ptr<const data::GraphSet>> WithNodeInputs(spec::NodeInputs inputs,
                                                                      std::shared_ptr<const data::GraphSet> set);
 
-// Returns a line for the job's log if nodes begin with something other than features; otherwise "".
+// Returns a line for the job's log if the model's node inputs are not the dataset's features; otherwise "".
 std::string TellNodeInputs(const spec::ModelOptions& model, const data::GraphSummary& summary);
 // For a set, the line also warns if the model cannot tell nodes apart.
 std::string TellNodeInputs(const spec::ModelOptions& model, const data::GraphSetSummary& summary);
 
-// Adds to `input` what an encoder must know of the features. Integer columns are categories, except that a program
-// reads them unchanged. `table` names the features in messages, e.g. "node feature". Adds a violation of `field` for
-// an integer column that cannot be categories.
+// Adds to `input` what an encoder must know of the features. Integer columns are categories for our own models; a
+// program reads them unchanged. `table` names the features in messages, e.g. "node feature". If an integer column
+// cannot be categories, adds a violation of `field`.
 void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, const data::FeatureSummary& features,
                      std::string_view field, Violations& violations, nn::EncoderInput& input);
 
@@ -58,12 +58,12 @@ absl::Status CheckTrainLabels(const data::Graph& graph, std::string_view prefix)
 // DataLoss.
 absl::Status CheckBinary(const data::GraphSet& set, std::string_view prefix);
 
-// Returns a line for a job's user about the consequences of having no rows to validate on. `rows` names them, e.g.
-// "graphs".
+// Returns a line for the job's user about what changes if the validation split is empty. `rows` names what a split
+// consists of, e.g. "graphs".
 std::string NoteOfNoValidation(std::string_view rows);
 
-// Returns statistics that bound the sizes of the train split. With cross-validation they are those of the whole set,
-// and otherwise those of the split. Adds a violation if there are more folds than graphs.
+// Returns statistics that bound the sizes of the train split: with cross-validation those of the whole set, otherwise
+// those of the split itself. Adds a violation if there are more folds than graphs.
 const data::SizeStatistics& TrainSizes(const spec::TrainOptions& options, const data::GraphSetSummary& summary,
                                        std::string_view prefix, Violations& violations);
 

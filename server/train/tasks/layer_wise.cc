@@ -31,7 +31,7 @@ absl::StatusOr<uint64_t> ChunkEnd(const data::GraphView& view, uint64_t begin, u
   return end;
 }
 
-// Copies rows into `all` from row `begin` on. The first call allocates `all`.
+// Copies `rows` to the rows of `all` from `begin` on. The first call allocates `all`.
 void Put(const at::Tensor& rows, uint64_t begin, int64_t nodes, at::Tensor& all) {
   if (!all.defined()) all = at::empty({nodes, rows.size(1)}, rows.options());
   all.narrow(0, static_cast<int64_t>(begin), rows.size(0)).copy_(rows);
@@ -88,7 +88,7 @@ absl::StatusOr<nn::LayerWiseModel::Chunk> ReadInEdges(const data::Graph& graph, 
   nn::LayerWiseModel::Chunk chunk;
   chunk.first_row = static_cast<int64_t>(begin);
   if (!in.offsets.Touch(begin, end + 1)) return in.offsets.status();
-  // The file may change while it is read. So the offsets are copied first. The copy is then corrected, so that
+  // The file may change while it is read. So the offsets are first copied, and the copy is then corrected so that
   // offsets rise and stay within the column.
   chunk.offsets = CopyOf<int64_t>(in.offsets.data() + begin, end - begin + 1, at::kLong);
   const std::span<int64_t> offsets(chunk.offsets.mutable_data_ptr<int64_t>(), end - begin + 1);
@@ -143,7 +143,7 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
   const auto first_row = static_cast<uint64_t>(firsts[rank]), end_row = static_cast<uint64_t>(firsts[rank + 1]);
   const auto share = [&](at::Tensor& rows) {
     if (group == nullptr) return;
-    // Ranks may arrive minutes apart, and an exchange of a step does not wait that long.
+    // Ranks may arrive minutes apart, and an exchange waits only as long as in a step.
     group->Meet();
     group->ShareRows(rows, firsts);
   };
@@ -193,8 +193,8 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
       projected.narrow(0, first, rows).copy_(model.Project(layer, input));
       begin = end;
     }
-    // A layer reads the projected rows of neighbours, which any rank may have. Its other inputs belong to this rank's
-    // nodes.
+    // A layer reads the projected rows of neighbours, which other ranks may have computed. Its other inputs are rows
+    // of this rank's own nodes.
     share(projected);
     at::Tensor output, joined_output;
     begin = first_row;

@@ -1,8 +1,8 @@
 // Predicts every node of a large graph from all of its neighbours. Each layer is computed for all nodes before the
-// next layer begins, so that nothing is computed twice. Source: Hamilton et al. 2017, section 3.1, as PyG's
-// `inference` of its examples. Runs eagerly, outside the graph cache, in chunks of rows.
-// Memory: one matrix [nodes, hidden] and one [nodes, 2 * hidden] of floats at a time. Residuals or jumping knowledge
-// add one or two matrices [nodes, hidden].
+// next layer begins, so that nothing is computed twice. Source: Hamilton et al. 2017, section 3.1; the `inference`
+// methods of PyG's examples. Runs eagerly, outside the graph cache, in chunks of rows.
+// Memory: a matrix [nodes, hidden] and a matrix [nodes, 2 * hidden] of floats at a time. Residuals or jumping
+// knowledge add one or two matrices [nodes, hidden].
 // Threads: the device thread.
 #pragma once
 
@@ -26,14 +26,14 @@ namespace permafrost::train {
 // Reads the features of rows [begin, end) as float32, or as CSR if they are sparse. Errors: DataLoss.
 absl::StatusOr<nn::LayerWiseModel::InputRows> ReadFeatureRows(const data::Graph& graph, uint64_t begin, uint64_t end);
 
-// Reads the in-edges of rows [begin, end). Their sources may lie outside this range. Does not fill in the degrees of
-// GCN's normalisation. Errors: DataLoss.
+// Reads the in-edges of rows [begin, end). Their sources may lie outside this range. Leaves the degrees for GCN's
+// normalisation to the caller. Errors: DataLoss.
 absl::StatusOr<nn::LayerWiseModel::Chunk> ReadInEdges(const data::Graph& graph, uint64_t begin, uint64_t end,
                                                       bool edge_weights,
                                                       data::EdgeInputs edges = data::EdgeInputs::kNone);
 
-// The most edges of a chunk. For models that read edge features, also the most values to which the edges of a chunk
-// are mapped. The edges of one node are never divided.
+// The most edges of a chunk and, for models that read edge features, the most values that a layer computes from the
+// edges of a chunk. The edges of one node are never divided, so a chunk of one node may exceed both.
 inline constexpr uint64_t kChunkEdges = uint64_t{1} << 21;
 inline constexpr uint64_t kChunkEdgeValues = uint64_t{1} << 25;
 
@@ -43,17 +43,17 @@ struct LayerWiseOptions {
   bool edge_weights = false;
   data::EdgeInputs edges = data::EdgeInputs::kNone;
   c10::Device device = c10::kCPU;
-  // The ranks that share the work, each with a part of the rows. All of them get the same predictions. Null if there
-  // are no other ranks.
+  // The ranks that divide the rows among themselves. Every rank gets all predictions. Null if there are no other
+  // ranks.
   collective::Group* group = nullptr;
 };
 
-// Returns the most edges that are in memory at a time. A single node with more edges is the exception.
+// Returns the most edges that are in memory at a time, unless a single node has more.
 uint64_t MostChunkEdges(const data::GraphSummary& graph, const nn::LayerWiseModel& model,
                         const LayerWiseOptions& options);
 
-// Returns [nodes, outputs] on the CPU. Errors: DataLoss; Cancelled if `keep_going`, called before each chunk, returns
-// false.
+// Returns the predictions, [nodes, outputs] on the CPU. Errors: DataLoss; Cancelled if `keep_going`, called before
+// each chunk, returns false.
 absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerWiseModel& model,
                                             const LayerWiseOptions& options, const std::function<bool()>& keep_going);
 

@@ -29,8 +29,8 @@ constexpr uint64_t EvalKey(data::Split split, uint64_t link) {
   return (uint64_t{1} + static_cast<uint64_t>(split)) << 60 | link;
 }
 
-// Scores pairs in order, several at once. Each call of the model scores the same number of pairs, since each number
-// is another shape for the device.
+// Scores pairs in order, several at once. Each call of the model scores the same number of pairs, since any other
+// number would be a new shape for the device.
 class PairScorer {
  public:
   PairScorer(const Links::ScoreOfNodes& score, int64_t most)
@@ -45,7 +45,7 @@ class PairScorer {
   // Appends the scores of the pairs that were added since the last call.
   absl::Status Score(std::vector<float>& scores) {
     if (count_ == 0) return absl::OkStatus();
-    // Real pairs fill the places of missing ones, as in training.
+    // If there are fewer pairs, some are repeated as padding, as in training.
     for (const at::Tensor& ends : {sources_, targets_}) {
       auto* const rows = ends.mutable_data_ptr<int64_t>();
       for (int64_t i = count_; i < ends.size(0); ++i) rows[i] = rows[i % count_];
@@ -98,7 +98,7 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const spec::TrainOptions& o
         "parts of 0, or a split without times (no temporal)");
     return violations.ToStatus();
   }
-  // Degrees count the edges of `messages` only. Degrees of the whole graph would tell which links are held out.
+  // Degrees count the edges of `messages` only. Degrees of the whole graph would reveal held-out links.
   if (options.model.node_inputs == spec::NodeInputs::kDegree) {
     PF_ASSIGN_OR_RETURN(split.messages, WithNodeInputs(options.model, std::move(split.messages)));
   }
@@ -140,7 +140,7 @@ std::vector<std::string> Links::notes() const {
        {std::pair(data::Split::kTrain, "train on"), std::pair(data::Split::kValid, "validate on"),
         std::pair(data::Split::kTest, "test on")}) {
     const bool trains = split == data::Split::kTrain;
-    // If the source gives the negatives, none are missing, so there is nothing to note.
+    // If the source gives the negatives, no link lacks any, so there is nothing to note.
     if (!trains && !given_negatives(split).empty()) continue;
     const int64_t each = trains ? options_.links.negatives : options_.links.eval_negatives;
     const auto none = std::ranges::count_if(links(split), [&](const data::Link& l) { return TargetsOf(l) == 0; });
@@ -237,8 +237,8 @@ absl::StatusOr<Evaluation> Links::EvaluatePairs(const ScoreOfNodes& score, data:
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
     return score(pairs);
   };
-  // With n negatives a link has 2 + n ends: its source, its target, and a target for each negative. Each call draws
-  // its own sample. The size of a call must not depend on the number of replicas, or the results would, too.
+  // With n negatives, a link has 2 + n ends: its source, its target, and a target for each negative. Each call draws
+  // its own sample, so the results depend on the size of a call. That size must not depend on the number of replicas.
   const int64_t train = size(data::Split::kTrain);
   const int64_t links_at_once = options_.nodes.fan_outs.empty() ? train : std::min(options_.batch_size, train);
   return Evaluate(asking, std::max<int64_t>(1, links_at_once * (2 + options_.links.negatives) / 2), split,
@@ -310,7 +310,7 @@ absl::StatusOr<Evaluation> Links::EvaluateSampled(const Score& score, data::Spli
 }
 
 Evaluation Links::Judge(const Scored& scored, data::Split split, bool keep_predictions) const {
-  // The loss takes as many negatives for each link as training does, or all of them if there are fewer.
+  // The loss uses as many negatives per link as in training, or all of them if there are fewer.
   std::vector<float> compared = scored.links;
   const int64_t own = std::ssize(scored.links);
   if (scored.each == 0) {
@@ -371,7 +371,7 @@ absl::StatusOr<NamedRows> Links::NameRows(data::Split split, std::span<const uin
 
 int64_t MostSeeds(const spec::TrainOptions& options, int64_t links, int64_t nodes) {
   const int64_t ends = links * (2 + options.links.negatives);
-  // In temporal jobs, a node is a separate seed at each time of its links.
+  // In temporal jobs, a node with links at several times is a separate seed for each time.
   return options.nodes.is_temporal() ? ends : std::min(nodes, ends);
 }
 
@@ -398,8 +398,8 @@ LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSumm
         std::max(negatives, part.pairs > 0 ? static_cast<double>(part.pairs) : of_split * static_cast<double>(each));
   }
   const double rows = LayerWiseBytes(options, graph, in_channels, channels);
-  // A score is kept; it is copied into the array of all scores; it is copied with its label for a metric; and it is
-  // sorted.
+  // Each score is in memory several times: as it was computed, in the array of all scores, with its label for a
+  // metric, and sorted.
   constexpr double kScoreBytes = 6 * sizeof(float);
   const double scores =
       kScoreBytes * (evaluated + negatives) + 2 * sizeof(float) * evaluated * (1 + static_cast<double>(o.negatives));
@@ -412,7 +412,7 @@ LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSumm
   const bool edge_features = EdgeInputsOf(options.model, graph) == data::EdgeInputs::kFeatures;
   const uint64_t split =
       o.given ? data::GivenLinksBytes(graph, edge_features) : data::LinkSplitBytes(graph, edge_features);
-  // The degrees in the graph without held-out links come in addition to those in the whole graph. They take an offset
+  // The degrees in the graph without held-out links take memory in addition to those in the whole graph: an offset
   // and a column for each node.
   const double degrees = options.model.node_inputs == spec::NodeInputs::kDegree
                              ? static_cast<double>(graph.nodes) * (sizeof(uint64_t) + sizeof(uint32_t))

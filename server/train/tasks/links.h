@@ -1,4 +1,4 @@
-// Everything but the node model of a job that predicts links: the links, the graph without held-out links, the
+// The parts of a job that predicts links, apart from its node model: the links, the graph without held-out links, the
 // decoder, and the evaluation. Threads: the device thread, except that MakeBatch is thread-safe.
 #pragma once
 
@@ -37,17 +37,17 @@ class Links {
   int64_t size(data::Split split) const { return std::ssize(links(split)); }
   // Returns one id per link of the train split: 0, 1, 2, ...
   std::vector<uint32_t> train_ids() const;
-  // Returns how many pairs every batch has, padding and negatives included. With fan_outs, a batch has room for the
-  // largest share that a rank gets of `batch_size` links, or of the train split if that is smaller. Without fan_outs,
-  // a batch has all links of the train split.
+  // Returns how many pairs every training batch has, padding and negatives included. With fan_outs, min(batch_size,
+  // links of the train split) links are divided among the ranks, and a batch has room for the largest share. Without
+  // fan_outs, a batch has all links of the train split.
   int64_t pairs() const { return pairs_; }
-  // Makes the batch of these links of the train split. Equal arguments make equal batches. Errors: DataLoss.
+  // Makes a batch of the train links `ids` and their negatives. Equal arguments make equal batches. Errors: DataLoss.
   absl::Status MakeBatch(std::span<const uint32_t> ids, int64_t epoch, data::LinkBatch& out) const {
     return batcher_->Make(ids, epoch, pairs_, out);
   }
 
-  // Makes a batch of all links of the train split, with the negatives of an epoch. The ends of its pairs are node
-  // ids, not places of seeds.
+  // Makes a batch of all train links and their negatives in `epoch`. The batch gives each end of a pair as a node id,
+  // not as an index of a seed.
   absl::Status MakeWholeBatch(int64_t epoch, data::LinkBatch& out) const {
     return batcher_->MakeOfNodes(train_ids(), epoch, pairs_, out);
   }
@@ -66,30 +66,29 @@ class Links {
   // channels].
   at::Tensor Predict(const at::Tensor& rows, const nn::NodePairs& pairs) const { return (*decoder_)(rows, pairs); }
 
-  // Scores a split's links and their negatives. The loss takes as many negatives for each link as training does. The
-  // predictions of a link are its score and its rank among its negatives. If a link is not ranked, its rank is NaN
-  // and no metric counts it. `rows` are the model's outputs for all nodes, [nodes, channels] on the device.
+  // Scores a split's links and their negatives. The loss uses as many negatives per link as in training. A link has
+  // two predictions: its score, and its rank among its negatives. If a link is not ranked, its rank is NaN, and no
+  // metric counts the link. `rows` are the model's outputs for all nodes, [nodes, channels] on the device.
   // Errors: DataLoss; Cancelled if `keep_going`, called now and then, returns false.
   absl::StatusOr<Evaluation> EvaluateRows(const at::Tensor& rows, data::Split split, bool keep_predictions,
                                           const std::function<bool()>& keep_going) const;
-  // Returns the logits [pairs, 1] for pairs of node ids; the ids lie on the host. Every call has the same number of
-  // pairs. The pairs have no more distinct ends than a training batch has seeds.
+  // Returns the logits [pairs, 1] of pairs of node ids, which lie on the host. Each call gets the same number of
+  // pairs. Their distinct ends are at most as many as a training batch's seeds.
   using ScoreOfNodes = std::function<absl::StatusOr<at::Tensor>(const nn::NodePairs& pairs)>;
   // Same as EvaluateRows, but `score` scores the pairs.
   absl::StatusOr<Evaluation> EvaluatePairs(const ScoreOfNodes& score, data::Split split, bool keep_predictions,
                                            const std::function<bool()>& keep_going) const;
-  // Returns the logits [pairs, 1] for a batch whose pairs are pairs of its seeds. `sample` is the number of the batch
-  // in its split, from 0.
+  // Returns the logits [pairs, 1] of a batch, in which an end of a pair is the index of a seed. `sample` is the
+  // number of the batch in its split, from 0.
   using Score = std::function<absl::StatusOr<at::Tensor>(data::LinkBatch& pairs, uint64_t sample)>;
-  // Same as EvaluateRows, for links with times. `score` scores each batch of pairs on a block sampled around the ends
-  // of the pairs.
+  // Same as EvaluateRows, but for links with times. `score` scores each batch of pairs, on a block that is sampled
+  // around their ends.
   absl::StatusOr<Evaluation> EvaluateSampled(const Score& score, data::Split split, bool keep_predictions,
                                              const std::function<bool()>& keep_going) const;
-  // Makes a batch of eval_links() links of a split, from link `begin` on, with the negatives of evaluation. If fewer
-  // links are left, the batch is padded to the number of pairs of a full one.
+  // Makes a batch of a split's links [begin, begin + eval_links()), with the negatives of evaluation. If the split
+  // has fewer links from `begin` on, the batch is padded to as many pairs as a full batch.
   absl::Status MakeEvalBatch(data::Split split, int64_t begin, data::LinkBatch& out) const;
-  // Returns how many links EvaluateSampled scores at once. Their ends are about as many seeds as a training batch
-  // has.
+  // Returns how many links EvaluateSampled scores at once, so that a batch has about as many seeds as in training.
   int64_t eval_links() const;
   // Returns source and target of these links of a split, and for temporal jobs the time of each. Errors: DataLoss.
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const;
@@ -98,19 +97,20 @@ class Links {
   Links(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split,
         std::vector<uint32_t> non_neighbors);
   const std::vector<data::Link>& links(data::Split split) const { return links_[static_cast<size_t>(split)]; }
-  // The scores of all links of a split, and the scores of all negatives in the order of their links. Each ranked link
-  // has `each` negatives, and a link that is not ranked has none. If `each` is 0, all links share the negatives.
+  // The scores of all links of a split, and the scores of all negatives in the order of their links. If `each` is
+  // above 0, each ranked link has `each` negatives of its own, and any other link has none. If `each` is 0, all links
+  // share the same negatives.
   struct Scored {
     std::vector<float> links, negatives;
     int64_t each = 0;
   };
   Evaluation Judge(const Scored& scored, data::Split split, bool keep_predictions) const;
-  // Returns how many nodes may be targets of negatives with the link's source.
+  // Returns how many nodes can be the target of a negative of this link: those to which its source has no edge.
   uint32_t TargetsOf(const data::Link& link) const { return (*non_neighbors_)[link.source]; }
   bool IsRanked(data::Split split, const data::Link& link) const {
     return !given_negatives(split).empty() || TargetsOf(link) > 0;
   }
-  // Returns the negatives that the dataset gives for a split; empty if negatives are drawn.
+  // Returns the negatives of a split that the dataset contains; empty if negatives are drawn.
   const data::Column<data::NodeId>& given_negatives(data::Split split) const {
     return given_.negatives[static_cast<size_t>(split)];
   }
@@ -122,7 +122,7 @@ class Links {
   absl::Status ForEachNegative(data::Split split, const std::function<bool()>& keep_going, const Add& add) const;
   absl::StatusOr<Evaluation> Evaluate(const ScoreOfNodes& score, int64_t most_at_once, data::Split split,
                                       bool keep_predictions, const std::function<bool()>& keep_going) const;
-  // Returns how many pairs an evaluation has at most, over the validation and the test split.
+  // Returns how many pairs the larger of the two evaluations scores, that of the validation or of the test split.
   int64_t most_pairs() const;
 
   const spec::TrainOptions options_;
@@ -140,12 +140,12 @@ class Links {
 // Returns how many seeds a training batch of `links` links has at most, in a graph of `nodes` nodes.
 int64_t MostSeeds(const spec::TrainOptions& options, int64_t links, int64_t nodes);
 
-// Returns about how many links a split has. If the dataset gives the links, this is their number. If links are drawn,
-// it is the split's part of all links, and for the train split the number of all links.
+// Estimates how many links a split has. If the dataset gives the split's links, returns their number. If links are
+// drawn, returns the split's fraction of all links, but all links for the train split.
 double LinkCountOf(const spec::TrainOptions& options, const data::GraphSummary& graph, data::Split split);
 
-// Bytes that a job on links takes beyond a job on nodes. `host` counts the links and the remaining edges. `result`
-// counts what an evaluation keeps, such as the model's output for every node.
+// The bytes that a job on links takes in addition to those of a job on nodes. `host` counts the links and the
+// remaining edges. `result` counts what an evaluation keeps, such as the model's output for every node.
 struct LinkMemory {
   double host = 0, result = 0;
 };

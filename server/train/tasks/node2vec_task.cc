@@ -25,16 +25,17 @@ namespace {
 using data::NodeId;
 
 constexpr int64_t kWalkPrefetchDepth = 3;
-// The first draw numbers of evaluation and of probes. Training batches count from 0, so these begin far above.
+// The first random streams of evaluation and of probes. The streams of training batches count from 0, so these begin
+// far above.
 constexpr uint64_t kEvalWalkStreams = uint64_t{1} << 62, kProbeWalkStreams = kEvalWalkStreams + (uint64_t{1} << 61);
-// Changes the job's seed for walks, so that walks and the order of an epoch share no draws.
+// Combined with the job's seed to give the seed of walks, so that walks and the order of an epoch share no draws.
 constexpr uint64_t kWalkSeed = 0x77616c6b73;
-// The number of arrays with an entry for each node: all nodes, their order, the places of the nodes in each of three
-// batchers, and the splits.
+// The number of arrays with an entry for each node: all nodes, their order, the places of nodes in three batchers,
+// and the splits.
 constexpr double kArraysOfNodes = 7;
 constexpr int64_t kMostEvaluatedSeeds = 1024, kMostEvaluatedPairs = 1 << 20;
 
-// Places among StepInputs::tensors.
+// Indices into StepInputs::tensors.
 enum WalkPlace : size_t { kWalkNodes, kWalkSeeds, kWalkRows, kWalkOffsets, kWalkPlaces, kNumWalkPlaces };
 
 nn::WalkLayout LayoutOf(const spec::Node2VecOptions& o) {
@@ -72,7 +73,7 @@ RunMemory MemoryOfWalks(const spec::TrainOptions& options, const data::GraphSumm
   memory.cost.parameters = rows * width;
   memory.cost.activations = entries * width;
   if (limits.device || options.model.lowering != spec::Lowering::kAuto) {
-    // The scores of all pairs of each walk, and the values that are computed from them.
+    // The number of values for each pair in a step: its score, and the values that are computed from it.
     constexpr double kPairCopies = 8;
     memory.cost.activations += kPairCopies * entries * static_cast<double>(batches.length);
   }
@@ -83,13 +84,13 @@ RunMemory MemoryOfWalks(const spec::TrainOptions& options, const data::GraphSumm
   // All batches are of one shape.
   if (limits.graphs) memory.executables = graphcache::MostExecutables(options.graph_cache, 2);
   memory.batch_bytes = (kWalkPrefetchDepth + 3) * batch + kArraysOfNodes * sizeof(uint32_t) * rows;
-  // At least one seed is evaluated, even if its pairs exceed the limit.
+  // At least one seed is evaluated, even if its pairs exceed the limit of scores.
   constexpr double kScoreCopies = 6;
   const int64_t pairs = PairsOf(options.node2vec) * (1 + options.node2vec.num_negative_samples);
   memory.result_bytes = kScoreCopies * sizeof(float) * static_cast<double>(std::max(kMostEvaluatedPairs, pairs));
-  // Two copies of the embeddings of the test split.
+  // An evaluation of the test split holds two copies of its embeddings.
   memory.result_bytes += 2 * sizeof(float) * width * static_cast<double>(graph.split_nodes[2]);
-  if (limits.device) memory.result_bytes += sizeof(float) * rows * width;  // the table, taken from the device
+  if (limits.device) memory.result_bytes += sizeof(float) * rows * width;  // a copy of the table from the device
   return memory;
 }
 
@@ -346,7 +347,8 @@ absl::StatusOr<std::optional<Evaluation>> Node2VecTask::EvaluateWhole(data::Spli
   if (!keep_predictions) return result;
   result.ids = splits_[static_cast<size_t>(split)];
   const at::Tensor ids = at::tensor(std::vector<int64_t>(result.ids.begin(), result.ids.end()), at::kLong);
-  // Selects on the host. On the device, the selection would compile a further graph, although the cache is sealed.
+  // The rows are selected on the host. On the device, this would compile a further graph, although the cache is
+  // sealed.
   const at::Tensor rows = table_.to(at::kCPU).index_select(0, ids);
   result.predictions.assign(rows.const_data_ptr<float>(), rows.const_data_ptr<float>() + rows.numel());
   return result;

@@ -21,11 +21,12 @@ namespace permafrost::train {
 // under `prefix`.
 absl::Status CheckNode2Vec(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                            const MemoryLimits& limits, std::string_view prefix);
-// Checks that the graph stores out-edges, along which walks go; its summary does not tell this. Errors: same as
-// CheckNode2Vec.
+// Checks that the graph stores out-edges, along which walks go. Only the graph itself tells this, not its summary.
+// Errors: same as CheckNode2Vec.
 absl::Status CheckWalkable(const data::Graph& graph, std::string_view prefix);
 
-// Adds "embedding.weight" [nodes, hidden_channels], drawn from the job's seed like the weights of torch.nn.Embedding.
+// Adds the parameter "embedding.weight", [nodes, hidden_channels], to `tensors`, and draws its values from the job's
+// seed. The distribution is that of torch.nn.Embedding.
 at::Tensor AddEmbedding(const spec::TrainOptions& options, int64_t nodes, c10::Device device, nn::TensorSet& tensors);
 
 // A batch of walks from seeds. All batches have one shape. Threads: one at a time. Borrows the batch and the seeds
@@ -41,7 +42,7 @@ class WalkHostBatch final : public HostBatch {
   // In these shapes, `nodes` counts entries of walks, `edges` counts pairs, and `graphs` counts seeds. Negative walks
   // count too.
   BatchShape real() const override { return ShapeOf(host_->seeds); }
-  // Every batch is made at the one shape there is. Its padding takes no part in the step.
+  // All batches are made at this one shape. The step ignores the padding.
   BatchShape least_padded() const override { return padded(); }
   BatchShape dynamic_shape() const override { return padded(); }
   BatchShape padded() const override { return ShapeOf(host_->room); }
@@ -84,7 +85,7 @@ class Node2VecTask final : public Task {
   int64_t size(data::Split split) const override;
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
-  // Evaluates on separate walks, which are equal in every evaluation. The predictions are the embeddings of the
+  // Evaluates on walks of its own, which are the same in every evaluation. The predictions are the embeddings of the
   // split's nodes.
   absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split split, bool keep_predictions,
                                                           const std::function<bool()>& keep_going) override;
@@ -93,7 +94,7 @@ class Node2VecTask final : public Task {
   Node2VecTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph,
                std::array<std::vector<data::NodeId>, 3> splits, c10::Device device);
   int64_t room() const;
-  // Returns the seeds of an evaluation. Their number is limited, to bound the number of scores.
+  // Returns the seeds of an evaluation. It has a limited number of seeds, which bounds the number of scores.
   std::vector<data::NodeId> EvaluatedSeeds(data::Split split) const;
 
   const spec::TrainOptions options_;

@@ -23,10 +23,10 @@ namespace {
 
 // The largest label that can be a class. A larger one is a measure.
 constexpr double kMaxClasses = 1'000'000;
-// The number of batches that the host holds at once: those gathered ahead, and the one in the step.
+// The number of batches that the host holds at once: the batches gathered ahead, and the one in the step.
 constexpr double kHostNodeBatches = 3;
-// The number of copies of a whole graph on the host: its tensors, and a second graph with other edges and row keys
-// that verifies a capture.
+// The number of copies of a whole graph in memory: its tensors, and a second graph, with other edges and row keys,
+// with which a capture is verified.
 constexpr double kWholeGraphCopies = 2;
 
 // Returns true if the first layer begins with means that can be computed from the features as they are stored.
@@ -133,8 +133,8 @@ double MostApart(const data::NeighborSamplingOptions& sampling, double drawn) {
   return sampling.max_edges > 0 ? std::min(drawn, static_cast<double>(sampling.max_edges)) : drawn;
 }
 
-// Estimates the rows of a step as if every node had the mean in-degree. With many seeds, the largest batches have
-// only a few more rows.
+// Estimates the rows of a step as if every node had the mean in-degree. If there are many seeds, even the largest
+// batch has few rows more.
 nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch_size, int64_t num_layers,
                     const data::GraphSummary& graph) {
   const auto all_nodes = static_cast<double>(graph.nodes), all_edges = static_cast<double>(graph.edges);
@@ -150,7 +150,7 @@ nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch
     if (sampling.max_nodes > 0) found = std::min(found, static_cast<double>(sampling.max_nodes));
     rows.nodes.push_back(sampling.disjoint ? found : std::min(all_nodes, found));
   }
-  // The means of the first layer are computed before the step, which does not see their rows.
+  // The means of the first layer are computed before the step, so the rows of the last hop are not in the step.
   if (sampling.last_hop_apart) rows.nodes.push_back(rows.nodes.back());
   return rows;
 }
@@ -163,14 +163,15 @@ double PairsOf(const spec::TrainOptions& options, const data::GraphSummary& grap
   return links * (1 + static_cast<double>(options.links.negatives));
 }
 
-// Returns the shape for which a program's cost is estimated. The shape's number of edges is the larger of
-// `rows.edges` and `pairs`.
+// Returns the shape for which a program's cost is estimated. A pair costs as much as an edge, so the shape has
+// max(rows.edges, pairs) edges.
 BatchShape ShapeOf(const nn::StepRows& rows, double pairs) {
   return {static_cast<int64_t>(rows.nodes.back()), static_cast<int64_t>(std::max(rows.edges, pairs)),
           static_cast<int64_t>(rows.graphs)};
 }
 
-// Returns the bytes of a node's features on the host. For a program, the features are dense, and positions count too.
+// Returns the bytes of a node's features on the host. For a program, this is for dense features, and includes
+// positions.
 double RowBytes(const spec::TrainOptions& options, const data::GraphSummary& graph) {
   if (graph.node_features.type != data::DataType::kSparse || spec::IsProgram(options)) {
     const int64_t positions = spec::IsProgram(options) ? graph.position_columns : 0;
@@ -180,8 +181,8 @@ double RowBytes(const spec::TrainOptions& options, const data::GraphSummary& gra
   return (sizeof(int64_t) + sizeof(float)) * nonzeros / std::max(1.0, static_cast<double>(graph.nodes));
 }
 
-// Adds the decoder's cost in a training step. This is the products of the pairs and their gradients, and for an MLP
-// also its layers.
+// Adds the decoder's cost in a training step: the products of the pairs and their gradients and, for an MLP, its
+// layers.
 void AddDecoderCost(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t channels,
                     nn::ModelCost& cost) {
   const double pairs = PairsOf(options, graph);
@@ -190,17 +191,16 @@ void AddDecoderCost(const spec::TrainOptions& options, const data::GraphSummary&
   cost.activations += pairs * (kept * static_cast<double>(channels) + 4);
 }
 
-// Returns the bytes that an evaluation keeps for each node until it ends. They hold outputs, labels, the id, and the
-// values that a metric sorts or divides by. If all nodes are predicted layer by layer, the outputs of the split are
-// kept twice.
+// Returns the bytes that an evaluation keeps for each node until it ends: outputs, labels, the id, and the values
+// that a metric sorts or divides by. If all nodes are predicted layer by layer, outputs of the split are kept twice.
 double EvaluatedRowBytes(const spec::TrainOptions& options, const data::GraphSummary& graph, double outputs) {
   constexpr double kOfMetric = sizeof(std::pair<float, bool>) + 2 * sizeof(double);
   const double copies = options.nodes.layer_wise_evaluation ? 2 : 1;
   return sizeof(float) * (copies * outputs + static_cast<double>(graph.num_targets)) + sizeof(data::NodeId) + kOfMetric;
 }
 
-// Returns how many graphs of the device a job holds at most: one for each mode on a whole graph, and one for each
-// rung on samples.
+// Returns the most captured graphs that a job holds on the device: one per mode for a whole graph, and one per rung
+// for sampled blocks.
 int64_t MostGraphs(const spec::TrainOptions& options) {
   const spec::PolicyOptions& policy = options.graph_cache;
   const int64_t modes = EvaluatesOutsideCache(options) ? 1 : 2;
@@ -212,7 +212,7 @@ int64_t SeedsOf(const spec::TrainOptions& options, const data::GraphSummary& gra
   return options.links.enabled ? MostSeeds(options, options.batch_size, graph.nodes) : options.batch_size;
 }
 
-// Host memory of a mode's batches, in bytes: of one batch, and of all batches that exist at once.
+// Host memory of a mode's batches, in bytes: of one batch, and of all batches in memory at once.
 struct HostBatches {
   double one = 0, all = 0;
 };
@@ -267,11 +267,12 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
   return memory;
 }
 
-// A table of two parts needs two tensors more than a table of one part: rows are gathered from both parts, and then
-// chosen. A captured graph holds both tensors, and so does the run that verifies the graph.
+// A table of two parts takes two additional tensors: the rows that are gathered from each part, before the right ones
+// are chosen. A captured graph holds both tensors, and so does the run that verifies the graph.
 constexpr double kGatheredCopies = 4;
 // PyTorch's operators gather the rows over which means are taken. A captured graph holds these rows, and so does the
-// run that verifies the graph. A kernel (nn/gpu) gathers no rows, but the plan does not know whether it will run.
+// run that verifies the graph. The kernel in nn/gpu gathers no rows, but the plan does not know whether that kernel
+// will run.
 constexpr double kMeansCopies = 2;
 
 }  // namespace
@@ -337,8 +338,8 @@ data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode
   const bool dense =
       graph.node_features.type != data::DataType::kNone && graph.node_features.type != data::DataType::kSparse;
   const spec::BatchingOptions& bounds = options.batching;
-  // A bound on the rows of a block also counts the rows of the last hop. So with a bound, the last hop must have
-  // rows, and cannot be kept apart.
+  // max_nodes bounds the rows of a block, including the rows of the last hop. A last hop that is kept apart has no
+  // rows, so it is not possible with this bound.
   const bool may_be_apart = fan_outs.size() >= 2 && bounds.max_nodes == 0;
   return {.fan_outs = fan_outs,
           .replace = nodes.replace,
@@ -361,8 +362,8 @@ double LayerWiseBytes(const spec::TrainOptions& options, const data::GraphSummar
       model.aggregation == spec::Aggregation::kMax || model.architecture == spec::Architecture::kGine;
   const auto widest =
       static_cast<double>(std::max({model.hidden_channels, outputs, of_inputs ? in_channels : int64_t{0}}));
-  // The matrices are a layer's input, its projection (at most twice as wide), and its output. If the model joins
-  // layers, two more matrices hold the joined outputs before and after this layer.
+  // The matrices are a layer's input, its projection (at most twice as wide), and its output: 4 widths. If the model
+  // joins layers, two more matrices hold the joined outputs before and after this layer.
   const double matrices = model.jumping_knowledge == spec::JumpingKnowledge::kLast ? 4 : 6;
   double values = matrices * static_cast<double>(graph.nodes) * widest;
   if (const data::EdgeInputs edges = EdgeInputsOf(model, graph); edges != data::EdgeInputs::kNone) {

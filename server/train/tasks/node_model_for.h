@@ -1,5 +1,5 @@
-// Tells which node-level model a graph needs, whether this machine can hold it, and what a job with this model reads
-// of the graph.
+// Determines the node-level model for a graph, the memory that a job with this model takes, and what the job reads of
+// the graph.
 // Threads: pure functions, except that ReadSplits and ReadLabels read the store.
 #pragma once
 
@@ -24,7 +24,7 @@
 namespace permafrost::train {
 
 // The model of a job on one large graph. For a program, hidden_channels equals num_outputs. If the program predicts
-// links, both are the number of columns that it returns, as far as that is known.
+// links, both are the number of columns that it returns, or the job's hidden_channels if that number is unknown.
 struct JobNodeModel : nn::NodeModelOptions {
   std::optional<ForwardCost> program;  // the cost of a program; nullopt for our own models
 };
@@ -37,11 +37,11 @@ absl::StatusOr<JobNodeModel> NodeModelFor(const spec::TrainOptions& options, con
 uint64_t NodeJobBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
                       const MemoryLimits& limits);
 
-// Returns the options as a job's task uses them. For a program, the result says what the program reads of edges and
+// Returns the options with which a job's task works. For a program, they say which edge inputs the program reads and
 // how wide its rows are.
 spec::TrainOptions WithProgram(const spec::TrainOptions& options, const JobNodeModel& model, const MadeNodeModel& made);
 
-// Returns whether this process has room for the batches of training and those of evaluation at the same time.
+// Returns whether this process has memory for training batches and evaluation batches at the same time.
 bool HasRoomForBothModes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
                          const MemoryLimits& limits);
 
@@ -58,8 +58,8 @@ uint64_t GatheringBytes(const spec::TrainOptions& options, const data::GraphSumm
 uint64_t MeansBytes(const spec::TrainOptions& options, const data::GraphSummary& graph);
 
 // Returns how the batches of a mode are sampled. Without fan-outs, each batch is the whole graph. If the model's
-// first layer begins with means that can be computed while a batch is gathered, the last hop is kept apart from the
-// others.
+// first layer begins with means of neighbours that can be computed while a batch is gathered, the last hop is kept
+// apart from the other hops.
 data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode mode, const data::GraphSummary& graph);
 
 // Returns whether the graph has edge weights that the model may read. GCN weighs messages by them, as PyG's GCNConv

@@ -28,13 +28,13 @@ namespace {
 using data::BlockSizes;
 using data::NodeId;
 
-// The kernel may be advised to read at most 1 / kAdviceShare of the memory ahead.
+// The part of memory that the kernel may be advised to fill by reading ahead is 1 / kAdviceShare.
 constexpr uint64_t kAdviceShare = 4;
 
 uint64_t Less(uint64_t from, uint64_t taken) { return from - std::min(from, taken); }
 
-// Returns the host memory that the job needs besides node features and adjacency, in bytes. Features of edges and
-// positions are read through the mapping, so they count too.
+// Returns the host memory, in bytes, that the job needs in addition to node features and adjacency. It includes edge
+// features and positions, which are read through the mapping.
 uint64_t HostBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
                    const MemoryLimits& limits) {
   const int64_t positions = spec::IsProgram(options) ? graph.nodes * graph.position_columns : 0;
@@ -42,7 +42,7 @@ uint64_t HostBytes(const spec::TrainOptions& options, const JobNodeModel& model,
          sizeof(float) * static_cast<uint64_t>(positions);
 }
 
-// Returns the memory that the job's features may take if the device gathers them.
+// Returns the memory that a table of the job's features may take if the device gathers them.
 FeatureMemory FeatureMemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
                               const data::GraphSummary& graph, const PlanContext& context) {
   const MemoryLimits& limits = context.limits;
@@ -85,7 +85,8 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
   PF_RETURN_IF_ERROR(task->ReadTable(model, context, keep_going));
   PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));
-  // With a row cache, one mode's stream would lease the room that the other mode's stream needs.
+  // With a row cache, passes are not kept, because one mode's stream would lease the room that the other mode's
+  // stream needs.
   task->keeps_passes_ = context.limits.trains && task->features_.cache == nullptr &&
                         HasRoomForBothModes(options, model, task->graph_->summary(), context.limits);
   const std::string key =
@@ -147,7 +148,7 @@ absl::Status NodeTask::ReadTable(const JobNodeModel& model, const PlanContext& c
                           .split = SplitFeatures(FeatureTableRows(summary), row_bytes, memory),
                           .allocate_pinned = context.allocate_pinned,
                           .wanted = {}};
-  // The device computes means only if all rows lie on it, and row numbers of means have 32 bits.
+  // The device computes means only if all rows lie on it, and if row numbers fit 32 bits.
   const bool makes_means = how.split.host == 0 && how.split.device <= std::numeric_limits<int32_t>::max();
   if (how.split.rows() == 0 || (!makes_means && !GathersRows(Mode::kTrain))) return absl::OkStatus();
   std::vector<float> wanted;
@@ -155,7 +156,7 @@ absl::Status NodeTask::ReadTable(const JobNodeModel& model, const PlanContext& c
     PF_ASSIGN_OR_RETURN(wanted, ExpectedDraws(keep_going));
     how.wanted = wanted;
   }
-  // Frees the memory that rows of an earlier job still take.
+  // Frees the memory of cached rows of an earlier job.
   if (how.split.host > 0 && context.rows != nullptr) context.rows->Drop();
   PF_ASSIGN_OR_RETURN(table_, ReadFeatureTable(*graph_, how, keep_going));
   if (!table_.defined()) return absl::OkStatus();
@@ -254,7 +255,7 @@ int64_t NodeTask::size(data::Split split) const {
 }
 
 std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan plan, bool keeps) {
-  // Frees the probes, which are as large as a batch. Captures come before the first stream, and seldom later.
+  // Frees the probes, which are as large as a batch. Captures need them before the first stream, and seldom later.
   if (features_.cache != nullptr) probes_ = {};
   const int64_t pass = plan.first_pass;
   std::shared_ptr<SampledPasses>& kept = passes_[static_cast<size_t>(mode)];
@@ -301,10 +302,9 @@ std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first
 std::unique_ptr<BatchStream> NodeTask::EvalBatches(data::Split split) {
   // All evaluations draw equal samples, so that epochs can be compared.
   const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
-  // The other splits are evaluated only once or twice, so batches made ahead of an evaluation would gain nothing.
+  // Any other split is evaluated only once or twice, so making its next batches ahead would gain nothing.
   const bool keeps = keeps_passes_ && split == data::Split::kValid;
-  // Each rank takes consecutive batches. Predictions that are gathered in rank order are then in the order of the
-  // split.
+  // Each rank takes consecutive batches, so that predictions gathered in rank order are in the order of the split.
   const std::span<const NodeId> ids = splits_[static_cast<size_t>(split)];
   const int64_t batches = (std::ssize(ids) + options_.batch_size - 1) / options_.batch_size;
   const int64_t first = batches * rank() / options_.replicas, end = batches * (rank() + 1) / options_.replicas;

@@ -75,11 +75,11 @@ class NodeTask final : public Task {
  private:
   // The first sample numbers of evaluation and of probes. Training batches count from 0, so these begin far above.
   static constexpr uint64_t kEvalStreams = uint64_t{1} << 62, kProbeStreams = kEvalStreams + (uint64_t{1} << 61);
-  // A batch that was sampled to plan the rungs.
+  // A batch that is sampled before the first step, to plan the rungs.
   struct Probe {
     std::vector<data::NodeId> seeds;
     std::vector<int64_t> times;  // one for each seed, or empty
-    int64_t most_seeds = 0;      // the most seeds of any batch with as many links or nodes
+    int64_t most_seeds = 0;      // the most seeds that a batch of as many links or nodes can have
     bool full = false;           // whether the batch of all ranks has the job's batch size
     data::LinkBatch pairs;       // set if links are predicted
     uint64_t stream = 0;
@@ -87,15 +87,15 @@ class NodeTask final : public Task {
   };
   // The makers of one mode's batches, and the rungs to which batches are rounded up.
   struct ModeParts {
-    // `stream` is used by the stream's thread, `prober` by the device thread
+    // The batchers. The stream's thread uses `stream`, and the device thread uses `prober`.
     std::unique_ptr<data::BlockBatcher> stream, prober;
     BlockRungs rungs;
     std::vector<Probe> probes;
     std::vector<data::BlockSizes> alike;  // BlockRungs::Alike of the probes, in the order of the probes
-    std::vector<data::BlockSizes> kept;   // sizes of the first probes, kept from an equal job; or empty
-    // `dynamic` and `ladder` choose the sizes to which batches are padded ahead. If `dynamic`, a batch gets its own
-    // sizes. Otherwise it gets the sizes of the rung of `ladder` that is to serve it. Without a ladder, it gets the
-    // sizes of its own rung.
+    std::vector<data::BlockSizes> kept;   // sizes of the first probes, as an equal job stored them; or empty
+    // `dynamic` and `ladder` determine the sizes to which the stream pads batches. If `dynamic`, a batch is padded to
+    // its dynamic_sizes. Otherwise it is padded to the rung of `ladder` that is to serve it or, without a ladder, to
+    // its own rung.
     mutable absl::Mutex mu;
     bool dynamic ABSL_GUARDED_BY(mu) = false;
     std::vector<BatchShape> ladder ABSL_GUARDED_BY(mu);
@@ -109,12 +109,12 @@ class NodeTask final : public Task {
   const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
   // Returns whether batches carry the weights of their edges.
   bool ReadsWeights() const { return made_.reads_edge_weights && UsesEdgeWeights(options_, *graph_); }
-  // If the device is to gather the features and memory allows it, reads them into a table for the device.
+  // If the device is to gather the features, and memory allows it, reads the features into table_.
   absl::Status ReadTable(const JobNodeModel& model, const PlanContext& context,
                          const std::function<bool()>& keep_going);
-  // Returns true if batches of the mode carry the numbers of their rows in the table, and false if the host gathers
-  // their features. The device computes means only if the whole table lies on it. Otherwise more data would cross
-  // from the host as rows than as means.
+  // Returns true if batches of the mode carry row numbers of table_, and false if the host gathers their features.
+  // Batches that begin with means use table_ only if the whole table lies on the device. Otherwise the host computes
+  // the means, since sending them to the device takes less than sending rows.
   bool UsesTable(Mode mode) const { return table_.defined() && (GathersRows(mode) || table_makes_means_); }
   bool MeansElsewhere(Mode mode) const { return UsesTable(mode) && !GathersRows(mode); }
   // Returns true if batches of the mode hold rows of features without means.
@@ -123,49 +123,51 @@ class NodeTask final : public Task {
   // Decides whether features are read through the mapping or through a row cache, and opens the cache.
   absl::Status OpenFeatures(const JobNodeModel& model, const PlanContext& context,
                             const std::function<bool()>& keep_going);
-  // Returns, for each node, how often the batches of an epoch and of its evaluation are expected to draw it.
+  // Returns, for each node, how many times the batches of an epoch and of its evaluation are expected to contain it.
   absl::StatusOr<std::vector<float>> ExpectedDraws(const std::function<bool()>& keep_going) const;
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
-  // Returns a probe, not sampled yet, of these nodes or links. They are this rank's share of a batch. `full` says
-  // whether the batch of all ranks has the job's batch size.
+  // Returns a probe, not sampled yet, of the nodes or links `ids`, which are this rank's share of a batch. `full` is
+  // as in Probe.
   absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch, bool full) const;
-  // Makes an artificial block of exactly this shape, for a program. It is valid until the next call with a `probe` of
-  // the same parity.
+  // Makes an artificial block of exactly this shape, for a program. The block is valid until the next call with a
+  // `probe` of the same parity.
   absl::StatusOr<HostBatch*> ExactProbe(Mode mode, size_t probe, const BatchShape& shape);
   // Samples some batches of the mode's splits and plans the mode's rungs from them.
   absl::Status PlanRungs(Mode mode, const std::function<bool()>& keep_going);
   // Returns the sizes of all probes, for the plan to keep.
   SampledSizes Sampled() const;
-  // Plans the rungs of batches that have equally many nodes or links. The batches become probes.
+  // Samples `batches`, which have equally many nodes or links, and plans their rungs. The batches become probes of
+  // `parts`.
   absl::StatusOr<BlockRungs> PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
                                        std::span<Probe> batches, const std::function<bool()>& keep_going);
-  // Returns the expected number of batches of the whole run at each rung, extrapolated from the probes.
+  // Returns how many batches of the whole run are expected at each rung, extrapolated from the probes.
   std::vector<graphcache::PlannedShape> ExpectedBatches(Mode mode) const;
   // Returns the counts of ExpectedBatches. A planned rung at which no batch is expected has the count 0.
   std::vector<graphcache::ShapeCount> RungCounts(Mode mode) const;
-  // Returns the sizes to which a batch with these real sizes is padded ahead.
+  // Returns the sizes to which the stream pads a batch with these real sizes.
   data::BlockSizes ReadyAt(Mode mode, const data::BlockSizes& real) const;
-  // Plans the evaluations that sample outside the graph cache: links with times, and links of a program.
+  // Plans the evaluations that sample outside the graph cache: those of links with times, and of links that a program
+  // predicts.
   absl::Status PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going);
   // Returns true if links are predicted, and the decoder scores links from the model's rows.
   bool decodes_pairs() const { return links_ != nullptr && !made_.scores_pairs; }
-  // Runs a program on a sample around these seeds, drawn as an evaluation draws it. `pairs` are pairs of the seeds,
-  // on the host, or undefined.
+  // Runs a program on a block sampled around these seeds, as in an evaluation. `stream` is the sample number. `pairs`
+  // are pairs of the seeds, on the host, or undefined.
   absl::StatusOr<at::Tensor> ForwardOfSample(std::span<const data::NodeId> seeds, uint64_t stream,
                                              const nn::NodePairs& pairs);
-  // Returns a program's outputs for all nodes, [nodes, channels] on the device. They are computed on samples, drawn
-  // as an evaluation draws them.
+  // Returns a program's outputs for all nodes, [nodes, channels] on the device, computed on sampled blocks as in an
+  // evaluation.
   absl::StatusOr<at::Tensor> PredictBySamples(const std::function<bool()>& keep_going);
-  // Evaluates a program that scores pairs itself. Each batch of pairs is scored on a sample around the ends of the
-  // pairs.
+  // Evaluates a program that scores pairs itself. Scores each batch of pairs on a block sampled around their ends.
   absl::StatusOr<Evaluation> EvaluatePairsBySamples(data::Split split, bool keep_predictions,
                                                     const std::function<bool()>& keep_going);
   absl::StatusOr<Evaluation> EvaluateTimedLinks(data::Split split, bool keep_predictions,
                                                 const std::function<bool()>& keep_going);
-  // Returns what this run has read so far, or nullopt if features are mapped. Also adapts the memory of the row cache.
+  // Returns what this run has read through the row cache, or nullopt if features are mapped. Also adapts the memory
+  // of the row cache.
   std::optional<data::RowReading> Reading();
-  // Returns the batches of the plan's first pass, from its first batch on. If `keeps`, batches of the following
-  // passes are also made ready ahead.
+  // Returns the batches of the plan's first pass, from its first batch on. If `keeps`, the stream then goes on with
+  // the following passes.
   std::unique_ptr<BatchStream> Batches(Mode mode, SampledPasses::Plan plan, bool keeps);
 
   const spec::TrainOptions options_;
@@ -192,8 +194,8 @@ class NodeTask final : public Task {
   std::array<data::BlockBatch, 2> probes_;
   std::array<data::LinkBatch, 2> probe_pairs_;
   std::vector<SampledBatch> probe_views_;
-  // True if batches of one mode are made ready while the steps use batches of the other mode, which takes memory for
-  // both.
+  // True if batches of one mode are made ready while the steps use batches of the other mode. This takes memory for
+  // the batches of both modes.
   bool keeps_passes_ = false;
   int64_t validations_ = 0;  // validations begun so far
   int64_t epoch_ = 0;        // the epoch that training is in

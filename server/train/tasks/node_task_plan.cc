@@ -45,7 +45,7 @@ absl::StatusOr<NodeTask::Probe> NodeTask::ProbeOf(std::span<const uint32_t> ids,
 absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_going) {
   ModeParts& parts = part(mode);
   const data::NeighborSamplingOptions sampling = SamplingOf(options_, mode, graph_->summary());
-  // Collects full batches, and the last batches of epochs, which may be partial.
+  // Full batches, and last batches of epochs, which may be partial.
   std::vector<Probe> full, partial;
   for (const data::Split split : SplitsOf(mode)) {
     const bool trains = mode == Mode::kTrain;
@@ -61,8 +61,8 @@ absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_go
       }
       if (batches > 0 && order.RandomSize(batches - 1) < options_.batch_size) {
         auto last = order.Batch(ids, batches - 1);
-        // If this rank has no part of the only batch, plans with one id of the epoch, since some shape must be
-        // planned.
+        // Some shape must be planned. So if this rank has no share of the only batch, it plans with one id of the
+        // epoch.
         if (last.empty() && batches == 1) last = std::span(ids.graphs).first(1);
         if (!last.empty()) {
           PF_ASSIGN_OR_RETURN(partial.emplace_back(), ProbeOf(last, epoch, /*full=*/false));
@@ -74,7 +74,7 @@ absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_go
   if (!full.empty()) {
     PF_ASSIGN_OR_RETURN(parts.rungs, PlanChain(parts, sampling, full, keep_going));
   }
-  // Sorts the largest first, since AddPartial puts each chain below the earlier ones.
+  // The largest come first, since AddPartial puts each chain below the earlier ones.
   std::ranges::sort(partial, std::greater(), &Probe::most_seeds);
   for (size_t begin = 0, end; begin < partial.size(); begin = end) {
     end = begin;
@@ -154,7 +154,8 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
         share *
         static_cast<double>(graphcache::Rows(AtLeastDynamic(LeastPadded(sizes), parts.prober->has_nonzeros()).shape()));
   }
-  // Rounds to whole batches without changing their total: the remainder of a rung is carried over to the next one.
+  // Numbers of batches are rounded without a change of their total: the remainder of a rung is carried over to the
+  // next rung.
   std::vector<graphcache::PlannedShape> expected;
   double left = 0;
   for (const auto& [shape, sums] : rungs) {
@@ -162,7 +163,7 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
     const auto batches = std::llround(left);
     if (batches < 1) continue;
     left -= static_cast<double>(batches);
-    // Each batch counts with the mean rows of its rung.
+    // Each batch is counted with its rung's mean number of rows.
     const double part = static_cast<double>(batches) / sums.batches;
     expected.push_back({.shape = shape,
                         .batches = batches,
@@ -266,7 +267,7 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
 
 absl::StatusOr<HostBatch*> NodeTask::ExactProbe(Mode mode, size_t probe, const BatchShape& shape) {
   ModeParts& parts = part(mode);
-  // Prefers blocks that have edges, since ComposeBlock repeats edges.
+  // Blocks that have edges are preferred, since ComposeBlock repeats their edges.
   std::vector<const Probe*> with_edges;
   for (const Probe& one : parts.probes) {
     if (one.sizes.edges > 0) with_edges.push_back(&one);
@@ -292,8 +293,8 @@ absl::StatusOr<HostBatch*> NodeTask::DynamicProbe(Mode mode, size_t probe) {
     const BlockRungs& rungs = parts.rungs;
     const BatchShape ceiling = rungs.rungs()[static_cast<size_t>(rungs.num_planned() - 1)].shape();
     BatchShape shape = ProbeShapes(ceiling, /*below=*/true)[probe];
-    // A block has at least its seeds and a padding row. Each probe gets a different number of further rows. Otherwise
-    // a step might be recorded for exactly the least number.
+    // A block has at least its seeds and a padding row. Each probe gets a different number of further rows, since the
+    // recording of a step might otherwise hold only for that least number.
     if (shape.nodes <= shape.graphs + 1) shape.nodes = shape.graphs + 1 + static_cast<int64_t>(probe);
     return ExactProbe(mode, probe, shape);
   }

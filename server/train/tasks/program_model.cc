@@ -38,7 +38,7 @@ template <class Batch>
 struct TensorInput {
   std::string_view name;
   Tensor (*of)(const Batch& batch, const RealRows& rows);
-  nn::EncoderInput ProgramModelOptions::*features = nullptr;  // null for inputs that are not features or labels
+  nn::EncoderInput ProgramModelOptions::*features = nullptr;  // null if the input is neither features nor labels
   bool weights = false;
   bool pairs = false;
 };
@@ -103,7 +103,7 @@ auto RowNamed(const Table& table, std::string_view name) {
   return std::ranges::find_if(table, [&](const auto& row) { return row.name == name; });
 }
 
-// The inputs that programs on one kind of batch may have.
+// The inputs that a program may have on one kind of batch.
 template <class Batch>
 struct Inputs {
   std::span<const TensorInput<Batch>> tensors;
@@ -284,8 +284,7 @@ bool Reads(const program::LoadedProgram& loaded, std::string_view input) {
   return std::ranges::any_of(loaded.train().program->inputs, [&](const auto& own) { return own.name == input; });
 }
 
-// If the program computes a loss, refuses the options that this loss would replace: class weights and link
-// prediction.
+// If the program computes a loss, refuses class weights and link prediction, since that loss would ignore them.
 absl::Status CheckOwnLoss(const spec::TrainOptions& options, const program::LoadedProgram& loaded,
                           std::string_view prefix) {
   Violations violations;

@@ -33,18 +33,18 @@ using at::Tensor;
 using SetBatch = nn::GraphSetBatch;
 using Block = nn::NodeBlock;
 
-// The functions below make the small artificial batches on which programs are tried.
+// This part of the file makes the small artificial batches on which programs are tried.
 
 // The values of padding rows.
 enum class Filling { kZeros, kOther };
 constexpr int64_t kRealSeed = 1, kOtherSeed = 1'000;
 
-// No size equals another one or the sum of two others. So the number of rows in a batch norm tells whether they are
-// nodes, edges or graphs.
+// The shape of the trial's batch. The number of rows of a batch norm shows whether they are nodes, edges or graphs,
+// because no size equals another one or the sum of two others.
 constexpr BatchShape kTrial{.nodes = 9, .edges = 21, .graphs = 4};
 constexpr int64_t kTrialPairs = 19, kLargestTrialGraph = 3;
-// The padding of a trial has as many rows as a small batch gets on a large rung. In a set, one padding graph has all
-// padding nodes. Padding edges join the last node to itself.
+// The number of padding rows in a trial: about as many as a small batch gets on a large rung. On a set, all padding
+// nodes belong to one padding graph. Padding edges join the last node to itself.
 constexpr int64_t kManyRows = 2'000;
 constexpr BatchShape kLeastTrial{.nodes = kTrial.nodes + 1, .edges = kTrial.edges, .graphs = kTrial.graphs + 1};
 
@@ -108,7 +108,7 @@ Block MakeBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& label
   return block;
 }
 
-// Returns rows of varied values: numbers from 0 up to 1, or categories.
+// Returns `rows` rows of varied values: numbers in [0, 1], or categories.
 Tensor Varied(const nn::EncoderInput& features, int64_t rows, int64_t seed) {
   if (!features.has_features()) return {};
   const int64_t columns = Columns(features);
@@ -120,12 +120,13 @@ Tensor Varied(const nn::EncoderInput& features, int64_t rows, int64_t seed) {
   return values.mul(categories).floor().to(at::kLong);
 }
 
-// Returns `rows` rows. The real rows, at `places`, hold varied values. `filling` says what the padding rows hold.
+// Returns `rows` rows: varied values in the real rows, which are those at `places`, and `filling` in the padding
+// rows.
 Tensor Padded(const nn::EncoderInput& features, const Tensor& places, int64_t rows, Filling filling) {
   if (!features.has_features()) return {};
   Tensor padding = Varied(features, rows, kOtherSeed);
-  // Padding values exceed all real values, so that a maximum over padding is noticed. Padding of zeros reveals a
-  // minimum in the same way.
+  // These padding values exceed all real values, so that a maximum over padding rows is noticed. A minimum over
+  // padding rows is noticed with a padding of zeros.
   if (features.categories.empty()) padding *= 2;
   Tensor values = filling == Filling::kOther ? padding : at::zeros_like(padding);
   return values.index_copy_(0, places, Varied(features, places.size(0), kRealSeed));
@@ -137,7 +138,7 @@ Tensor PaddedLabels(const nn::EncoderInput& labels, int64_t real, int64_t rows) 
                              std::numeric_limits<double>::quiet_NaN());
 }
 
-// Returns the ends of `edges` edges: `ends` for the real edges, and then the last row for each padding edge.
+// Returns the ends of `edges` edges: those in `ends` for the real edges, and then the last row for each padding edge.
 Tensor PaddedEnds(const Tensor& ends, int64_t edges, int64_t rows) {
   return at::constant_pad_nd(ends, {0, edges - ends.size(0)}, rows - 1);
 }
@@ -200,20 +201,20 @@ constexpr BatchShape kSmallBatch{.nodes = 33, .edges = 64, .graphs = 5},
 
 struct ReadsTooMuch : std::exception {};  // an std::exception, since autograd passes on no others
 
-// Counts of a forward pass: its operators, all bytes that they read, and the bytes of the tensors made, each counted
-// once.
+// Counts of a forward pass: its operators, all bytes that they read, and the bytes of the tensors that they make,
+// each tensor counted once.
 struct Read {
   int64_t operators = 0;
   double read = 0, made = 0;
 };
 
-// Counts the operators and the reads of `run`. Tensors of `beside` do not count as made. Throws ReadsTooMuch beyond
-// kMostRead.
+// Runs `run` and counts its operators, reads and made tensors, without the tensors of `beside`. Throws ReadsTooMuch
+// if it reads more than kMostRead.
 Read Listen(const nn::TensorSet& beside, const std::function<void()>& run) {
   Read counted;
   std::set<const c10::StorageImpl*> seen;
   for (const nn::NamedTensor& t : beside.All()) seen.insert(t.value.storage().unsafeGetStorageImpl());
-  // A weak reference lets the storage free its bytes, but its address is not reused during the count.
+  // A weak reference lets a storage free its bytes, but keeps its address from being reused during the count.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held;
   const auto add = [&](const Tensor& tensor) {
     if (!tensor.defined()) return;
@@ -244,9 +245,9 @@ double Ratio(int64_t all, int64_t rows) { return static_cast<double>(all) / stat
 // Runs a step of the program that owns `tensors`. Throws ReadsTooMuch as soon as the step has read more than 1 GiB.
 void BoundReads(const nn::TensorSet& tensors, const std::function<void()>& run) { Listen(tensors, run); }
 
-// `forward` runs the program on a batch of this shape, and returns the prediction. A c10::ValueError becomes a
-// violation. After any other exception the step's cost stays unknown, since the program may need other values or more
-// rows.
+// Measures a program with `forward`, which runs it on a batch of the given shape and returns the prediction. A
+// c10::ValueError becomes a violation. After any other exception the cost stays unknown, since the program may need
+// other values or more rows.
 absl::StatusOr<ForwardCost> Measure(const nn::TensorSet& tensors, std::string_view prefix,
                                     absl::FunctionRef<Tensor(const BatchShape&)> forward) {
   ForwardCost cost{.parameters = static_cast<double>(tensors.num_parameter_values())};
@@ -271,14 +272,14 @@ nn::GraphModelOptions OfTrial(nn::GraphModelOptions model) {
   return model;
 }
 
-// Programs whose features have more columns are not tried, since the trial's batches would take memory that no plan
-// counts.
+// The most columns of features for which a program is tried. With more, the trial's batches would take memory that no
+// plan counts.
 constexpr int64_t kMostColumns = 4'096;
 
 // The result of trying a program on padded batches.
 struct ProgramPadding {
-  std::string refusal;  // why its batches are not padded, as a text for users; empty if they may be
-  bool eager = false;   // refused because no step is captured; another note tells the job's user about that
+  std::string refusal;  // the reason why its batches are not padded, for users; empty if they may be padded
+  bool eager = false;   // padding is refused because no step is captured, which another note for the job's user tells
   ProgramNorms norms;
 };
 
@@ -335,21 +336,22 @@ double Largest(const Tensor& values) {
   return values.nan_to_num(0, 0, 0).abs().max().item<double>();
 }
 
-// Returns whether rounding of values up to `scale` can explain the difference.
+// Returns whether the rounding of values of size `scale` can explain the difference of `a` and `b`.
 bool AreClose(const Tensor& a, const Tensor& b, double scale) {
   if (!a.defined() || !b.defined() || !at::isFloatingType(a.scalar_type())) return AreEqual(a, b);
   constexpr double kRelative = 1e-4, kLeast = 1e-6;
   return at::allclose(a, b, kRelative, kRelative * scale + kLeast, /*equal_nan=*/true);
 }
 
-// Names the first result that differs, as a text for users; empty if none differs. If `exactly`, compares bit by bit.
+// Returns the name of the first result that differs, for users; empty if none differs. If `exactly`, compares bit by
+// bit.
 std::string FindDifference(const Observed& a, const Observed& b, bool exactly) {
   const auto same = [exactly](const Tensor& x, const Tensor& y, double scale) {
     return exactly ? AreEqual(x, y) : AreClose(x, y, scale);
   };
   if (!same(a.prediction, b.prediction, Largest(a.prediction))) return "prediction";
   if (!same(a.loss, b.loss, Largest(a.loss))) return "loss";
-  // A gradient near 0 may be the sum of larger ones that cancel each other, with their rounding error.
+  // A gradient near 0 may be a sum of larger gradients that cancel each other, and has their rounding error.
   constexpr double kCancelled = 0.1;
   double scale = 0;
   for (const nn::NamedTensor& gradient : a.gradients) scale = std::max(scale, Largest(gradient.value));
@@ -365,8 +367,8 @@ std::string FindDifference(const Observed& a, const Observed& b, bool exactly) {
   return {};
 }
 
-// Returns which rows each batch norm of a form normalises, derived from the shapes of the norms' inputs in the trial.
-// Returns nullopt if a shape does not tell which rows they are.
+// Derives the rows that each batch norm of a form normalises from the shapes of the norms' inputs in the trial.
+// Returns nullopt if that is not possible for some shape.
 std::optional<std::vector<NormRows>> RowsOfNorms(const std::vector<std::vector<int64_t>>& shapes) {
   std::vector<NormRows> norms;
   for (const std::vector<int64_t>& shape : shapes) {
@@ -387,8 +389,8 @@ std::optional<std::vector<NormRows>> RowsOfNorms(const std::vector<std::vector<i
 
 constexpr Mode kModes[] = {Mode::kTrain, Mode::kEval};
 
-// One batch in three forms: with the least padding, padded with zeros, and padded with other values. If `moved`, the
-// real rows of the padded forms lie at other places than in `exact`.
+// One batch in three forms: with the least padding (`exact`), padded with zeros, and padded with other values. If
+// `moved`, the real rows of the padded forms lie at other places than in `exact`.
 template <class Batch>
 struct Trial {
   Batch exact, padded, other;
@@ -474,7 +476,7 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
 }
 
 // Compares the fused program with the unfused one; `make` makes either. `batch` is small and has the least padding.
-// `precision` is that of the job; the trial runs in float32.
+// `precision` is the job's, but the trial runs in float32.
 template <class Make, class Batch>
 absl::StatusOr<JobFusion> TryFusion(spec::Precision precision, const Make& make, const Batch& batch) {
   JobFusion fusion;
@@ -502,7 +504,7 @@ absl::StatusOr<JobFusion> TryFusion(spec::Precision precision, const Make& make,
   for (const Mode mode : kModes) {
     std::string refusal;
     const std::optional<Observed> expected = observe(plain, mode, refusal);
-    // A program that cannot be compared is not fused.
+    // If the two cannot be compared, the program is not fused.
     const std::optional<Observed> found = expected ? observe(fused, mode, refusal) : std::nullopt;
     std::string what = found ? FindDifference(*expected, *found, /*exactly=*/false) : "";
     if (found && what.empty()) continue;

@@ -1,5 +1,5 @@
-// Trials of a program on small artificial batches on the CPU. They tell what a step costs, and whether batches may be
-// padded.
+// Trials of a program on small artificial batches on the CPU. They measure what a step costs, and decide whether
+// batches may be padded and whether edge regions are fused.
 // Threads: thread-safe.
 #pragma once
 
@@ -28,31 +28,33 @@ struct StepCost {
 };
 
 // Returns how many threads libtorch's operators should use in a step. `operator_values` is StepCost::operator_values.
-// If operators have few values, threads wait longer than they work (bench/MEASUREMENTS.md, "From which size two
-// threads pay"). An unknown number, 0, counts as few.
+// If operators process few values, several threads wait longer than they work (bench/MEASUREMENTS.md, "From which
+// size two threads pay"). The value 0, unknown, counts as few.
 inline TorchThreads ThreadsFor(double operator_values) {
-  constexpr double kSharedValues = 524'288;  // PyTorch's operators use several threads from 32,768 on
+  constexpr double kSharedValues = 524'288;  // PyTorch's own threshold is 32,768
   return operator_values < kSharedValues ? TorchThreads::kOne : TorchThreads::kAll;
 }
 
 // The cost of a forward pass of a program, measured on two small batches.
 struct ForwardCost {
-  double parameters = 0;         // number of parameter values, which the bytes below leave out
-  double once = 0, growing = 0;  // bytes of made tensors: independent of the batch, and added by the second batch
-  int64_t operators = 0;         // 0 if not known
-  bool reads_too_much = false;   // whether it read more than 1 GiB and was stopped
-  int64_t columns = 0;           // columns of the prediction; 0 if not known
-  bool scores_pairs = false;     // whether the program scores pairs; a pair then costs as much as an edge
+  double parameters = 0;  // number of parameter values; `once` does not include them
+  // Bytes of the tensors that the pass makes: `once` does not depend on the batch, and `growing` is proportional to
+  // it, measured on the first batch.
+  double once = 0, growing = 0;
+  int64_t operators = 0;        // 0 if not known
+  bool reads_too_much = false;  // whether the pass read more than 1 GiB and was stopped
+  int64_t columns = 0;          // columns of the prediction; 0 if not known
+  bool scores_pairs = false;    // whether the program scores pairs; a pair then costs as much as an edge
 
   // Returns the cost of a training step on a batch of shape `largest`, padding included. It is twice that of the
   // forward pass.
   StepCost Step(const BatchShape& largest) const;
 };
 
-// Estimates the memory for a training step of `largest`, padding included, and for its recording. The estimate
-// assumes a step without fused regions, which takes at least as much. If a program refuses a small batch or reads
-// more than 1 GiB, the estimated activations are 0. Errors: same as MakeModel; InvalidArgument for a program whose
-// prediction is not what the job needs.
+// Estimates the memory for a training step on a batch of shape `largest`, padding included, and for recording this
+// step. The estimate assumes that no regions are fused, since a fused step takes no more. If a program refuses a
+// small batch or reads more than 1 GiB, the estimated activations are 0. Errors: same as MakeModel; InvalidArgument
+// if the shape of the program's prediction does not suit the job.
 absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     const BatchShape& largest, std::string_view prefix);
 
@@ -60,8 +62,8 @@ absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn:
 absl::StatusOr<ForwardCost> MeasureNodeProgram(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                                                const NodeProgramData& data, std::string_view prefix);
 
-// Returns whether a job's batches are to be padded to a ladder of shapes. If one executable serves every shape,
-// returns false.
+// Returns whether a job's batches are to be padded to a ladder of shapes. Returns false if one executable serves
+// every shape.
 inline bool WantsPadding(const spec::PolicyOptions& policy, const MemoryLimits& limits) {
   return spec::WantsLadder(policy) && !(limits.records && spec::WantsDynamic(policy));
 }
@@ -69,7 +71,7 @@ inline bool WantsPadding(const spec::PolicyOptions& policy, const MemoryLimits& 
 // The padding of a job's batches.
 struct JobPadding {
   bool pads = true;  // whether batches may have more than the least padding
-  // Set for a program whose batches are padded: the rows of its batch norms. All other operators of the program
+  // The rows of the batch norms of a program. Set if the program's batches are padded. Other operators of the program
   // process padding rows like real ones.
   std::optional<ProgramNorms> norms;
   std::string note;  // says why a program's batches are not padded, for the job's user; or empty
@@ -78,7 +80,7 @@ struct JobPadding {
 // Says whether each edge region of a job's program runs as one operator.
 struct JobFusion {
   bool fused = true;
-  // Tells the job's user why nothing is fused, or why bfloat16 has no effect. Empty if there is nothing to tell.
+  // A line for the job's user: why nothing is fused, or why bfloat16 has no effect. Empty if neither applies.
   std::string note;
 };
 
@@ -92,17 +94,17 @@ absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::
 
 // Decides whether a job's batches are padded. Batches of our own models are always padded. Batches of a program are
 // padded if WantsPadding is true and a trial succeeds. In the trial, the training and the evaluation form run on a
-// small batch with the least padding, and on the same batch with 2,000 padding rows. The padding rows are filled in
-// two ways. Predictions, losses, gradients and buffers must be equal bit by bit for both fillings. They must also
-// equal the results with the least padding, up to rounding. So the trial fails if a real row reads padding, or if a
-// result depends on the number of rows.
+// small batch with the least padding, and on the same batch with 2,000 padding rows. The second batch runs twice,
+// with different values in its padding rows. Predictions, losses, gradients and buffers of the two runs must be
+// bit-equal. Up to rounding, they must also equal the results with the least padding. So the trial fails if a real
+// row reads padding, or if a result depends on the number of rows.
 //
-// Two faults stay unseen. If a training step draws random numbers and padding lies between real rows, only the two
-// fillings are compared, because numbers are drawn by row. A fault may also show only with values or sizes that the
-// trial does not have.
+// The trial misses two kinds of fault. Random numbers are drawn by row, so padding between real rows shifts them. If
+// a training step draws random numbers, only the two runs with 2,000 padding rows are compared then. Some faults also
+// show only with values or sizes that the trial does not have.
 //
-// A program is not padded if a trial reads more than 1 GiB, or if its features have more than 4,096 columns. Errors:
-// same as MakeModel.
+// A program's batches are not padded if a trial reads more than 1 GiB, or if the features have more than 4,096
+// columns. Errors: same as MakeModel.
 absl::StatusOr<JobPadding> PaddingOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                      int64_t self_loops, const MemoryLimits& limits, std::string_view prefix);
 absl::StatusOr<JobPadding> PaddingOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,

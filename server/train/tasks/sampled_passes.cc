@@ -79,7 +79,8 @@ class SampledPasses::RestStream final : public BatchStream {
     state.stalls -= before_.stalls;
     state.cut_batches -= before_.cut_batches;
     state.pages -= before_.pages;
-    // Page faults are counted for the whole process. The other mode's stream has reported those before this pass.
+    // Page faults are counted for the whole process. The other mode's stream has reported the faults before this
+    // pass.
     state.pages.major_faults = data::MajorFaults() - faults_before_;
     state.rows = passes_->reading_();
     return state;
@@ -88,8 +89,7 @@ class SampledPasses::RestStream final : public BatchStream {
  private:
   const std::shared_ptr<SampledPasses> passes_;
   const int64_t pass_;
-  // The counters at the last report. Work counts for the pass during which it is reported, even if it was done
-  // earlier.
+  // The counters at the last report. Work done ahead counts for the pass during which it is reported.
   const LookAhead before_ = passes_->told_;
   const int64_t faults_before_ = data::MajorFaults();
 };
@@ -156,7 +156,7 @@ absl::StatusOr<data::BlockStream::Request> SampledPasses::RequestOf(int64_t inde
   const absl::MutexLock lock(&mu_);
   // A deque does not move an element while others are added or removed.
   const data::LinkBatch& pairs = pairs_.emplace_back(std::move(made));
-  // A link with a time needs no exclusion: it is not earlier than itself, so its own sample never draws it.
+  // A link with a time needs no exclusion: a sample draws only earlier links, so not the link itself.
   return data::BlockStream::Request{.seeds = pairs.seeds,
                                     .sample = sample,
                                     .excluded = pairs.times.empty() ? pairs.positives() : data::SeedPairs(),

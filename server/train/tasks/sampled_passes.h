@@ -42,8 +42,8 @@ class SampledBatch final : public HostBatch {
                BlockForm form = {})
       : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)), form_(form) {}
   // Binds this object to the batch `host`, until the next call. If the job predicts links, `pairs` are pairs of the
-  // seeds, otherwise null. `host` is one rank's share of a batch with `ids_of_all_ranks` nodes or links. Only
-  // progress uses this number.
+  // seeds, otherwise null. The batch of all ranks has `ids_of_all_ranks` nodes or links, a number that only progress
+  // reports use. `host` is this rank's share of it.
   void Bind(data::BlockBatch& host, const data::LinkBatch* pairs, int64_t ids_of_all_ranks = 0) {
     host_ = &host;
     pairs_ = pairs;
@@ -78,23 +78,22 @@ class SampledBatch final : public HostBatch {
   mutable FlatBlock flat_;
 };
 
-// The batches of several passes, sampled and gathered ahead of the step. The work ahead does not stop at the end of a
-// pass. While an evaluation runs, the first batches of the next epoch are made. While an epoch runs, the first
-// batches of the next evaluation are made. Threads: same as BatchStream. A separate thread, the stream's, plans the
-// batches.
+// The batches of several passes of one mode, sampled and gathered ahead of the step. The stream does not stop at the
+// end of a pass, but makes the first batches of the next one. So epochs find batches ready after an evaluation, and
+// evaluations after an epoch. Threads: same as BatchStream. A separate thread, the stream's, plans the batches.
 class SampledPasses {
  public:
   // Says which batches the passes have.
   struct Plan {
-    data::EpochOrder order;  // takes the pass as its epoch
+    data::EpochOrder order;  // gets the number of the pass as its epoch
     int64_t first_pass = 0;
     int64_t first_batch = 0;  // the first batch of the first pass
     int64_t passes = 1;
     // Returns the sample number of a batch of a pass (NeighborSampler::Sample).
     std::function<uint64_t(int64_t pass, int64_t batch)> sample;
   };
-  // The parts that make the batches. The batcher, the rungs, `links` and `times` are borrowed. If nodes are
-  // predicted, `links` is null. `times` holds the times of nodes.
+  // The parts that make the batches. The batcher, the rungs, `links` and `times` are borrowed. `links` is null if
+  // nodes are predicted. `times` holds the times of nodes.
   struct Source {
     data::BlockBatcher& batcher;
     const BlockRungs& rungs;
@@ -110,7 +109,7 @@ class SampledPasses {
   // Returns whether batch number `batch` of `pass` exists and is the next one to be taken.
   bool IsAt(int64_t pass, int64_t batch) const;
   // Returns a stream of the batches of `pass` that are not taken yet. `pass` must be the pass of the next batch, or
-  // the pass before, whose stream is empty. Only one stream of Rest may be used at a time.
+  // the one before it, for which the stream is empty. Only one stream may be in use at a time.
   static std::unique_ptr<BatchStream> Rest(std::shared_ptr<SampledPasses> passes, int64_t pass);
 
  private:
@@ -127,7 +126,7 @@ class SampledPasses {
   const data::SeedTimes& times_;
   const std::function<std::optional<data::RowReading>()> reading_;
   int64_t pass_, batch_;  // position of the next batch
-  LookAhead told_;        // the counters over all passes at the last report
+  LookAhead told_;        // counters over all passes, at the last report
   // These belong to the stream's thread.
   int64_t planned_pass_ = -1;
   data::EpochBatches planned_;        // the batches of planned_pass_
@@ -135,7 +134,7 @@ class SampledPasses {
 
   absl::Mutex mu_;
   std::deque<data::LinkBatch> pairs_ ABSL_GUARDED_BY(mu_);  // pairs of the batches that were requested and not yet used
-  bool given_ = false;                                      // whether the step uses the first of pairs_
+  bool given_ = false;                                      // whether the caller's present batch uses pairs_.front()
   SampledBatch view_;
   data::BlockStream stream_;
 };

@@ -12,8 +12,8 @@
 namespace permafrost::train {
 namespace {
 
-// Places of a block's tensors in StepInputs::tensors. Row keys come last, one tensor for each depth, with the keys of
-// the rows of that depth. The sizes of these tensors are the block's row_ends.
+// Indices of a block's tensors in StepInputs::tensors. The tensors of row keys come last, one for each depth. Their
+// sizes are the block's row_ends.
 enum BlockPlace : size_t {
   kFeatures,
   kMoreFeatures,
@@ -141,8 +141,8 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
     inputs.tensors[kFeatureRows] = ViewAll(host.feature_rows);
     inputs.resident = {kFeatures};
     if (!host.feature_offsets.empty()) {
-      // PyTorch cannot index by uint32. The values fit into int32, since a table from which means are computed has no
-      // more rows than int32 can count.
+      // PyTorch cannot index by uint32. The values fit int32, since means are computed only from a table whose row
+      // numbers fit int32.
       static_assert(sizeof(data::NodeId) == sizeof(int32_t));
       inputs.tensors[kFeatureOffsets] = ViewAll(host.feature_offsets);
       inputs.tensors[kNeighbors] =
@@ -228,7 +228,7 @@ nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
 
 namespace {
 
-// Places of the tensors of a batch of small graphs in StepInputs::tensors.
+// Indices of the tensors of a batch of small graphs in StepInputs::tensors.
 enum Place : size_t {
   kNodeFeatures,
   kEdgeFeatures,

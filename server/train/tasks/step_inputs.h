@@ -1,5 +1,5 @@
-// Converts a prepared batch of small graphs, or a block of a large graph, to the inputs of a step, and back. The
-// order of the tensors is equal in both directions.
+// Converts a prepared batch of small graphs, or a block of a large graph, to the list of tensors that is a step's
+// input, and back.
 // Threads: the device thread.
 #pragma once
 
@@ -48,7 +48,7 @@ class FlatBlock {
 
 // Makes the inputs of a step from a block. The tensors share the memory of `host`, `keys`, `flat` and `step` (the
 // number of optimizer steps done), which must outlive them. If the batch holds row numbers instead of features,
-// `features` is the table of all nodes. `flat` is set for a program, and must have been made from `host`.
+// `features` is the table that they refer to. `flat` is set for a program, and must have been made from `host`.
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
                                   const int64_t& step, const FeatureTable& features = {},
                                   const FlatBlock* flat = nullptr);
@@ -59,8 +59,8 @@ at::Tensor StepView(const int64_t& step);
 // Returns the tensors of a block as the inputs of a step.
 graphcache::StepInputs MakeInputs(const nn::NodeBlock& block);
 
-// Marks the resident inputs of a whole graph. All inputs but labels, step and pairs are the same tensors in every
-// batch.
+// Marks the inputs of a whole graph that stay on the device. These are all inputs but labels, step and pairs: every
+// batch has the same tensors there.
 void MarkResident(graphcache::StepInputs& inputs);
 
 // Adds the pairs of a batch. The labels of the pairs, [pairs, 1], replace the labels of the seeds. The batch must

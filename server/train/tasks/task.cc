@@ -83,8 +83,8 @@ absl::StatusOr<std::unique_ptr<Task>> MakeTask(const spec::TrainOptions& options
   }
   spec::TrainOptions own = options;
   if (stored != nullptr) own.model.node_inputs = NodeInputsOf(options.model.node_inputs, (*stored)->summary());
-  // Drops cached rows of another job's graph, because this job was admitted with their memory. Features that the
-  // server makes are in memory and need no cache.
+  // Drops cached rows of another job's graph, because their memory was counted as free when this job was admitted.
+  // Features that the server makes are in memory and need no cache.
   const bool samples = stored != nullptr && !options.nodes.fan_outs.empty();
   const bool reads = samples && own.model.node_inputs == spec::NodeInputs::kFeatures;
   if (context.rows != nullptr && !reads) context.rows->Drop();
@@ -129,7 +129,7 @@ std::vector<std::string> NotesOfValidation(std::string_view rows, int64_t valida
 }
 
 // Adds the note that says why no step of a program is captured, or why each executable serves a single shape. Errors:
-// a violation if the job is strict, since the job may come to a step without an executable.
+// a violation if the job is strict, since some step might then have no executable.
 absl::Status AddNote(const spec::TrainOptions& options, std::string_view prefix, std::string note,
                      std::vector<std::string>& notes) {
   if (note.empty()) return absl::OkStatus();
@@ -168,9 +168,9 @@ absl::Status CheckProgram(const spec::TrainOptions& options, const data::GraphSu
 // If a graph has at most this many edges, its links are divided at submission, which takes hardly any time.
 constexpr int64_t kFewEdges = 1'000'000;
 
-// Checks, before a job that predicts links is made, that it has links to learn and to rank. Returns notes about the
-// links for its user, one line each. If the graph is small, or a node has an edge to every other node, divides the
-// links for the check. Any other graph has links to learn and to rank, and its edges are not read. Errors:
+// Checks, before a job that predicts links is made, that it has links to train on and to rank. Returns notes about
+// the links for the job's user, one line each. If the graph is small, or a node has an edge to every other node,
+// divides the links for the check. Any other graph is certain to have such links, and its edges are not read. Errors:
 // InvalidArgument with a violation of PREFIXlink_prediction if no link of a split can be ranked; those of
 // Links::Create; Cancelled; DataLoss.
 absl::StatusOr<std::vector<std::string>> CheckLinks(const spec::TrainOptions& options,
@@ -253,13 +253,13 @@ absl::StatusOr<std::vector<std::string>> Task::CheckFits(const spec::TrainOption
 namespace {
 
 constexpr int64_t kVaried = device::kDynamicProbes - 1;
-// The least dimension with room for different sizes between its half and itself.
+// The least size for which the range from its half up to itself has room for different sizes.
 constexpr int64_t kLeastHalved = 64;
 
 }  // namespace
 
 int64_t ProbeSize(size_t probe, size_t dimension, int64_t least, int64_t range) {
-  // The range is divided into parts, one for each probe. Each dimension assigns the parts in a different order.
+  // The range is divided into one part per probe. Each dimension assigns the parts to the probes in another order.
   const int64_t part = std::max(range, kLeastSpread) / kVaried;
   SplitMix64 random(dimension, probe);
   const int64_t place = static_cast<int64_t>((probe + dimension) % kVaried);

@@ -1,5 +1,5 @@
-// A task is the part of a run that differs between many small graphs and one large graph: the model, and the data
-// that it learns from.
+// A task is the part of a run that depends on the kind of job (many small graphs, or one large graph): the model, and
+// the data that it learns from.
 // Threads: the device thread. Streams of batches also run threads of their own.
 #pragma once
 
@@ -50,16 +50,16 @@ class HostBatch : public graphcache::Batch {
   absl::StatusOr<const graphcache::StepInputs*> PadTo(const BatchShape& shape, int64_t step) final;
   absl::StatusOr<const graphcache::StepInputs*> PadDynamic(int64_t step) final;
   // Returns the inputs of a step for the batch as it is padded now. They are valid until the batch is padded or bound
-  // again. The tensors lie on the host, and a capturer copies them to the device. For a whole graph, all inputs but
-  // the pairs, the pairs' labels and the step lie on the device already.
+  // again. The tensors lie on the host, and the device's capturer copies them to the device. An exception is the
+  // whole graph: only its pairs, their labels and the step lie on the host.
   const graphcache::StepInputs* TakeInputs(int64_t step);
-  // Returns the graphs or nodes of the dataset that the batch predicts for.
+  // Returns the dataset's graphs or nodes for which the batch makes predictions.
   virtual std::span<const uint32_t> ids() const = 0;
   // Returns how many ids the batch has on all ranks together.
   virtual int64_t ids_of_all_ranks() const { return std::ssize(ids()); }
   // Returns the labels of ids(), [ids, targets]; NaN where a label is missing.
   virtual std::span<const float> labels() const = 0;
-  // Returns, for each id, its row in the prediction. The result is empty if the ids have the first rows, in order.
+  // Returns the row of each id in the prediction; empty if the ids have the first rows, in order.
   virtual std::span<const int64_t> prediction_rows() const { return {}; }
 
  private:
@@ -74,7 +74,7 @@ class HostBatch : public graphcache::Batch {
   graphcache::StepInputs inputs_;
 };
 
-// Yields batches in order. Other threads make them ready ahead; the destructor stops these threads at once.
+// Yields batches in order. Other threads prepare the batches ahead; the destructor stops these threads at once.
 class BatchStream {
  public:
   virtual ~BatchStream() = default;
@@ -86,7 +86,7 @@ class BatchStream {
   virtual std::optional<LookAhead> look_ahead() const { return std::nullopt; }
 };
 
-// The result of one pass over a split without training.
+// The result of an evaluation: one pass over a split, without training.
 struct Evaluation {
   double loss = 0;              // mean over the labels that are present; NaN if there are none
   bool has_labels = false;      // whether any label is present
@@ -124,10 +124,10 @@ class Task {
   // `limits`. Otherwise returns InvalidArgument with violations under `prefix`.
   static absl::Status Check(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                             const MemoryLimits& limits, std::string_view prefix);
-  // Checks what depends on the dataset's content. By its plan, a job on a set of small graphs must fit in memory. A
-  // job that reads labels must have labels in the train split, and they must suit the loss. A job that walks must
-  // have edges to walk along. A job that predicts links must have links to rank. Returns notes for the job's user,
-  // one line each.
+  // Makes the checks that need the dataset's content. A job on a set of small graphs must, by its plan, fit in
+  // memory. A job that reads labels must have labels in the train split, and the labels must suit the loss. A job
+  // that walks must have edges to walk along. A job that predicts links must have links to rank. Returns notes for
+  // the job's user, one line each.
   // Errors: InvalidArgument with violations under `prefix`; those of PlanJob; DataLoss from the dataset.
   static absl::StatusOr<std::vector<std::string>> CheckFits(const spec::TrainOptions& options,
                                                             const data::OpenedDataset& dataset,
@@ -135,8 +135,8 @@ class Task {
                                                             const std::function<bool()>& keep_going);
   virtual ~Task() = default;
 
-  // Names these graphs, nodes or links of an evaluation of `split`. Uses the source's names, if it has any. Errors:
-  // DataLoss.
+  // Returns the names of these graphs, nodes or links of an evaluation of `split`, as in the source if it has names.
+  // Errors: DataLoss.
   virtual absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const = 0;
 
   virtual nn::TensorSet& tensors() = 0;
@@ -159,26 +159,26 @@ class Task {
     nn::LossTerms terms;
     nn::RowGradient gradient;
   };
-  // Runs the training step of a task that computes outputs and gradients itself. All other tasks return nullopt;
-  // Forward, the job's loss and autograd then make the step.
+  // Runs the forward and backward passes of a training step, if the task computes gradients itself. Any other task
+  // returns nullopt, and the step then consists of Forward, the job's loss and autograd.
   virtual std::optional<RowStep> StepRows(const graphcache::StepInputs& /*inputs*/) { return std::nullopt; }
 
   // Returns the schedule of shapes that is known before the first step.
   virtual const graphcache::ShapeSchedule& plan() const = 0;
   virtual graphcache::GraphSizes sizes() const = 0;
-  // Returns the batches of all planned epochs. The first schedule has the job's own batching. Each further schedule
-  // has another batching that the job's user may choose. Errors: Cancelled if `keep_going`, called now and then,
-  // returns false.
+  // Returns schedules of the batches of all planned epochs. The first schedule is for the job's own batching. Each
+  // further one is for another batching that the job's user may choose. Errors: Cancelled if `keep_going`, called now
+  // and then, returns false.
   virtual absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(
       const std::function<bool()>& keep_going) = 0;
   // Makes two different batches of the mode's splits, padded to `shape`. They are valid until the next probe is made.
   virtual absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) = 0;
-  // Makes probe number `probe`, from 0, for the capture of an executable that serves every shape, as ProbeInputs
-  // (device/step_program.h) requires. Probe 0 is padded to the plan's ceiling of the mode. A probe is valid until the
-  // next one is made.
+  // Makes probe number `probe`, from 0, as ProbeInputs (device/step_program.h) requires it. From the probes, an
+  // executable that serves every shape is captured. Probe 0 is padded to the plan's ceiling of the mode. A probe is
+  // valid until the next one is made.
   virtual absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) = 0;
-  // Same as DynamicProbe, but for a step that is recorded without a layout of its storage. The batch is small if the
-  // task can make a small one.
+  // Same as DynamicProbe, but for a recording that does not lay out storage, so the batch need not reach the ceiling.
+  // The batch is small if the task can make a small one.
   virtual absl::StatusOr<HostBatch*> SmallProbe(Mode mode, size_t probe) { return DynamicProbe(mode, probe); }
   // Makes a batch of the mode's splits, padded to `shape`. It is valid until the next probe is made.
   virtual absl::StatusOr<HostBatch*> RungProbe(Mode mode, const BatchShape& shape) {
@@ -193,8 +193,8 @@ class Task {
   virtual TorchThreads torch_threads() const { return TorchThreads::kAll; }
   // Returns why no executable can serve every shape; empty if one can.
   virtual std::string NoDynamicReason() const { return {}; }
-  // Gives a hint to the threads that make batches ready. `dynamic` says whether the mode's batches are padded to
-  // their dynamic_shape(). `ladder` holds the rungs to which batches are rounded up; empty if there are none.
+  // Tells the threads that prepare batches which padding to expect. If `dynamic`, the mode's batches are padded to
+  // their dynamic_shape(). Otherwise they are rounded up to the rungs of `ladder`, which is empty if there are none.
   virtual void Prepare(Mode /*mode*/, bool /*dynamic*/, const std::vector<BatchShape>& /*ladder*/) {}
 
   virtual int64_t batches_per_epoch() const = 0;
@@ -207,27 +207,27 @@ class Task {
   virtual std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) = 0;
   // Returns the batches that evaluate a split by steps. Only for tasks whose EvaluateWhole returns nullopt.
   virtual std::unique_ptr<BatchStream> EvalBatches(data::Split split) = 0;
-  // Evaluates a split without steps over EvalBatches. Returns nullopt if the task evaluates by steps only. Every rank
-  // of a job calls this method and gets the result of the whole split; the ranks may divide the work. Errors:
-  // Cancelled if `keep_going`, called now and then, returns false.
+  // Evaluates a split without evaluation steps. Returns nullopt if the task evaluates only by steps over EvalBatches.
+  // Every rank of a job calls this method and gets the result of the whole split; the ranks may divide the work.
+  // Errors: Cancelled if `keep_going`, called now and then, returns false.
   virtual absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split /*split*/, bool /*keep_predictions*/,
                                                                   const std::function<bool()>& /*keep_going*/) {
     return std::nullopt;
   }
 };
 
-// Sizes of the batches (probes) from which an executable for every shape is captured. In each dimension, sizes differ
-// from probe to probe. No two dimensions vary alike, so each integer in the recording can be derived from the sizes
-// in only one way. Pure functions.
+// Sizes of the probes: the batches from which an executable for every shape is captured. In each dimension, sizes
+// differ from probe to probe. No two dimensions vary in the same way, so for each integer in the recording only one
+// dimension can be its origin. Pure functions.
 
 // Returns the size of a probe in a dimension. `probe` counts from 1, and each probe has a different size. The size is
 // above `least`, and at most `least` + `range`, or `least` + kLeastSpread if that is more.
 inline constexpr int64_t kLeastSpread = 15;
 int64_t ProbeSize(size_t probe, size_t dimension, int64_t least, int64_t range);
 
-// Probe 0 has the shape `ceiling`, with each dimension at least 2. If `below` is set, the other probes lie between
-// half the ceiling and the ceiling in each dimension that has room for different sizes. In all other dimensions, and
-// if `below` is not set, they lie above the ceiling.
+// Probe 0 has the shape `ceiling`, with each dimension at least 2. If `below` is set, the other probes' sizes lie
+// between ceiling / 2 and the ceiling in each dimension where this leaves room for different sizes. Otherwise, the
+// sizes lie above the ceiling.
 std::array<BatchShape, device::kDynamicProbes> ProbeShapes(const BatchShape& ceiling, bool below);
 
 }  // namespace permafrost::train

@@ -20,7 +20,7 @@
 namespace permafrost::train {
 namespace {
 
-// A stream of one batch or none.
+// A stream of one batch, or of none.
 template <class Batch>
 class OneBatch final : public BatchStream {
  public:

@@ -1,5 +1,5 @@
 // Jobs on one large graph that train on the whole graph in every step, as Kipf and Welling 2017 do. The graph must
-// fit the device. Everything is read once, when the job begins. Threads: the device thread.
+// fit the device. The graph is read once, when the job begins. Threads: the device thread.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ class WholeGraphBatch final : public HostBatch {
 // The whole graph with pairs of its nodes. Threads: the device thread. Borrows the block.
 class WholeLinkBatch final : public HostBatch {
  public:
-  // `pairs` has no seeds. The ends of its pairs are node ids.
+  // `pairs` gives each end of a pair as a node id, and has no seeds.
   WholeLinkBatch(const nn::NodeBlock& block, data::LinkBatch pairs) : block_(&block), pairs_(std::move(pairs)) {}
 
   BatchShape real() const override;
@@ -99,8 +99,8 @@ class WholeGraphTask final : public Task {
   }
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
-  // For links, computes the outputs of all nodes once, and scores the pairs from these. A program that scores pairs
-  // itself runs once for each part of the pairs.
+  // If links are predicted, computes the outputs of all nodes once and scores the pairs from these outputs. If a
+  // program scores pairs itself, it runs once per chunk of pairs.
   absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split split, bool keep_predictions,
                                                           const std::function<bool()>& keep_going) override;
 
@@ -114,7 +114,7 @@ class WholeGraphTask final : public Task {
         made_(std::move(made)) {}
   // Returns true if links are predicted, and the decoder scores links from the model's rows.
   bool decodes_pairs() const { return links_ != nullptr && !made_.scores_pairs; }
-  // `trains` says whether gradients are computed; they need the transposed edges.
+  // If `trains` is true, also reads the transposed edges, which gradients need.
   absl::Status Read(c10::Device device, bool trains);
   absl::Status ReadLabelsOf(std::array<std::vector<data::NodeId>, 3> splits);
   // Makes the probes of a capture for a job that predicts links.
@@ -130,7 +130,7 @@ class WholeGraphTask final : public Task {
   TorchThreads torch_threads_ = TorchThreads::kAll;
   nn::NodeBlock block_;                   // on the device, without labels
   std::vector<WholeGraphBatch> batches_;  // by Split
-  nn::NodeBlock other_block_;             // with other sources, for a capture's second probe
+  nn::NodeBlock other_block_;             // block_ with all sources and edge features 0, for a capture's second probe
   std::vector<WholeGraphBatch> other_;    // one batch, of other_block_
   std::vector<WholeLinkBatch> link_probes_;
   graphcache::ShapeSchedule plan_;
