@@ -462,7 +462,7 @@ absl::StatusOr<bool> CsrMatrix::Next(std::vector<MatrixEntry>& entries) {
   entries.clear();
   const size_t count = static_cast<size_t>(std::min<uint64_t>(kPiece, entries_ - given_));
   if (count == 0) {
-    // Reads and checks the offsets of the rows after the last entry, which have no entries.
+    // The rows after the row of the last entry are empty. Reads and checks their offsets.
     while (ends_begin_ + ends_.size() < rows_) {
       row_ = ends_begin_ + ends_.size();
       const uint64_t before = ends_begin_ + ends_.size();

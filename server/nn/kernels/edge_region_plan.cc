@@ -10,8 +10,9 @@ namespace {
 // Returns true for steps without a register. Their rows are rows of an input, or nothing is computed for them.
 bool IsInPlace(RegionOp op) { return op == RegionOp::kTarget || op == RegionOp::kDetach; }
 
-// Marks gathers and expansions that need no copy, and target inputs whose rows may have gaps. A marked step is not an
-// output, and each of its readers is a sum or an elementwise step of the same width.
+// Marks the gathers and expansions that can be read without a copy, and the target inputs that may have gaps between
+// their rows. Only a step that is not an output, and is read only by sums and by elementwise steps of its own width, is
+// marked.
 std::vector<char> ReadByRow(const RegionPlan& plan) {
   const std::vector<RegionStep>& steps = plan.region.steps;
   std::vector<char> views(steps.size(), 0);

@@ -8,8 +8,8 @@
 namespace permafrost::nn {
 namespace {
 
-// The most bytes that a thread keeps for tiles between calls, and the same number again for lists of rows. Only very
-// large tiles need more.
+// Between calls, a thread keeps at most this many bytes for tiles, and at most this many more for lists of rows. Only
+// very large tiles need more.
 constexpr int64_t kKeptBytes = 16 << 20;
 
 template <class T>

@@ -55,7 +55,7 @@ struct TeamOptions {
   absl::Duration step_timeout = absl::Seconds(30);
   // Same as RecruitRequest::patience.
   absl::Duration patience = absl::ZeroDuration();
-  // The interval at which a team that is smaller than the job wants asks whether another daemon would join.
+  // While a team has fewer daemons than the job wants, it asks at this interval whether another daemon would join.
   absl::Duration look_interval = absl::Seconds(5);
 };
 

@@ -24,7 +24,7 @@ constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 
 // The most nodes of a small probe, from which a step is recorded without a layout of its storage.
 constexpr int64_t kSmallProbe = 96;
-// The batch that verifies a rung's executable has every kRungPart-th of the graphs that fill the rung.
+// A rung's executable is verified on a batch made of every kRungPart-th graph of the full rung.
 constexpr size_t kRungPart = 8;
 
 // Returns another label that is valid for the loss, if there is one. A missing label stays missing.

@@ -36,8 +36,8 @@ struct BlockForm {
 // A sampled block. Threads: one at a time. Borrows the batcher, the rungs and the batch that it is bound to.
 class SampledBatch final : public HostBatch {
  public:
-  // `features` is the table of all nodes, if the batcher gathers no features. If `form` does not pad, the block is
-  // padded to LeastPadded of its sizes.
+  // `features` is the table of all nodes, if the batcher gathers no features. If `form` does not pad to rungs, the
+  // block is padded only as far as it must be, to LeastPadded of its sizes.
   SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, FeatureTable features = {},
                BlockForm form = {})
       : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)), form_(form) {}
