@@ -198,8 +198,8 @@ ExitCode DeleteUpload(Session& session, const std::string& id) {
   return ExitCode::kOk;
 }
 
-// Makes one call that sends the start message, and then, if `with_chunks`, all bytes that `upload` lists as missing. If the status
-// is OK, `upload` then has the server's answer. If the files cannot be read, `local` has the error.
+// Makes one call that sends the start message, and then, if `with_chunks`, all bytes that `upload` lists as missing. If
+// the status is OK, `upload` then has the server's answer. If the files cannot be read, `local` has the error.
 grpc::Status SendOnce(Session& session, v1::DatasetService::Stub& stub, const UploadFiles& files, bool with_chunks,
                       v1::Upload& upload, absl::Status& local) {
   grpc::ClientContext context;

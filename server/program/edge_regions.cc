@@ -288,8 +288,7 @@ class Drafter {
 };
 
 // Returns the region of a reduction: all reductions of its depth, and the nodes of this depth before or after them in
-// the data flow. `roles` must be the roles computed for the reduction's
-// target. Returns nullopt if the reduction has no
+// the data flow. `roles` must be the roles computed for the reduction's target. Returns nullopt if the reduction has no
 // role, if the region is too large, or if a mask crosses its border.
 std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& roles, size_t reduction) {
   if (roles.Role(reduction).kind != RegionRole::Kind::kReduce) return std::nullopt;
@@ -301,9 +300,8 @@ std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& role
 }
 
 // Returns a region without edges: `node`, whose role must be kRows, and the nodes of the same depth that are
-// connected to it. `roles` must be the roles computed for `target`, and `target` must have no
-// index. Returns nullopt if the region
-// exceeds MakeDraft's limits.
+// connected to it. `roles` must be the roles computed for `target`, and `target` must have no index. Returns nullopt if
+// the region exceeds MakeDraft's limits.
 std::optional<RegionDraft> MakeRowDraft(const Graph& graph, const RegionRoles& roles, const ReductionTarget& target,
                                         size_t node) {
   return Drafter(graph, roles, target, node).Run(/*takes_over=*/false);

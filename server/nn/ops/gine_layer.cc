@@ -203,8 +203,8 @@ class GineAggregation {
     offsets_ = Read<int32_t>(offsets);
     source_ = Read<int64_t>(source);
   }
-  // Sets what Gradient reads, and `ge`, to which it writes the gradient of edge rows: one part [codes, C] for each chunk
-  // if edges have codes, else one tensor [E, C].
+  // Sets what Gradient reads, and `ge`, to which it writes the gradient of edge rows: one part [codes, C] for each
+  // chunk if edges have codes, else one tensor [E, C].
   void SetOutEdges(const Tensor& offsets, const Tensor& targets, const Tensor& edges, const Tensor& ge) {
     offsets_ = Read<int32_t>(offsets);
     targets_ = Read<int32_t>(targets);

@@ -117,7 +117,8 @@ class Trainer {
   // `is_last` has the meaning that it has in RunContext::StoreEpochs.
   absl::Status SaveCheckpoint(bool is_last);
   // Writes a checkpoint that is due. If the machine cannot write it, or can write it only by using reserved space, the
-  // run goes on and tries again later. If the run stopped instead, all progress since the previous checkpoint would be lost.
+  // run goes on and tries again later. If the run stopped instead, all progress since the previous checkpoint would be
+  // lost.
   absl::Status SaveDueCheckpoint();
   // Makes a checkpoint of the present state. The checkpoint shares the run's tensors.
   Checkpoint MakeCheckpoint();
