@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "nn/ops/linear.h"
+#include "nn/ops/rows_by_index.h"
 #include "program/interpreter.h"
 #include "program/operators.h"
 #include "program/rewritten.h"
@@ -28,6 +29,7 @@ using testing::HasSubstr;
 
 // The linker leaves out operators that nothing calls.
 [[maybe_unused]] const auto kRowLinear = &nn::RowLinear;
+[[maybe_unused]] const auto kRowEmbedding = &nn::RowEmbedding;
 
 // Returns the calls of nn's operators in order, as "linear", "linear relu", "norm" or "norm relu".
 std::vector<std::string> RowLayersOf(const Program& program) {
@@ -115,6 +117,26 @@ TEST(WithRowLayers, RewritesBatchNormsWithTheirRunningStatistics) {
     const Program program =
         ExpectRowLayers(w.Return({y, arguments.mean(), arguments.var()}), {"linear", relu ? "norm relu" : "norm"});
     EXPECT_EQ(Count(program, "batch_norm.default") + Count(program, op), 0);
+  }
+}
+
+TEST(WithRowLayers, RewritesEmbeddings) {
+  TypedWriter w;
+  const auto program =
+      w.Return({w.Embedding(w.table, w.kinds), w.Embedding(w.table, w.kinds, {{"padding_idx", int64_t{-1}}})});
+  const auto made = WithRowLayers(*program, {});
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->embeddings, 2);
+  EXPECT_EQ(Count(made->program, "embedding.default"), 0);
+  ExpectSameResults(program, std::make_shared<const Program>(made->program), {{7, 19}, {4, 1}, {3, 0}});
+}
+
+TEST(WithRowLayers, KeepsEmbeddingsWithAnotherGradient) {
+  const std::vector<NamedArgument> kOthers[] = {
+      {{"padding_idx", int64_t{1}}}, {{"scale_grad_by_freq", true}}, {{"sparse", true}}};
+  for (const std::vector<NamedArgument>& other : kOthers) {
+    TypedWriter w;
+    EXPECT_FALSE(WithRowLayers(*w.Return({w.Embedding(w.table, w.kinds, other)}), {})) << other[0].name;
   }
 }
 

@@ -10,9 +10,9 @@ namespace {
 // Returns true for steps without a register. Their rows are rows of an input, or nothing is computed for them.
 bool IsInPlace(RegionOp op) { return op == RegionOp::kTarget || op == RegionOp::kDetach; }
 
-// Marks the gathers and expansions that can be read without a copy, and the target inputs that may have gaps between
-// their rows. Only a step that is not an output, and is read only by sums and by elementwise steps of its own width, is
-// marked.
+// Marks the gathers and expansions that can be read without a copy, and the target inputs that are allowed gaps
+// between their rows. A step is marked only if it is not an output, and only sums and elementwise steps of its own
+// width read it.
 std::vector<char> ReadByRow(const RegionPlan& plan) {
   const std::vector<RegionStep>& steps = plan.region.steps;
   std::vector<char> views(steps.size(), 0);
@@ -73,7 +73,8 @@ std::vector<SummedValue> FindSummed(const RegionPlan& plan, const std::vector<ch
       // where(a <= 0, 0, rows) is the gradient of ReLU.
       const RegionStep &zero = step_of(root_of(outer.a)), &mask = step_of(root_of(outer.c));
       const bool is_gradient = zero.op == RegionOp::kConstant && zero.x == 0 && mask.op == RegionOp::kLessEqual &&
-                               mask.x == 0 && step_of(outer.b).width == width;
+                               mask.x == 0 && step_of(outer.b).width == width &&
+                               step_of(outer.b).level == RegionLevel::kEdge;
       if (!is_gradient) continue;
       value = {.step = root_of(mask.a), .passed = root_of(outer.b)};
       computed.insert(computed.end(), {root_of(outer.c), value.step});
@@ -91,8 +92,8 @@ std::vector<SummedValue> FindSummed(const RegionPlan& plan, const std::vector<ch
   return summed;
 }
 
-// Calls visit(root) for each operand from which step `i` is computed. If step i is a sum that computes its value for
-// each edge, these are the operands of that value.
+// Calls visit(root) for each operand from which step `i` is computed. If step i is a sum that computes the summed
+// value for each edge, visits the operands of that value.
 template <class Visit>
 void ForOperands(const RegionPlan& plan, const RegionPass& pass, size_t i, const Visit& visit) {
   const SummedValue& value = pass.summed[i];

@@ -29,7 +29,8 @@ class Draft {
     return Add(step);
   }
   int32_t Zero() { return Add({.op = RegionOp::kConstant}); }
-  // Adds a step that works value by value. Its width is that of its widest operand, or `width` if that is larger.
+  // Adds a step that works value by value. Its width is the width of its widest operand, or `width` if `width` is
+  // larger.
   int32_t Value(RegionOp op, RegionLevel level, std::array<int32_t, 3> operands, double x = 0, int32_t width = 1) {
     RegionStep step{.op = op, .a = operands[0], .b = operands[1], .c = operands[2], .width = width, .x = x};
     step.level = level;
@@ -51,6 +52,7 @@ class Differentiation {
   Differentiation(const RegionPlan& plan, int32_t input, std::span<const char> given)
       : plan_(plan), steps_(plan.region.steps), input_(input), given_(given) {
     value_of_.assign(steps_.size(), kUnknown);
+    shared_in_targets_ = shared_in_rows_ = value_of_;
     adjoint_of_.assign(steps_.size(), kUnknown);
     expanded_.assign(steps_.size(), kUnknown);
   }
@@ -89,13 +91,17 @@ class Differentiation {
                       {.op = RegionOp::kGather, .index = IndexOf(kNone), .width = width, .level = RegionLevel::kEdge});
   }
 
-  // Returns the step with the values of step i in the draft of `level`. Shared values are computed in both drafts.
+  // Returns the step that computes step i in the draft of `level`. Shared values are computed in both drafts.
   int32_t Value(int32_t i, RegionLevel level) {
     const RegionStep& s = Step(i);
-    if (s.level == RegionLevel::kShared) return SharedValue(s, level);
-    int32_t& value = value_of_[static_cast<size_t>(i)];
-    if (value == kUnknown) value = s.level == RegionLevel::kEdge ? EdgeValue(s) : TargetValue(s);
-    return value;
+    std::vector<int32_t>& values = s.level != RegionLevel::kShared ? value_of_
+                                   : level == RegionLevel::kTarget ? shared_in_targets_
+                                                                   : shared_in_rows_;
+    int32_t& value = values[static_cast<size_t>(i)];
+    if (value != kUnknown) return value;
+    return value = s.level == RegionLevel::kShared ? SharedValue(s, level)
+                   : s.level == RegionLevel::kEdge ? EdgeValue(s)
+                                                   : TargetValue(s);
   }
   int32_t SharedValue(RegionStep s, RegionLevel level) {
     Draft& draft = DraftOf(level);
@@ -134,7 +140,8 @@ class Differentiation {
     if (s.op == RegionOp::kDetach) return Value(s.a, s.level);
     return Computed(s);
   }
-  // Adds a copy of step `s`. Fails if the step is costly, or neither works value by value nor sums groups of a row.
+  // Adds a copy of step `s`. Fails if the step is costly. Also fails unless the step works value by value or sums
+  // groups of a row.
   int32_t Computed(RegionStep s) {
     if (!TraitsOf(s.op).by_value && s.op != RegionOp::kRowSum) return Fail();
     if (IsCostly(s.op)) return Fail();
@@ -159,7 +166,7 @@ class Differentiation {
     }
   }
 
-  // Returns the step with the values of target step i, repeated at the edges of each target.
+  // Returns the edge step that holds, at each edge, the values of target step i.
   int32_t Expanded(int32_t i) {
     const RegionStep& s = Step(i);
     int32_t& expanded = expanded_[static_cast<size_t>(i)];
@@ -172,7 +179,8 @@ class Differentiation {
     }
     return expanded;
   }
-  // Makes a step of `targets` an output. Returns the step that reads this output at the edges of each target.
+  // Makes a step of `targets` an output. Returns the step of `rows` that reads this output for the target of each
+  // edge.
   int32_t Exported(int32_t step, int32_t width) {
     const RegionStep& s = targets_.At(step);
     if (s.op == RegionOp::kTarget) return AtTargetsOf(out_.target_inputs[static_cast<size_t>(s.input)], width);
@@ -290,7 +298,7 @@ class Differentiation {
   int32_t index_ = kNone;
   SourceGradient out_;
   Draft targets_{out_.targets, out_.target_inputs}, rows_{out_.rows, out_.row_inputs};
-  std::vector<int32_t> value_of_, adjoint_of_, expanded_;
+  std::vector<int32_t> value_of_, shared_in_targets_, shared_in_rows_, adjoint_of_, expanded_;
   bool failed_ = false;
 };
 

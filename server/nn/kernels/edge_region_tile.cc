@@ -33,6 +33,8 @@ OperandBlocks<T>::OperandBlocks(const RegionPlan& plan, const RegionStep& step, 
                                 int64_t rows, T* blocks)
     : width_(step.width), block_rows_(std::max<int64_t>(1, rows)) {
   const std::array<int32_t, 3> of = step.operands();
+  // A kernel takes one narrow operand beside a wide one.
+  const auto is_wide = [&](int32_t o) { return plan.region.steps[static_cast<size_t>(o)].width == width_; };
   for (size_t k = 0; k < 3; ++k) {
     if (of[k] == -1) continue;
     const RegionStep& from = plan.region.steps[static_cast<size_t>(of[k])];
@@ -55,7 +57,7 @@ OperandBlocks<T>::OperandBlocks(const RegionPlan& plan, const RegionStep& step, 
       for (int64_t r = 1; r < BlockRows(width_); ++r) std::copy_n(block, width_, block + r * width_);
       operand.from = {};
       operand.block = block;
-    } else if (operand.width != width_ && TakesWidth(step, operand.width)) {
+    } else if (operand.width != width_ && TakesWidth(step, operand.width) && (k == 1 || is_wide(of[1]))) {
       operand.from.repeat = width_ / operand.width;
     } else if (operand.width != width_) {
       operand.block = block;

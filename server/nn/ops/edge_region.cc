@@ -55,11 +55,11 @@ struct GradientQuery {
 
 struct GradientPlan {
   GradientPlan(const RegionPlan& plan, const GradientQuery& query);
-  // For each input, the plan that sums its gradient row by row. It is null if `by_tile` computes the gradient, and if
-  // nobody wants the gradient.
+  // For each input, the plan that sums its gradient row by row. It is null if `by_tile` computes the gradient, or if
+  // the gradient is not wanted.
   std::vector<std::unique_ptr<const SourcePlan>> by_source;
   std::vector<char> wanted_by_tile;
-  std::optional<RegionGradientPlan> by_tile;  // nullopt if by_source has all wanted inputs
+  std::optional<RegionGradientPlan> by_tile;  // nullopt if by_source covers all wanted inputs
 };
 
 GradientPlan::GradientPlan(const RegionPlan& plan, const GradientQuery& query)
@@ -206,7 +206,7 @@ struct RegionArguments {
 };
 
 // The checked arguments of one call. Threads: one thread per object; the plans of past calls are shared.
-// A RegionCall copies tensors that are not contiguous. A two-dimensional input whose rows may have gaps between them
+// A RegionCall copies tensors that are not contiguous. A two-dimensional input that is allowed gaps between its rows
 // (RegionPlan::may_lie_apart) is not copied if the values of each row are adjacent. A RegionCall holds no reference
 // to an argument. If `offsets` has no elements, the region has no edges, and the input of the first target step has
 // one row for each target.
@@ -232,7 +232,7 @@ class RegionCall {
   Tensor TargetOfEdges() const;
   const Tensor& offsets() const { return offsets_; }
   const Tensor& places() const { return places_; }
-  // Returns the given segments of index k, checked against `rows`; makes them if none were given.
+  // Returns the segments of index k. Checks them against `rows` if the caller gave them, and makes them otherwise.
   std::tuple<Tensor, Tensor> IndexSegments(size_t k, int64_t rows) const;
   bool HasSegments(size_t k) const { return index_offsets_[k].defined(); }
 
@@ -334,7 +334,8 @@ std::tuple<Tensor, Tensor> RegionCall::IndexSegments(size_t k, int64_t rows) con
 }
 
 Tensor RegionCall::TargetOfEdges() const {
-  Tensor targets = at::empty({edges_}, at::kLong);
+  // Zeros, because places need not name every edge.
+  Tensor targets = at::zeros({edges_}, at::kLong);
   int64_t* const target = targets.mutable_data_ptr<int64_t>();
   const int32_t *const offsets = Read<int32_t>(offsets_), *const places = Read<int32_t>(places_);
   for (int64_t t = 0; t < targets_; ++t) {
@@ -396,7 +397,7 @@ struct InputGradient {
   Tensor to;                         // the result, of the input's shape
   Tensor by_edge;                    // [E, width]: a row for each edge, summed by table row at the end
   int64_t part = -1;                 // where this gradient begins in each chunk's sums; -1: not summed by chunk
-  int64_t table = 0;                 // for kGather, the rows of the table in each chunk's sums; 0: none
+  int64_t table = 0;                 // for kGather, the number of table rows in each chunk's sums; 0: none
   const RegionStep* read = nullptr;  // the step that reads the input; null: no gradient reaches the input
 };
 
@@ -449,10 +450,10 @@ void SumByRow(const RegionCall& call, const InputGradient& gradient) {
             });
 }
 
-// Runs a region on contiguous tensors.
+// Runs a region on contiguous tensors. `options` are those of its outputs.
 template <class T>
 std::vector<Tensor> RunOn(const RegionPlan& plan, const std::vector<Tensor>& inputs, const std::vector<Tensor>& indices,
-                          const Tensor& offsets, const Tensor& places) {
+                          const Tensor& offsets, const Tensor& places, const at::TensorOptions& options) {
   const int64_t targets = offsets.numel() - 1, edges = places.numel();
   std::vector<const T*> from;
   std::vector<int64_t> strides(inputs.size());
@@ -466,7 +467,7 @@ std::vector<Tensor> RunOn(const RegionPlan& plan, const std::vector<Tensor>& inp
   std::vector<Tensor> outputs;
   std::vector<T*> to;
   for (const int32_t o : plan.region.outputs) {
-    outputs.push_back(at::empty({targets, plan.region.steps[static_cast<size_t>(o)].width}, inputs[0].options()));
+    outputs.push_back(at::empty({targets, plan.region.steps[static_cast<size_t>(o)].width}, options));
     to.push_back(Write<T>(outputs.back()));
   }
   const RegionInputs<T> in{.inputs = from,
@@ -495,7 +496,8 @@ Tensor GradientOfRows(const RegionCall& call, const SourcePlan& plan, size_t i, 
     return found;
   };
   if (!plan.targets.region.outputs.empty()) {
-    of_targets = RunOn<T>(plan.targets, find(plan.target_inputs), {}, call.offsets(), call.places());
+    of_targets =
+        RunOn<T>(plan.targets, find(plan.target_inputs), {}, call.offsets(), call.places(), call.input(i).options());
   }
   std::vector<Tensor> indices;
   for (const int32_t k : plan.row_indices) {
@@ -504,7 +506,8 @@ Tensor GradientOfRows(const RegionCall& call, const SourcePlan& plan, size_t i, 
   const RegionStep& read = call.region().steps[static_cast<size_t>(call.plan().reader[i])];
   const int64_t rows = call.input(i).size(0);
   const auto [offsets, places] = call.IndexSegments(static_cast<size_t>(read.index), rows);
-  const Tensor sum = RunOn<T>(plan.rows, find(plan.row_inputs), indices, offsets.narrow(0, 0, rows + 1), places)[0];
+  const Tensor sum = RunOn<T>(plan.rows, find(plan.row_inputs), indices, offsets.narrow(0, 0, rows + 1), places,
+                              call.input(i).options())[0];
   return sum.view(call.input(i).sizes());
 }
 

@@ -240,6 +240,37 @@ TEST(EdgeRegion, TablesWithAndWithoutSegmentsHaveOneGradient) {
   }
 }
 
+TEST(EdgeRegion, GradientsOfEdgesDividedByTheDegreeOfTheirTarget) {
+  RegionBuilder b;
+  const int32_t degree = b.Expand(b.OpX(RegionOp::kClampMin, b.Count(), 1));
+  ExpectLikePlain(b.Build({b.Op(RegionOp::kDiv, b.Gather(64, 0), degree)}), MakeGraph(60, 150, 1), "no sum");
+}
+
+TEST(EdgeRegion, ASumOfASharedRowWhereEdgesAreNegative) {
+  RegionBuilder b;
+  const int32_t h = b.Op(RegionOp::kAdd, b.Gather(64, 0), b.Edge(64)), row = b.Shared(64);
+  const int32_t mask = b.OpX(RegionOp::kLessEqual, h, 0), zero = b.Constant(0);
+  ExpectLikePlain(b.Build({b.Sum(b.Op(RegionOp::kWhere, zero, row, mask))}), MakeGraph(60, 150, 1), "a shared row");
+}
+
+TEST(EdgeRegion, ProductsOfNarrowOperandsAlone) {
+  RegionBuilder b;
+  const int32_t first = b.Edge(1), second = b.Edge(2);
+  const auto product = [&](int32_t a, int32_t c) {
+    return b.Add({.op = RegionOp::kMul, .a = a, .b = c, .width = 64, .x = 1, .level = RegionLevel::kEdge});
+  };
+  const int32_t both = product(first, second), square = product(second, second);
+  ExpectLikePlain(b.Build({b.Sum(both), b.Sum(square), both}), MakeGraph(60, 150, 0), "narrow operands");
+}
+
+// The number of derived steps must not double with every step.
+TEST(EdgeRegion, ALongChainOfSharedSteps) {
+  RegionBuilder b;
+  int32_t shared = b.Shared(1);
+  for (int i = 0; i < 200; ++i) shared = b.OpX(RegionOp::kScale, b.Op(RegionOp::kAdd, shared, shared), 0.5);
+  ExpectLikePlain(b.Build({b.Sum(b.Op(RegionOp::kMul, b.Gather(64, 0), shared))}), MakeGraph(60, 150, 1), "a chain");
+}
+
 TEST(EdgeRegion, SegmentsAreStableAndComplete) {
   const EdgeSegments segments = SegmentsOf(at::tensor({3, 0, 3, 1, 0}, at::kLong), 5);
   EXPECT_TRUE(segments.offsets.equal(at::tensor({0, 2, 3, 3, 5, 5}, at::kInt)));

@@ -2,8 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "nn/leaf.h"
 #include "nn/op_outcome.h"
@@ -43,6 +48,33 @@ TEST(EmbeddingSum, TheNumberOfThreadsChangesNoBit) {
     EXPECT_TRUE(at::equal(both, first));
   }
   at::set_num_threads(threads);
+}
+
+TEST(RowEmbedding, AgreesWithTheEmbeddingOfPyTorch) {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{40}, {7, 3}, {0}, {2, 0, 4}}) {
+    const Tensor indices = at::randint(0, 6, sizes, at::kLong);
+    const Tensor table = Leaf(at::randn({6, 9}, at::kDouble)), other = Leaf(table);
+    const Tensor y = RowEmbedding(table, indices), expected = at::embedding(other, indices);
+    EXPECT_TRUE(at::equal(y, expected)) << indices.sizes();
+    const Tensor grad = at::randn(y.sizes(), at::kDouble);
+    torch::autograd::backward({y}, {grad});
+    torch::autograd::backward({expected}, {grad});
+    EXPECT_TRUE(at::allclose(table.grad(), other.grad(), 1e-12, 1e-12)) << indices.sizes();
+  }
+}
+
+TEST(RowEmbedding, NamesAnIndexOutsideOfTheTable) {
+  const Tensor table = at::randn({6, 9});
+  for (const int64_t outside : {-1, 6}) {
+    try {
+      RowEmbedding(table, at::tensor({int64_t{0}, outside}, at::kLong));
+      ADD_FAILURE() << outside;
+    } catch (const c10::IndexError& error) {
+      EXPECT_THAT(error.what_without_backtrace(),
+                  testing::HasSubstr("index " + std::to_string(outside) + " is not in [0, 6)"));
+    }
+  }
+  EXPECT_THROW(RowEmbedding(table, at::zeros({2}, at::kInt)), c10::Error);
 }
 
 TEST(CombinedCategories, AreTheSumsOfTheirTables) {
