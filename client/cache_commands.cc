@@ -240,7 +240,8 @@ void AddCacheCommands(CLI::App& app, Command& chosen) {
 
 namespace {
 
-// Prints what changes from one message of the stream to the next, and keeps the last message for this.
+// Prints what changes from one message of the stream to the next, and keeps the last message to compare it with the
+// next one.
 class CacheWatch {
  public:
   explicit CacheWatch(Session& session) : session_(session) {}

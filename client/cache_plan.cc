@@ -16,7 +16,8 @@
 namespace permafrost::client {
 namespace {
 
-// Making a plan takes long, because the server walks a long schedule and measures large steps.
+// The shortest time limit of the call. Making a plan takes long, because the server walks a long schedule and
+// measures large steps.
 constexpr absl::Duration kLeastTimeout = absl::Minutes(2);
 
 struct PlanFlags {
@@ -68,7 +69,8 @@ void AddCachePlan(CLI::App& cache, Command& chosen) {
 
 namespace {
 
-// Taking a census takes long, because the server walks a long schedule and runs a few steps.
+// The shortest time limit of the call. Taking a census takes long, because the server walks a long schedule and runs
+// a few steps.
 constexpr absl::Duration kLeastCensusTimeout = absl::Minutes(2);
 
 struct CensusFlags {

@@ -82,7 +82,7 @@ E EnumOf(const google::protobuf::EnumDescriptor& type, const std::string& name) 
 // Adds --reconnect, for the commands that follow a stream.
 void AddReconnectOption(CLI::App& command, double& seconds);
 inline constexpr double kDefaultReconnectSeconds = 30;
-// Adds --on SERVER,..., whose values are the names that ServerGroup::Open takes.
+// Adds the flag --on SERVER,SERVER,... Its values are names that ServerGroup::Open takes.
 void AddOnOption(CLI::App& command, std::vector<std::string>& servers, const std::string& help);
 
 }  // namespace permafrost::client

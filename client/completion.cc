@@ -79,8 +79,8 @@ void AddCompletions(const CLI::App& app, const std::string& path, std::vector<Co
   }
 }
 
-// Returns all commands. Their `options` are their own first, and then the global ones, which may follow every
-// command.
+// Returns all commands. The `options` of each command are its own options first, then the global options, which may
+// follow every command.
 std::vector<CompletionCommand> CompletionsOf(const CLI::App& app) {
   std::vector<CompletionCommand> commands;
   AddCompletions(app, "", commands);
@@ -137,9 +137,9 @@ CaseTables TablesOf(const CLI::App& app) {
 }
 
 // The end of a shell command that asks the server for the names of $group in JSON. The command begins with the
-// program's name and the words that name the server. It takes at most a second, and prints nothing if there is no
-// server. bash expands the offered names, and would run commands within them. So the code drops each name that is not
-// a valid ID (server/base/id.h).
+// program's name and the words that name the server. The command takes at most a second, and prints nothing if there
+// is no server. bash expands the offered names, and would run commands within them. So the code drops each name that
+// is not a valid ID (server/base/id.h).
 constexpr char kAskNames[] =
     " --timeout 1 --output json $group list 2>/dev/null </dev/null |\n"
     "      grep -o \"\\\"name\\\":\\\"${group}s/[a-z][a-z0-9-]*\\\"\" | sed 's/.*\\///; s/\"$//')\"\n";

@@ -14,13 +14,13 @@ namespace permafrost::client {
 struct Contexts {
   std::map<std::string, std::string> servers;  // HOST:PORT by context name
   std::string current;                         // empty if no context is current
-  // Credential files by context name; contexts without any are absent. Only paths are kept, so no token is stored
-  // here.
+  // Credential files by context name. A context without credential files is absent. Only paths are kept, so no token
+  // is stored here.
   std::map<std::string, CredentialFiles> credentials;
 };
 
-// Returns $XDG_CONFIG_HOME/permafrost/config.json, or the file below $HOME/.config if that variable is unset. Returns
-// an empty path if neither variable is set.
+// Returns $XDG_CONFIG_HOME/permafrost/config.json, or $HOME/.config/permafrost/config.json if XDG_CONFIG_HOME is
+// unset. Returns an empty path if neither variable is set.
 std::string ContextsPath();
 // Returns no contexts if there is no file. Errors: InvalidArgument that names the file and its fault, or the system's
 // reason if the file cannot be read.

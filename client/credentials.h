@@ -34,9 +34,9 @@ struct Credentials {
 // Takes each credential from the first source that has it: `flags`, then the environment (PERMAFROST_TOKEN,
 // PERMAFROST_TOKEN_FILE, PERMAFROST_CA_CERT, PERMAFROST_CLIENT_CERT, PERMAFROST_CLIENT_KEY, PERMAFROST_TLS), then
 // `context`. `server` is the address to which the credentials will be sent.
-// Errors: InvalidArgument for an unreadable file, an invalid token, a certificate without its key or a key without
-// its certificate, a PERMAFROST_TLS that is not a boolean, and a token that would travel in plain text. The message
-// names the flag or variable and the file, never the contents of the file.
+// Errors: InvalidArgument for an unreadable file, an invalid token, a certificate without its key, and a key without
+// its certificate. InvalidArgument also for a PERMAFROST_TLS that is not a boolean, and for a token that would travel
+// in plain text. The message names the flag or variable and the file, never the contents of the file.
 absl::StatusOr<Credentials> ReadCredentials(const CredentialFiles& flags, const CredentialFiles& context,
                                             const std::string& server);
 

@@ -1,5 +1,5 @@
 // Follows a server stream to its end, across restarts of the server.
-// Threads: those of the caller.
+// Threads: runs on the caller's thread.
 #pragma once
 
 #include <functional>

@@ -15,7 +15,7 @@
 namespace permafrost::client {
 namespace {
 
-// Making a plan takes long, because the server walks a long schedule.
+// The shortest time limit of the call. Making a plan takes long, because the server walks a long schedule.
 constexpr absl::Duration kLeastPlanTimeout = absl::Minutes(2);
 
 struct ReportFlags {

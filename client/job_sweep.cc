@@ -241,7 +241,7 @@ class Sweep {
     Session& at = servers_.session(places_[j]);
     if (session_.json()) return at.Fail(status);
     const bool refused = IsAnswer(status) && !session_.interrupt().requested();
-    // The job may exist although its answer was lost.
+    // Without an answer from the server, the job may exist all the same.
     const bool none = validate_only || (refused && jobs_.empty());
     session_.terminal().Note(absl::StrCat(
         "permafrost: job ", j + 1, " of ", plan_.size(), " (", NameOfJob(j), ") ",

@@ -28,8 +28,8 @@ struct Chart {
 // Returns about `wanted` round numbers within [low, high]. Both bounds must be finite, with low < high.
 std::vector<double> TicksOf(double low, double high, int wanted);
 
-// The most points of a series that are drawn. A longer series is cut into sections. In each section, the points with
-// the smallest and the largest y are drawn.
+// The most points that are drawn for one series. A longer series is cut into sections. In each section, the points
+// with the smallest and the largest y are drawn.
 inline constexpr size_t kMaxDrawnPoints = 800;
 
 // Draws the chart. The lines have the CSS classes s0, s1, ... Returns an empty text if no series has a point.

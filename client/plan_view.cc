@@ -264,7 +264,8 @@ std::string OperatorTable(const v1::LoweringCensus& lowering, const RenderStyle&
       rows, style);
 }
 
-// Returns the cells that describe a row's policy. If they equal those of the first row, the row is not shown again.
+// Returns the cells that describe a row's policy. If these cells equal the first row's cells, the row is not shown
+// again.
 std::vector<std::string> PolicyTexts(const v1::GraphCacheCensusRow& row, const Census& census) {
   return {CachePolicyText(row.policy(), row.shapes(), census.freeze_at()),
           CacheShapesText(row.policy(), row.shapes(), row.train_shapes()),

@@ -151,8 +151,8 @@ absl::StatusOr<v1::ProgramStart> StartOf(const ImportFlags& flags) {
   return start;
 }
 
-// Makes one call that sends the start and the whole file. If the status is OK, `program` has the server's answer.
-// `local` has an error of reading the file.
+// Makes one call that sends the start and the whole file. If the status is OK, `program` has the server's answer. If
+// the file cannot be read, `local` has the error.
 grpc::Status SendOnce(Session& session, v1::ProgramService::Stub& stub, const v1::ProgramStart& start,
                       const std::string& path, v1::Program& program, absl::Status& local) {
   grpc::ClientContext context;

@@ -1,5 +1,5 @@
 // Sends requests that change something, in such a way that a retry after a lost answer is safe. A request that is too
-// large for the server is refused here. Threads: those of the caller.
+// large for the server is refused here. Threads: runs on the caller's thread.
 #pragma once
 
 #include <functional>

@@ -69,14 +69,14 @@ class ServerGroup {
     std::vector<Refusal> passed_over;
   };
   // Call it after Prepare. Finds the server that will probably begin the job first, and counts the job there. Servers
-  // are asked to validate the job in this order: idle servers first, then those with fewer jobs ahead, then those
+  // are asked to validate the job in this order: idle servers first, then servers with fewer jobs ahead, then servers
   // named earlier. A server that refuses the job is passed over. Its memory, device or limits must differ, because
   // data and programs are equal. If all servers refuse, `passed_over` has all refusals, and the first one is
-  // returned. If a server cannot be reached, Place returns that at once.
+  // returned. At the first server that cannot be reached, Place returns that server's refusal.
   std::optional<Refusal> Place(v1::CreateJobRequest request, Placement& placement);
 
   // Finds the jobs that match `filter` (ListJobsRequest.filter). For each of them, adds to `found` the job's name and
-  // the members that have the job. If a server cannot be reached, returns the first such server.
+  // the members that have the job. At the first server that cannot be reached, returns that server's refusal.
   std::optional<Refusal> FindJobs(const std::string& filter, std::map<std::string, std::vector<size_t>>& found);
   // Returns a warning if the job is on several members, or an empty text.
   std::string TwinsText(const std::string& job, const std::vector<size_t>& members) const;

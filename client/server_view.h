@@ -10,7 +10,7 @@
 
 namespace permafrost::client {
 
-// Makes one row per fact that the server reports. The device has rows only for the facts that it reports.
+// Makes one row per fact that the server reports. A fact about the device has a row only if the device reports it.
 std::string RenderServer(const v1::ServerInfo& info, const ViewTime& time, const RenderStyle& style);
 // Shows the server's work and the memory of its device in one line.
 std::string RenderServerLine(const v1::ServerInfo& info, const RenderStyle& style);

@@ -127,7 +127,7 @@ std::string Session::CommandLine(std::string_view command) const {
 
 namespace {
 
-// Returns the signals that the thread waits for. SIGUSR1 only wakes it when the program ends by itself.
+// Returns the signals that the thread waits for. SIGUSR1 only wakes the thread when the program ends by itself.
 sigset_t Awaited() {
   sigset_t set;
   sigemptyset(&set);

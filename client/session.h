@@ -29,7 +29,7 @@ struct GlobalOptions {
   std::string server = kDefaultServer;
   // The value of --context, or empty without the flag.
   std::string context;
-  // The server that a command without flags for the server uses.
+  // The server of a command whose flags name no server.
   std::string implied_server = kDefaultServer;
   // The files that the flags name.
   CredentialFiles credential_files;

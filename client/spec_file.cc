@@ -96,7 +96,7 @@ class Filler {
   }
 
   // `prefix` is the path of the message, with a dot at the end. `extra_key` is a key that is accepted besides the
-  // message's fields. The error for an unknown key lists it.
+  // message's fields. The error for an unknown key lists `extra_key`.
   absl::Status FillField(const YAML::Node& key_node, const YAML::Node& value, const std::string& prefix,
                          std::string_view extra_key, std::set<std::string>& seen, Message& message) const {
     const Descriptor& type = *message.GetDescriptor();

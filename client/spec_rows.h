@@ -38,7 +38,7 @@ std::vector<SpecRow> ImportRows();
 // Returns the names of a row's flag, except negated names: "--model", "--architecture".
 std::vector<std::string> FlagNames(const SpecRow& row);
 
-// Finds the field that `name` means. It may be a flag of `job submit` without its dashes ("lr"), a path
+// Finds the field that `name` means. `name` may be a flag of `job submit` without its dashes ("lr"), a path
 // ("model.hidden_channels"), or the last part of a path. The last part alone is accepted if exactly one of the fields
 // with that name is the least deeply nested. Hyphens count as underscores. Errors: InvalidArgument that says what is
 // accepted, or which fields `name` may mean.

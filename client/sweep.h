@@ -31,8 +31,8 @@ absl::StatusOr<SweepAxis> ParseAxis(const std::string& text, const v1::JobSpec& 
 
 // Makes a job for every combination of the axes' values; the last axis changes fastest. With `side_by_side`, the
 // first job has the first value of every axis, the second job has the second values, and so on. Errors:
-// InvalidArgument for more than `most` jobs, an axis that is given twice, axes of different lengths side by side, and
-// an axis `negatives` that would mean different fields for different models.
+// InvalidArgument for more than `most` jobs, an axis that is given twice, and axes of different lengths side by side.
+// InvalidArgument also for an axis `negatives` that would mean different fields for different models.
 absl::StatusOr<std::vector<SweepJob>> PlanSweep(const v1::JobSpec& base, const std::vector<SweepAxis>& axes,
                                                 bool side_by_side, int64_t most);
 

@@ -36,14 +36,14 @@ class UploadFiles {
  public:
   // Takes one file, or all files of a folder by their relative paths. Leaves out names that begin with a dot. Reads
   // each file once for its checksum. If `id` is empty, it is made from names and checksums. Errors: NotFound,
-  // InvalidArgument for a folder without files, and those of reading.
+  // InvalidArgument for a folder without files, and the errors of reading a file.
   static absl::StatusOr<UploadFiles> Find(const std::filesystem::path& source, const std::string& id);
 
   // Returns the start message, including its request_id.
   const v1::UploadStart& start() const { return start_; }
   int64_t bytes() const { return bytes_; }
-  // Calls `send` with each chunk that `received` lacks, in order, until `send` returns false. Errors: those of
-  // reading.
+  // Calls `send` with each chunk that `received` lacks, in order, until `send` returns false. Errors: the errors of
+  // reading a file.
   absl::Status ReadRest(const v1::Upload& received, const std::function<bool(const v1::UploadChunk&)>& send) const;
 
  private:
@@ -198,8 +198,8 @@ ExitCode DeleteUpload(Session& session, const std::string& id) {
   return ExitCode::kOk;
 }
 
-// Makes one call that sends the start message, and then, if `with_chunks`, all bytes that `upload` lists as missing. If
-// the status is OK, `upload` then has the server's answer. If the files cannot be read, `local` has the error.
+// Makes one call that sends the start message and, if `with_chunks`, all bytes that `upload` lists as missing. If the
+// status is OK, `upload` then has the server's answer. If the files cannot be read, `local` has the error.
 grpc::Status SendOnce(Session& session, v1::DatasetService::Stub& stub, const UploadFiles& files, bool with_chunks,
                       v1::Upload& upload, absl::Status& local) {
   grpc::ClientContext context;

@@ -26,8 +26,8 @@ struct AuditOptions {
   // The number of older files to keep. The oldest file beyond this number is removed.
   int kept = 4;
   // Limits on the lines of unknown callers: `unknown_burst` lines at once, then `unknown_per_second`. A call beyond
-  // the limits gets no line. The next line that is written counts such calls in its field `dropped`. A flood of calls
-  // thus cannot push out other lines.
+  // the limits gets no line. In the next written line, the field `dropped` is the number of calls that got no line. A
+  // flood of calls thus cannot push out other lines.
   double unknown_burst = 100, unknown_per_second = 1;
 };
 

@@ -16,7 +16,7 @@ enum class Auth {
   // Under --insecure without TLS: kNone. Otherwise: kToken if other machines can reach an address, else kNone.
   kAuto,
   kNone,   // callers do not identify themselves: every caller is an admin
-  kToken,  // by a bearer token, or by a client certificate if certificate_role is set
+  kToken,  // callers send a bearer token, or show a client certificate if certificate_role is set
 };
 inline constexpr EnumNames<Auth, 3> kAuthNames{
     {{{Auth::kAuto, "auto"}, {Auth::kNone, "none"}, {Auth::kToken, "token"}}}};
@@ -60,8 +60,8 @@ class Gate {
   absl::Status CheckStill(const Caller& admitted, const Presented& presented) const;
   // Identifies the caller of the method `path` and checks that the caller has at least the role `least`. If `least`
   // is nullopt, the method is open to all, and an unidentified caller is "anonymous".
-  // Errors: those of Identify; PermissionDenied (reason ROLE_TOO_LOW), naming the method, the caller's role and the
-  // required role.
+  // Errors: the errors of Identify; PermissionDenied (reason ROLE_TOO_LOW), naming the method, the caller's role and
+  // the required role.
   absl::StatusOr<Caller> Admit(std::string_view path, std::optional<Role> least, const Presented& presented) const;
 
  private:

@@ -1,5 +1,5 @@
 // TLS for the daemon's addresses. Reads the server's certificate, its key and the authority of client certificates
-// from PEM files, and makes OpenSSL contexts from them. Changed files are read again: once a certificate file was
+// from PEM files, and makes OpenSSL contexts from them. Changed files are read again: after a certificate file is
 // replaced, new connections get the new certificate.
 // Threads: all methods are thread-safe.
 #pragma once

@@ -55,10 +55,11 @@ struct Token {
 class TokenStore {
  public:
   // Reads `path`, which may be absent. `now` returns the time that decides whether a token has expired. `now` is
-  // called on any thread. Errors: FailedPrecondition, naming the file and its fault; those of ReadFile.
+  // called on any thread. Errors: FailedPrecondition, naming the file and its fault; also the errors of ReadFile.
   static absl::StatusOr<std::unique_ptr<TokenStore>> Open(
       std::filesystem::path path, std::function<absl::Time()> now = [] { return absl::Now(); });
-  // Reads the file again, in case somebody has replaced it. Errors: those of Open; the tokens then stay unchanged.
+  // Reads the file again, in case somebody has replaced it. Errors: the errors of Open. After an error, the tokens
+  // are unchanged.
   absl::Status Reload();
 
   struct Made {
@@ -69,17 +70,17 @@ class TokenStore {
   // `made_by` is empty, the secret of this token cannot be changed.
   // Errors: InvalidArgument with violations of `token.label` (at most kMaxTokenLabel bytes of printable UTF-8) and
   // `token.expire_time` (must be in the future); ResourceExhausted (reason TOO_MANY_TOKENS, metadata `limit`) beyond
-  // kMaxTokens; those of WriteFileAtomic, in which case no token was made.
+  // kMaxTokens; also the errors of WriteFileAtomic. After an error, there is no new token.
   absl::StatusOr<Made> Create(Role role, const std::string& label, absl::Time expire_time,
                               const std::string& made_by = "");
   // Gives a new secret to the token that the call `made_by` made. The old secret is invalid from then on. Errors:
-  // NotFound if the call `made_by` made no token, or its token was revoked; those of WriteFileAtomic, in which case
-  // the old secret stays valid.
+  // NotFound if the call `made_by` made no token, or its token was revoked; also the errors of WriteFileAtomic, after
+  // which the old secret is still valid.
   absl::StatusOr<Made> ChangeSecret(const std::string& made_by);
   // Returns all tokens, the oldest first. Expired tokens stay in the list until they are revoked.
   std::vector<Token> List() const;
-  // Invalidates the token. An open stream of the token ends once its owner calls Gate::CheckStill. Errors: NotFound;
-  // those of WriteFileAtomic, in which case the token stays valid.
+  // Invalidates the token. An open stream of the token ends once the stream's owner calls Gate::CheckStill. Errors:
+  // NotFound; also the errors of WriteFileAtomic, after which the token is still valid.
   absl::Status Revoke(const std::string& id);
   // Returns the token with this secret, or nullopt if there is none or it has expired. The time of the search does
   // not depend on where the secret differs from a stored secret.

@@ -1,8 +1,8 @@
 // The gRPC server. Serves all services, health checks and reflection on one address and a unix socket, and counts
 // requests. Borrows the job manager and the catalog until the server is destroyed.
 // Threads: all methods are thread-safe; call Shutdown once. Handlers run on gRPC's threads. The number of these
-// threads does not depend on the number of open streams. Only reflection needs a thread for each stream. It therefore
-// serves few clients at a time, and refuses others with RESOURCE_EXHAUSTED.
+// threads does not depend on the number of open streams. Only reflection needs a thread for each stream. Reflection
+// therefore serves few clients at a time, and refuses further clients with RESOURCE_EXHAUSTED.
 #pragma once
 
 #include <filesystem>

@@ -321,7 +321,7 @@ absl::StatusOr<std::set<std::string>> Maker::FindWanted(const std::vector<JobRow
     // A job whose spec cannot be read never runs, so it needs no dataset.
     if (row.ended || row.dataset.empty()) continue;
     bool there = false;
-    // If the dataset was imported or replaced after the datasets were copied, this copies it now.
+    // If the dataset was imported or replaced after the datasets were copied, Pair copies it now.
     if (request_.with_datasets) {
       PF_ASSIGN_OR_RETURN(there, datasets_.Pair(row.dataset.value(), row.dataset_uid));
     }

@@ -1,5 +1,5 @@
-// Makes backups of the state directory of a running daemon. Also does the first work of another daemon that goes on
-// from a backup.
+// Makes backups of the state directory of a running daemon. Also has the first steps of a daemon that starts from a
+// copy of a backup.
 //
 // A backup is a folder. It holds permafrost.db, tokens.json, audit.jsonl, clock.json, plans/, programs/, jobs/ID/
 // (logs, initial weights, program, artifacts, the newest whole checkpoint), the records of imports that have not
@@ -30,8 +30,8 @@ namespace permafrost::backup {
 struct Summary {
   std::filesystem::path path;
   int64_t files = 0, bytes = 0, jobs = 0;
-  // Datasets of jobs that have not ended, if the backup lacks the dataset or holds it under another uid. They must be
-  // imported before these jobs go on.
+  // Datasets that unfinished jobs use, but which the backup lacks or holds under another uid. They must be imported
+  // before these jobs go on.
   std::vector<std::string> datasets_wanted;
   // Unfinished jobs whose checkpoints are all damaged or gone. Another daemon starts them from the beginning.
   std::vector<JobId> jobs_anew;
@@ -50,15 +50,16 @@ struct Request {
   DiskReserve reserve;
   // Identifies a call that may be repeated; empty: the call has no id.
   std::string request_id;
-  // True if the call was answered before. Make then only returns the summary of the backup that the call made.
+  // True if the call was answered before. Make then makes no backup, and returns the summary of the one that the
+  // earlier call made.
   bool answered = false;
 };
 
-// Makes a backup. If a call with this request_id made the backup before, returns the summary of that backup. Leaves
+// Makes a backup. If an earlier call with this request_id made the backup, returns the summary of that backup. Leaves
 // nothing on disk after an error. Errors:
 //   FailedPrecondition: there is no root (reason NO_BACKUP_ROOT), or another backup is being made below it (reason
 //     BACKUP_UNDER_WAY).
-//   InvalidArgument, with a violation of "directory".
+//   InvalidArgument, with a violation of "directory": it names no backup directly below the root.
 //   AlreadyExists: the target exists, and is not an empty folder.
 //   NotFound: the call was answered before, but the backup that it made is gone.
 //   ResourceExhausted, reason DISK_NEARLY_FULL: the disk has no room for the backup.
@@ -77,16 +78,16 @@ absl::StatusOr<std::filesystem::path> CreateMaking(const std::filesystem::path& 
 // Returns the path of the newest backup below a root, to show it to an operator; empty: there is none.
 std::filesystem::path FindNewest(const std::filesystem::path& root);
 
-// The functions below are the first work of a daemon whose state directory is a copy of a backup. One thread calls
-// them, before anything in the directory changes. The daemon renames backup.json to kRestoringFile while it takes
-// over the copy, and to kRestoredFile afterwards.
+// A daemon calls the functions below first, in case its state directory is a copy of a backup. One thread calls them,
+// before anything in the directory changes. The daemon renames backup.json to kRestoringFile while it takes over the
+// copy, and to kRestoredFile afterwards.
 inline constexpr char kRestoringFile[] = "restoring.json";
 inline constexpr char kRestoredFile[] = "restored.json";
 
 // Returns true if `state_dir` is a copy of a backup. All files have then been checked, and the caller must call
-// EndRestore when the daemon has taken over the copy. If the daemon dies before EndRestore, the next start gets true
-// again. The files are then not checked a second time, because the daemon may have changed some. Errors: DataLoss,
-// naming the file, if the copy differs from the backup; those of Rename.
+// EndRestore when the daemon has taken over the copy. If the daemon dies before EndRestore, the call at the next
+// start returns true again. That call does not check the files, because the daemon may have changed some. Errors:
+// DataLoss, naming the file, if a file differs from the manifest; those of Rename.
 absl::StatusOr<bool> BeginRestore(const std::filesystem::path& state_dir);
 absl::Status EndRestore(const std::filesystem::path& state_dir);
 

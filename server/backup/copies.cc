@@ -160,10 +160,10 @@ int64_t BytesBelow(const fs::path& path) {
 
 namespace {
 
-// The number of looks at a folder of checkpoints before its copy is given up.
+// The number of times that a folder of checkpoints is listed before its copy is given up.
 constexpr int kLooks = 50;
-// The time between two looks. It is longer than a tick of the clock from which file systems take their times. So a
-// folder with equal times before and after has not changed.
+// The time between two listings. It is longer than a tick of the clock from which file systems take their times. So a
+// folder whose time is the same before and after a listing has not changed.
 constexpr absl::Duration kBetweenLooks = absl::Milliseconds(20);
 // The folder for hard links, inside the folder of checkpoints. CopyStep removes it at the end. If that fails, the
 // next run of the job removes it, along with every other name that begins with ".tmp-".

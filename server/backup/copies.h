@@ -1,6 +1,6 @@
 // Copies what a backup holds: files, rows of jobs, datasets, imports, the audit log, and the newest whole checkpoint
-// of each job. All of these may change during the copy; a run may even write newer checkpoints and remove the copied
-// one.
+// of each job. All of these may change during the copy; a run may even write newer checkpoints and remove the one
+// that is being copied.
 // Threads: each call on the database opens its own connections, and the daemon's connection keeps working meanwhile.
 // A copier is used by one thread.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace permafrost::backup {
 
-// Called with the bytes done and the total. If it returns false, the backup ends.
+// Called with the number of bytes copied so far and the total number. If it returns false, the backup ends.
 using OnProgress = std::function<bool(int64_t done, int64_t total)>;
 
 // Copies files into a backup. Each file is hashed and synced as it is written.
@@ -73,9 +73,9 @@ enum class CheckpointCopy {
 
 // Copies the newest whole checkpoint of a job. `state_dir` and `backup` are those of the copier. `had_one` means that
 // the job's record knows of a checkpoint. Hard links keep the checkpoint's files until they are copied, so the run
-// may remove the checkpoint meanwhile. If the file system has no hard links, a checkpoint that is removed while it is
-// copied is given up for a newer one. Returns kNone or kLost only if the folder did not change during the look.
-// Errors: Unavailable if the folder keeps changing; those of the copier.
+// may remove the checkpoint meanwhile. If the file system has no hard links and a checkpoint is removed while it is
+// copied, a newer checkpoint is copied instead. Returns kNone or kLost only if the folder of checkpoints did not
+// change while it was listed. Errors: Unavailable if the folder keeps changing; those of the copier.
 absl::StatusOr<CheckpointCopy> CopyNewestCheckpoint(const std::filesystem::path& state_dir,
                                                     const std::filesystem::path& backup, const JobId& id, bool had_one,
                                                     Copier& copier);
@@ -106,10 +106,11 @@ class DatasetCopies {
       : state_dir_(state_dir), backup_(backup), copier_(copier) {}
 
   // Copies every dataset. Errors, here and below: Unavailable if a dataset is replaced faster than it can be copied;
-  // the copier's.
+  // those of the copier.
   absl::Status CopyAll();
-  // Returns whether the copy of the dataset `name` has this uid. If it has not, first copies the dataset again, as it
-  // is now. If `uid` is empty, or the dataset's record has no uid, compares only the names.
+  // Returns whether the copy of the dataset `name` has this uid. If the copy has another uid or does not exist, first
+  // copies the dataset again, as it is now. If `uid` is empty, or the dataset's record has no uid, any copy under
+  // this name counts.
   absl::StatusOr<bool> Pair(const std::string& name, const std::string& uid);
 
  private:
@@ -127,9 +128,9 @@ absl::Status CopyAudit(const std::filesystem::path& state_dir, Copier& copier);
 
 // Copies the records of imports that have not succeeded (datasets/.imports), and returns the names of their datasets,
 // sorted. A server that goes on from the backup restarts the imports that are still wanted, if it can see their
-// sources. Call this before datasets are copied. A dataset whose import ends in between is then in the backup, as a
-// record or as a dataset.
-// Errors: the copier's.
+// sources. Call this before datasets are copied. If an import ends meanwhile, the backup then holds its record, its
+// dataset, or both.
+// Errors: those of the copier.
 absl::StatusOr<std::vector<std::string>> CopyImports(const std::filesystem::path& state_dir, Copier& copier);
 
 }  // namespace permafrost::backup

@@ -31,17 +31,17 @@ struct Manifest {
   std::string request_id;  // request_id of the call that made the backup; empty: none
   absl::Time create_time;
   int64_t jobs = 0;
-  std::vector<std::string> datasets_wanted;  // this and the next two: see Summary
+  std::vector<std::string> datasets_wanted;  // Summary documents this and the next two fields
   std::vector<JobId> jobs_anew;
   std::vector<std::string> imports;
   CopiedFiles files;
 };
 
 // Writes the first file of an unfinished backup: a mark at the place of the manifest. After Ok, it is on disk. The
-// mark is not a manifest, so no daemon goes on from an unfinished backup, but it shows what the folder is.
+// mark shows that the folder is an unfinished backup. It is not a manifest, so no daemon starts from the folder.
 absl::Status MarkInTheMaking(const std::filesystem::path& directory);
-// Returns whether the directory has the mark of MarkInTheMaking, or is empty apart from a file that was about to
-// become the mark.
+// Returns whether the directory has the mark of MarkInTheMaking, or holds nothing but a temporary file that was about
+// to become the mark.
 bool IsInTheMaking(const std::filesystem::path& directory);
 // Atomically replaces the mark with the manifest. After Ok, the manifest is on disk.
 absl::Status WriteManifest(const std::filesystem::path& directory, const Manifest& manifest);

@@ -20,7 +20,7 @@ inline constexpr std::size_t kBufferAlignment = 64;
 
 // Returns memory that begins at a multiple of kBufferAlignment. Throws std::bad_alloc.
 void* AllocateBuffer(std::size_t bytes);
-// Frees a buffer of AllocateBuffer. `bytes` must be the size that was passed to AllocateBuffer.
+// Frees a buffer that AllocateBuffer returned. `bytes` must be the size that was passed to AllocateBuffer.
 void FreeBuffer(void* buffer, std::size_t bytes);
 
 template <class T>
@@ -50,7 +50,7 @@ using AlignedVector = std::vector<T, AlignedAllocator<T>>;
 // Prefetches the cache line that holds `address`. An invalid address does no harm.
 inline void PrefetchLine(const void* address) {
   __builtin_prefetch(address);
-  // GCC 12 considers a function that only prefetches free of side effects, and drops calls of it. The empty asm
+  // To GCC 12, a function that only prefetches has no side effects, so it drops calls of the function. The empty asm
   // counts as a side effect.
   asm volatile("");
 }

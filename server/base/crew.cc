@@ -25,7 +25,7 @@ void Pause() {
 #endif
 }
 
-// Polls `done` until it returns true, or until kStaysAwake after `begin`. Returns whether it is done.
+// Polls `done` until it returns true, or until kStaysAwake after `begin`. Returns the last result of `done`.
 template <class Done>
 bool Spin(const Done& done, Clock::time_point begin) {
   constexpr int kLooks = 64;  // polls between two looks at the clock

@@ -43,8 +43,8 @@ class Crew {
   // Takes parts of this region and calls the body for each, until no part is free. Returns whether it took a part.
   bool Work(uint32_t region);
   void Help();
-  // Waits until region_ differs from `last`, and returns region_. Polls at first, and sleeps if no region begins soon
-  // after `worked`, the end of the helper's last work.
+  // Waits until region_ differs from `last`, and returns region_. Polls at first. If no region begins soon after
+  // `worked`, the time at which the helper's last work ended, sleeps.
   uint32_t AwaitRegion(uint32_t last, Clock::time_point worked);
 
   alignas(64) std::atomic<uint32_t> region_ = 0;  // the newest region; helpers wait for it to change

@@ -105,9 +105,9 @@ struct DeviceState {
   // for every reason; a device without them has none.
   std::map<std::string, int64_t> empty_caches;
   std::optional<double> utilization;  // 0 to 1
-  // This device's settings in the environment of the process, as read at start.
+  // The settings that the device takes from environment variables, as read when the process started.
   std::vector<DeviceSetting> settings;
-  // One line for each environment setting that defeats its own purpose.
+  // One line for each of these settings that may harm jobs, for example by making them slower.
   std::vector<std::string> warnings;
   bool operator==(const DeviceState&) const = default;
 };

@@ -92,8 +92,8 @@ absl::Status CreateDirectories(const std::filesystem::path& path);
 // Returns the names in a directory, in no particular order, or nullopt if the directory does not exist. An error is
 // never reported as an empty directory.
 absl::StatusOr<std::optional<std::vector<std::string>>> ListDirectory(const std::filesystem::path& path);
-// Renames within one file system, and fsyncs both parent directories. `to` may be a file, which is replaced, but not
-// a directory that holds something.
+// Renames within one file system, and fsyncs both parent directories. If `from` is a file, a file at `to` is
+// replaced. If `from` is a directory, an empty directory at `to` is replaced.
 absl::Status Rename(const std::filesystem::path& from, const std::filesystem::path& to);
 // Fsyncs the directory `from`, renames it to `to`, and fsyncs the parent of `to`. The files in `from` must be synced
 // already, and `to` must not exist.
@@ -101,12 +101,12 @@ absl::Status PublishDirectory(const std::filesystem::path& from, const std::file
 // Removes `path` and all that is below it. Returns Ok if `path` does not exist.
 absl::Status RemoveAll(const std::filesystem::path& path);
 
-// The name of the folder for files that may not be the daemon's own. The folder is made in the directory in which
-// such a file was found. The daemon never removes anything from the folder.
+// The name of the folder for files that the daemon possibly did not write itself. The folder is made in the directory
+// in which such a file was found. The daemon never removes anything from the folder.
 inline constexpr char kQuarantine[] = ".quarantine";
 
 // Moves `path` to `directory`/.quarantine/TIME-NAME, under an unused name, and returns the new path. After Ok, the
-// move is durable. Errors: those of SystemError. Callers make sure that no two threads move one path.
+// move is durable. Errors: those of SystemError. Callers make sure that no two threads move the same path.
 absl::StatusOr<std::filesystem::path> MoveToQuarantine(const std::filesystem::path& directory,
                                                        const std::filesystem::path& path);
 

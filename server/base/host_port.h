@@ -17,8 +17,8 @@ struct HostPort {
 absl::StatusOr<HostPort> ParseHostPort(const std::string& text);
 // Writes the address, with brackets around an IPv6 address.
 std::string FormatHostPort(const HostPort& address);
-// Returns whether only this machine can reach the address. False for host names other than `localhost`, because they
-// may stand for any address.
+// Returns whether only this machine can reach the address. Returns false for host names other than `localhost`,
+// because they may stand for any address.
 bool IsLoopback(const HostPort& address);
 
 }  // namespace permafrost

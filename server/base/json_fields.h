@@ -1,7 +1,7 @@
 // Reads and writes structs as JSON objects. One list of fields serves both directions.
-// Every value round-trips exactly: a double bit by bit, and also a 64-bit unsigned integer, a duration and a time.
-// Infinities and NaN are written as strings, because JSON lacks them. Objects of older and newer versions can be
-// read: a missing field keeps its default, and an unknown field is skipped. Threads: pure functions.
+// Every value round-trips exactly. This holds for 64-bit unsigned integers, durations, times, and every bit of a
+// double. Infinities and NaN are written as strings, because JSON lacks them. Objects of older and newer versions can
+// be read: a missing field keeps its default, and an unknown field is skipped. Threads: pure functions.
 //
 //   struct Schema {
 //     template <class A>

@@ -114,7 +114,7 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::filesyst
       watch->taken.store(false, std::memory_order_release);
       return SystemError(error, path, "map");
     }
-    // This is only advice, as above.
+    // If this advice fails, reading takes longer, as above.
     if (access == Access::kRandom) madvise(mapping, size, MADV_RANDOM);
     data = static_cast<const std::byte*>(mapping);
     const auto begin = reinterpret_cast<std::uintptr_t>(mapping);

@@ -27,8 +27,8 @@ void AdviseWillNeed(std::span<const std::byte> bytes);
 
 class MappedFile {
  public:
-  // A hint to the kernel about how the file will be read. With kRandom, the kernel does not also read the neighbours
-  // of a touched page, which would push needed pages out of memory.
+  // A hint to the kernel about how the file will be read. With kRandom, the kernel reads only the touched page. To
+  // read its neighbours too would push needed pages out of memory.
   enum class Access { kNormal, kRandom };
 
   // Errors: those of ReadFile; ResourceExhausted, which is transient (status.h), if kMaxMappings files are mapped
@@ -58,7 +58,7 @@ class MappedFile {
   const Descriptor file_;
   const std::byte* const data_;
   const std::uint64_t size_;
-  const std::int64_t modified_;  // the file's last write as of Open, in nanoseconds since the epoch
+  const std::int64_t modified_;  // time of the file's last write, read by Open, in ns since the epoch
   MappedWatch* const watch_;     // the slot in which the signal handler finds the mapping; nullptr for an empty file
 };
 

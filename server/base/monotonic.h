@@ -1,7 +1,7 @@
-// Elapsed time, which does not depend on the wall clock, and what is measured in it: waits for events, limits on
-// waiting, and delays between retries. Also requests to stop. Abseil's timed waits (AwaitWithTimeout,
-// WaitForNotificationWithTimeout) end at a time of the wall clock: if it is set back by an hour, they last an hour
-// longer. So the server uses this file for waits and intervals.
+// Functions and classes for elapsed time, which does not depend on the wall clock: waits for events, limits on
+// waiting, and delays between retries. The file also has a check for requests to stop. Abseil's timed waits
+// (AwaitWithTimeout, WaitForNotificationWithTimeout) end at a time of the wall clock. If that clock is set back by an
+// hour, they last an hour longer. So the server uses this file for waits and intervals.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace permafrost {
 
 // Measures the time since its construction or its last restart.
-// Threads: one at a time. Several threads may call Elapsed at once.
+// Threads: several threads may call Elapsed at once. No other call may run during Restart.
 class Stopwatch {
  public:
   absl::Duration Elapsed() const { return absl::FromChrono(std::chrono::steady_clock::now() - start_); }
@@ -67,7 +67,7 @@ class Patience {
   Patience(const Patience&) = delete;
   Patience& operator=(const Patience&) = delete;
 
-  // Returns `most`, or what is left of this thread's patience if that is less. Never negative.
+  // Returns `most`, or what is left of this thread's patience if that is less. The result is never negative.
   static absl::Duration Left(absl::Duration most);
   // Returns false if the client of this thread's work has gone, so that the work should be dropped.
   static bool IsWanted();

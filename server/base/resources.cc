@@ -169,7 +169,7 @@ std::string ReadText(const fs::path& file) {
   return std::string{std::istreambuf_iterator<char>(in), {}};
 }
 
-// Returns the first number of a text. nullopt for "max", for text that is not a number, and for version 1's
+// Returns the first number of a text. Returns nullopt for "max", for text that is not a number, and for version 1's
 // "unlimited", a number near 2^63.
 std::optional<uint64_t> Number(std::string_view text) {
   text = text.substr(0, text.find_last_not_of(" \n") + 1);
@@ -204,8 +204,7 @@ std::optional<MemoryLeft> OfGroup(const fs::path& group, int version) {
   const auto charged = Number(ReadText(group / (first ? "memory.usage_in_bytes" : "memory.current")));
   if (!limit || !charged) return std::nullopt;
   // The kernel can reclaim file pages at once if they are clean and unmapped. (Programs, libraries and the edges of a
-  // graph are mapped.) Pages on the kernel's active list count as well, because it reclaims them later, but as
-  // surely.
+  // graph are mapped.) Pages on the kernel's active list count as well: the kernel reclaims them too, only later.
   const std::string stat = ReadText(group / "memory.stat");
   const auto pages = [&](const char* name) {
     return Field(stat, first ? std::string("total_").append(name) : std::string(name)).value_or(0);

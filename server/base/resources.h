@@ -18,13 +18,14 @@ namespace permafrost {
 // The directory where Linux mounts control groups. Other systems have none.
 inline constexpr char kControlGroupRoot[] = "/sys/fs/cgroup";
 
-// Returns the text of /proc/self/cgroup, with a line "ID:CONTROLLERS:/PATH" for each group. Empty if there is no such
-// file.
+// Returns the text of /proc/self/cgroup, with a line "ID:CONTROLLERS:/PATH" for each group. Returns an empty text if
+// there is no such file.
 std::string ControlGroupMembership();
 
 // Calls visit(directory, version) for each group that `membership` names for `controller` ("memory" or "cpu"). Also
-// calls it for the parents of the group below `root`, because their limits apply too. `version`, 1 or 2, determines
-// the names of the files in the directory.
+// calls it for each parent of such a group, up to the root of the hierarchy, because the limits of parents apply too.
+// `root` is the directory where control groups are mounted. `version`, 1 or 2, determines the names of the files in
+// the directory.
 void VisitControlGroups(std::string_view membership, std::string_view controller, const std::filesystem::path& root,
                         const std::function<void(const std::filesystem::path& directory, int version)>& visit);
 
@@ -33,8 +34,8 @@ void VisitControlGroups(std::string_view membership, std::string_view controller
 // the CPU quota of the control groups if that is less. On a system without affinity, all cores count.
 int AvailableCores();
 
-// Returns the smallest CPU quota, rounded up to whole cores, among the groups in `membership` (the text of
-// /proc/self/cgroup) and their parents below `root`. Reads `cpu.max` (version 2), or `cpu.cfs_quota_us` and
+// Returns the smallest CPU quota, rounded up to whole cores, of all groups that VisitControlGroups visits.
+// `membership` is the text of /proc/self/cgroup. Reads `cpu.max` (version 2), or `cpu.cfs_quota_us` and
 // `cpu.cfs_period_us` (version 1). nullopt means that no quota is set.
 std::optional<int> CgroupCores(std::string_view membership, const std::filesystem::path& root);
 
@@ -43,13 +44,13 @@ std::optional<int> CgroupCores(std::string_view membership, const std::filesyste
 // not tell.
 uint64_t MemoryLimit();
 
-// Returns the smallest memory limit among the groups in `membership` (the text of /proc/self/cgroup) and their
-// parents below `root` (/sys/fs/cgroup). Reads `memory.max` (version 2) or `memory.limit_in_bytes` (version 1).
-// nullopt means that no limit is set.
+// Returns the smallest memory limit of all groups that VisitControlGroups visits. `membership` is the text of
+// /proc/self/cgroup, and `root` is /sys/fs/cgroup. Reads `memory.max` (version 2) or `memory.limit_in_bytes` (version
+// 1). nullopt means that no limit is set.
 std::optional<uint64_t> CgroupLimit(std::string_view membership, const std::filesystem::path& root);
 
-// The memory of the machine, or of one control group, in bytes. `left` can still be allocated before the kernel has
-// to reclaim pages.
+// The memory of the machine, or of one control group, in bytes. `left` is the number of bytes that can still be
+// allocated before the kernel has to reclaim pages.
 struct MemoryLeft {
   uint64_t limit = 0;
   // Memory that the kernel cannot reclaim at once: all except clean, unmapped file pages and, in version 2,
@@ -101,7 +102,7 @@ void ReturnFreeHeap();
 std::string BootId();
 
 // Free disk space that is reserved for the database. Once only the reserve is left, datasets, uploads and checkpoints
-// wait for space, while the database goes on.
+// wait for space, while the database may still be written.
 // Threads: all methods are safe anywhere.
 class DiskReserve {
  public:

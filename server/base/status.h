@@ -25,8 +25,8 @@ struct FieldViolation {
   bool operator==(const FieldViolation&) const = default;
 };
 
-// Collects violations so that a caller learns all of them at once. Keeps the first kMax and counts the rest, so that
-// a bad input of any size makes a small error.
+// Collects violations so that a caller learns all of them at once. Keeps the first kMax violations and the number of
+// the others, so that a large bad input still makes a small error.
 class Violations {
  public:
   static constexpr std::size_t kMax = 64;

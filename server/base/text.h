@@ -20,7 +20,7 @@ std::size_t FindInvalidUtf8(std::string_view text);
 
 // Escapes the value, cuts it if it is long, and puts it in double quotes.
 std::string Quote(std::string_view value);
-// Same as Quote without the quotes, for text that is known to be a number or a name.
+// Does the same as Quote, but adds no quotes. Use it for text that is known to be a number or a name.
 std::string Shorten(std::string_view value);
 // Returns at most `max_bytes` (at least 3) of the message. If it was cut, it ends in "...". The cut is between two
 // UTF-8 characters.

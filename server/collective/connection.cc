@@ -23,7 +23,8 @@
 namespace permafrost::collective {
 namespace {
 
-// The time for which an exchange polls before it sleeps. Two ranks with equal work usually differ by about this time.
+// The time for which an exchange polls before it sleeps. Two ranks with equal work usually reach an exchange within
+// about this time of each other.
 constexpr absl::Duration kPolling = absl::Milliseconds(2);
 // If a rank is asked to stop, it still tries to finish its step. It stops once it has waited this long for other
 // ranks.
@@ -163,8 +164,8 @@ struct Stream {
   size_t passed = 0;
 
   bool done() const { return passed == sizes[0] + sizes[1]; }
-  // Sends or receives, by `pass`, as many bytes as the socket can take or has. Returns true if it transferred any.
-  // Errors: the reason why the transfer cannot go on.
+  // Calls pass(message), which sends or receives as many bytes as the socket allows now. Returns true if any byte was
+  // transferred. Errors: the reason why the transfer cannot go on.
   template <class Pass>
   absl::StatusOr<bool> Advance(const Pass& pass) {
     if (done()) return false;

@@ -29,8 +29,8 @@ class Deadline {
     if (keep_going_ && !keep_going_()) return absl::ZeroDuration();
     return std::max(time_ - since_.Elapsed(), absl::ZeroDuration());
   }
-  // Returns a deadline at the earlier of two times: `from_now` from now, and this deadline. Its `keep_going` is that
-  // of this deadline.
+  // Returns a deadline at the earlier of two times: `from_now` from now, and this deadline. The new deadline has the
+  // same `keep_going`.
   Deadline Within(absl::Duration from_now) const { return Deadline(std::min(left(), from_now), keep_going_); }
 
  private:
@@ -85,13 +85,13 @@ struct Transfer {
 struct Patience {
   absl::Duration idle;                              // the longest time without a byte sent or received
   absl::Duration total = absl::InfiniteDuration();  // the longest time of the exchange
-  std::function<bool()> keep_going = nullptr;       // called repeatedly after 1 s without a byte
+  std::function<bool()> keep_going = nullptr;       // called often after 1 s without a byte; false ends the exchange
 };
 
 // Completes every transfer. Before each message, a rank sends a header with `number` and the message's length. So a
 // rank that is at another exchange is detected at once.
-// It polls for a few milliseconds before it sleeps. Other ranks are rarely later than that, and a sleeping core takes
-// longer to wake than a message takes to arrive.
+// While it waits for other ranks, Exchange polls for a few milliseconds and then sleeps. Other ranks are rarely later
+// than these milliseconds, and a sleeping core takes longer to wake than a message takes to arrive.
 // Errors: Unavailable, with rank and host, if another rank is gone, sends a wrong header, or has not answered for
 // patience.idle; Unavailable if the exchange takes longer than patience.total; Cancelled if keep_going returns false.
 absl::Status Exchange(std::span<Transfer> transfers, uint64_t number, const Patience& patience);

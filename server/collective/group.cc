@@ -57,8 +57,8 @@ class Rerun::Recorder final : public Group {
   Traffic traffic() const override { return group_.traffic(); }
 
  private:
-  // Sets `result` by `ask` in the first run, and to that value in later runs. Keeps values as bytes, since a tensor's
-  // storage lasts only as long as the step.
+  // In the first run, calls ask(), which sets `result`. In later runs, sets `result` to its value in the first run.
+  // Keeps values as bytes, since a tensor's storage lasts only as long as the step.
   template <class Ask>
   void Exchange(at::Tensor& result, const Ask& ask) {
     const size_t bytes = result.nbytes();

@@ -235,8 +235,8 @@ absl::StatusOr<std::vector<Hello>> AcceptRanks(const Socket& listening, const Tc
   return hellos;
 }
 
-// Turns the error of AcceptRanks into the error that the caller returns. After a timeout, it names the first rank
-// from `first` on that has not connected to `port` of this machine within `waited`.
+// Turns the error of AcceptRanks into the error that the caller returns. After a timeout, the returned error names
+// the first rank from `first` on that has not connected to `port` of this machine within `waited`.
 absl::Status MissingRank(const absl::Status& failed, const TcpOptions& options,
                          const std::vector<Connection>& connections, int64_t first, int port, absl::Duration waited) {
   const bool asked_to_end = options.keep_connecting && !options.keep_connecting();

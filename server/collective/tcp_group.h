@@ -54,9 +54,9 @@ struct TcpOptions {
 // Unavailable. If a rank did not connect, the metadata of the error's reason has the first such rank's number under
 // "rank".
 absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, TcpOptions options);
-// Connects this rank, which is not 0, to the group whose leader serves a rendezvous at `host` and `port`. After this
-// returns, other ranks may still fail to connect to each other; the first exchange then fails. Errors: Unavailable,
-// naming the rank that was not reached.
+// Connects this rank, which is not 0, to the group whose leader serves a rendezvous at `host` and `port`. After
+// JoinTcp returns, other ranks may still fail to connect to each other. The first exchange then fails. Errors:
+// Unavailable, naming the rank that was not reached.
 absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port, TcpOptions options);
 
 }  // namespace permafrost::collective

@@ -1,4 +1,4 @@
-// The addresses of the daemon: who may call them, how callers identify themselves, and where metrics are served.
+// The addresses of the daemon: who may call, how callers identify themselves, and where metrics are served.
 // Threads: one, while the daemon starts.
 #pragma once
 

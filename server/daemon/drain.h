@@ -105,10 +105,10 @@ struct Reloaded {
   DrainSignal& drain;
 };
 
-// Handles SIGHUP: reads certificates, tokens and options again. `read` reads the options from the same places as at
-// the start. Options that can change while the daemon runs take effect; the log lists the others, which wait for the
-// next start. If the certificates, the tokens or the options cannot be read, they stay as they were, and the log
-// reports it. On return, `options` holds the values in effect. Threads: the main thread.
+// Handles SIGHUP: reads certificates, tokens and options again. `read` reads the options from the places from which
+// they were read at the start. Options that can change while the daemon runs take effect. The log lists changed
+// options that wait for the next start. If the certificates, the tokens or the options cannot be read, they stay as
+// they were, and the log reports it. On return, `options` holds the values in effect. Threads: the main thread.
 void Reload(const std::function<ParsedOptions()>& read, const Reloaded& what, Options& options);
 
 }  // namespace permafrost

@@ -58,7 +58,8 @@ namespace fs = std::filesystem;
 using telemetry::Log;
 using telemetry::Severity;
 
-// The time that calls under way have left to end. The daemon does not wait longer for a client that does not read.
+// The time that a drain leaves for calls under way to end. The daemon does not wait longer for a client that does not
+// read.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 
 // Returns the part of the drain's time limit that the running work may use. The rest is for ending the calls under
@@ -118,7 +119,8 @@ void EndWork(const DrainSignal& drain, const std::string& reason, ServiceNotifie
   }
 }
 
-// Serves until a drain. Errors: the device fault that ended the daemon; all other errors come from the start.
+// Serves until a drain. Errors: the device fault that ended the daemon; every other error comes from starting the
+// daemon.
 absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_options, DrainSignal& drain) {
   const absl::Time start_time = absl::Now();
   ServiceNotifier notifier(ServiceEnvironment::Read([](const char* name) { return std::getenv(name); }));
@@ -178,7 +180,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                              .warn = warn,
                                              .reserve = reserve,
                                              .max_bytes = options.max_dataset_bytes}));
-  // Opening the store deletes old uploads, except those that imports of the catalog have yet to read.
+  // Opening the store deletes old uploads, except uploads that imports of the catalog have yet to read.
   const auto in_use = [&catalog](const fs::path& folder) { return catalog->ImportsFrom(folder); };
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::UploadStore> uploads,
                       data::UploadStore::Create({.directory = state_dir / "uploads",

@@ -25,7 +25,7 @@ namespace permafrost {
 struct Options {
   // The address (host:port) of gRPC. Port 0 picks a free port.
   std::string listen = "127.0.0.1:7433";
-  // The address of /metrics, in the same form.
+  // The address (host:port) of /metrics. Port 0 picks a free port.
   std::string metrics = "127.0.0.1:9464";
   // Directory of the database, datasets and jobs. At most one daemon uses it at a time.
   std::filesystem::path state_dir = "./permafrost-state";
@@ -50,11 +50,11 @@ struct Options {
   // The most connections on which one client may have calls under way at the same time. 0: no limit.
   int64_t max_connections_per_client = 64;
   // True: the daemon starts even if directories with checkpoints or artifacts of jobs lie beside a database that has
-  // never held a job. It renames these directories to .quarantine-*.
+  // never held a job. The daemon renames these directories to .quarantine-*.
   bool quarantine_unknown_jobs = false;
   // True: even a job of higher priority waits until the job on the device ends.
   bool no_preemption = false;
-  // True: the daemon may serve addresses that other machines can reach even without TLS or without tokens.
+  // True: even without TLS or without tokens, the daemon may serve addresses that other machines can reach.
   bool insecure = false;
   // True: gRPC reflection is off, so that clients cannot query the API's description.
   bool no_reflection = false;

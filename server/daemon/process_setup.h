@@ -20,8 +20,8 @@ void RaiseOpenFilesLimit();
 // microseconds each. If another process takes a core, a region may wait for a whole time slice of that process. While
 // two compilers ran, a step took 30 times as long as with short spins. libgomp reads GOMP_SPINCOUNT when it is
 // loaded, which is before main. So if neither GOMP_SPINCOUNT nor OMP_WAIT_POLICY is set, this function sets
-// GOMP_SPINCOUNT and executes the program again in the same process. It returns only if one of the variables is set,
-// or if there is no /proc. macOS has no /proc, but libomp there lets threads sleep early anyway.
+// GOMP_SPINCOUNT and executes the program again in the same process. The function returns only if one of the
+// variables is set, or if there is no /proc. macOS has no /proc, but libomp there lets threads sleep early anyway.
 // Threads: call it first in main, before any thread is created.
 void UseShortSpins(char** argv);
 

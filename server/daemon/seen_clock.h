@@ -1,6 +1,6 @@
 // SeenClock decides how far to trust the wall clock. A clock that was set wrong must not make finished jobs look old
 // enough to be deleted. SeenClock therefore compares the wall clock with the machine's time since boot, which nobody
-// can set, and keeps its state in a file across restarts of the daemon. If the two clocks differ by more than
+// can set. SeenClock keeps its state in a file across restarts of the daemon. If the two clocks differ by more than
 // kMostDrift, the wall clock has jumped. Nothing is then deleted because of its age until an operator confirms that
 // the clock is right. After a reboot of the machine, the elapsed time is unknown. A difference of up to kMostDrift is
 // then trusted, and a larger one is a jump.

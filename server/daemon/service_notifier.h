@@ -47,8 +47,8 @@ class ServiceNotifier {
   // Call these before and after a reload of what can change while the daemon serves.
   void Reloading();
   void Reloaded();
-  // Reports that the daemon drains. Until the daemon ends, it is reported as alive, because the drain has its own
-  // time limit.
+  // Reports that the daemon drains. Until the daemon ends, the notifier reports it as alive, because the drain has
+  // its own time limit.
   void Stopping(std::string_view status);
 
  private:

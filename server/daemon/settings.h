@@ -84,7 +84,7 @@ void AddAccessSettings(std::vector<Setting>& settings);
 // Returns where the value of a setting was given: "--listen", "PERMAFROST_LISTEN", "default of --listen".
 using WhereOf = std::function<std::string(const std::string& name)>;
 // Resolves Auth::kAuto. Errors: InvalidArgument for
-// - an address that other machines reach, without TLS or without tokens, unless `insecure` is set;
+// - an address that other machines reach, if TLS or tokens are missing and `insecure` is not set;
 // - tokens in plain text on such an address, even with `insecure`;
 // - a certificate without its key;
 // - options about client certificates without a client authority.

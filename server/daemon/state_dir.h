@@ -18,11 +18,12 @@ namespace permafrost {
 // Creates the directory if it is missing. If other users could open the directory, closes it to them and logs that.
 // From then on, all files that this process creates have mode 0600, and all directories 0700. Returns the path
 // without symlinks. Errors: FailedPrecondition if another user owns the directory, or if the directory is open to
-// others and holds files that no daemon left there; those of SystemError.
+// others and holds files that no daemon left there; also the errors of SystemError.
 absl::StatusOr<std::filesystem::path> OpenStateDir(const std::filesystem::path& path);
 
-// Returns the roots without symlinks. Errors: FailedPrecondition for a root that is not a directory, and for a root
-// that contains the state directory or lies in it, because an import could then read tokens.
+// Returns the roots without symlinks. Errors: FailedPrecondition for a root that is not a directory.
+// FailedPrecondition also for a root that contains the state directory or lies in it, because an import could then
+// read tokens.
 absl::StatusOr<std::vector<std::filesystem::path>> ResolveImportRoots(const std::vector<std::filesystem::path>& roots,
                                                                       const std::filesystem::path& state_dir);
 

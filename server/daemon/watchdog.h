@@ -16,7 +16,7 @@
 
 namespace permafrost {
 
-// Decides whether the device thread is stalled, from nothing but the arguments of its calls. Threads: one.
+// Decides only from the arguments of its calls whether the device thread is stalled. Threads: one.
 class StallDetector {
  public:
   // `limit` is how long a busy thread may go without progress. Zero: no limit.

@@ -33,16 +33,16 @@ class Capturer {
  public:
   virtual ~Capturer() = default;
   // Makes an executable of `program` for one shape. `first` and `second` are two different batches of this shape.
-  // When this returns, state and generators are as before, also after an error. Outputs that earlier executables
-  // returned are then no longer valid. The executable borrows the program. Errors: FailedPrecondition with
+  // When this returns, state and generators are as before the call, also after an error. Outputs that executables
+  // returned before the call are no longer valid. The executable borrows the program. Errors: FailedPrecondition with
   // graphcache::kGraphBreakReason if the step cannot be captured. Exceptions of the program pass through.
   virtual absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
                                                                           const graphcache::StepInputs& first,
                                                                           const graphcache::StepInputs& second) = 0;
   // Makes one executable of `program` that serves every shape. Everything else is as for Capture. If a replay's shape
   // is larger than that of probe 0, allocations for which the shared memory has no room come from the heap. The
-  // probes must be as CaptureDynamicOnCpu requires (cpu/cpu_backend.h). Their errors pass through. Call it only if
-  // the backend records().
+  // probes must be as CaptureDynamicOnCpu requires (cpu/cpu_backend.h). Errors of `probes` pass through. Call it only
+  // if the backend records().
   virtual absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
                                                                                  const ProbeInputs& probes) = 0;
   // Same as Capture, for a program that needs several executables, each for one shape. Call it for the largest shape
@@ -86,8 +86,8 @@ class Backend {
   // Checks whether this libtorch can capture steps. The daemon calls it once, at start. Errors: Internal.
   virtual absl::Status CheckCapture() const = 0;
   // Returns true if an executable is a recording of operators. A recording replays bit for bit, and may serve every
-  // shape. Otherwise an executable has one shape, and is a graph of the device or the program itself. If such a
-  // backend compiles by shape, it keeps compiled code only for the shapes of its executables.
+  // shape. If it returns false, an executable has one shape, and either is a graph of the device or runs the program
+  // itself. If such a backend compiles by shape, it keeps compiled code only for the shapes of its executables.
   virtual bool records() const = 0;
   // Returns true if an executable is a graph of the device. A graph holds the memory of its step and a copy of its
   // inputs.
@@ -124,8 +124,8 @@ class Backend {
 
   virtual StorageUse storage() const = 0;
   virtual void RestartStoragePeak() const = 0;
-  // Returns the present state. Some values may be read only by the device's thread; for these, it returns what that
-  // thread last published.
+  // Returns the present state. Only the device's thread may read some of the values. For these, Observe returns what
+  // that thread last published.
   virtual DeviceState Observe() const = 0;
   // Returns the bytes that tensors may take, for the admission of jobs. 0 means that the number is not known.
   virtual int64_t memory_bytes() const = 0;
@@ -186,8 +186,8 @@ constexpr int64_t CapturePeakBytes(int64_t step_bytes, int64_t state_bytes) {
 constexpr int64_t GraphPeakBytes(int64_t step_bytes, int64_t state_bytes) { return 2 * step_bytes + state_bytes; }
 
 // Returns an upper bound of the bytes that one recorded step holds for its operators, shapes and numbers, without its
-// arena. `layers` is the number of layers of the model. `fused` is true for the CPU's fused operators, of which a
-// step has fewer. GINE of 4 layers with Adam takes 26 kB if fused, and up to 113 kB otherwise.
+// arena. `layers` is the number of layers of the model. `fused` is true if the step uses the CPU's fused operators,
+// since it then has fewer operators. GINE of 4 layers with Adam takes 26 kB if fused, and up to 113 kB otherwise.
 constexpr int64_t ExecutableBytes(int64_t layers, bool fused) { return (2 + layers) * (fused ? 8'192 : 24'576); }
 
 }  // namespace permafrost::device

@@ -15,8 +15,8 @@
 namespace permafrost::device {
 namespace {
 
-// The least number of bytes for which a further thread copies. It is an estimate: copying fewer bytes should take
-// less time than waking a thread.
+// The least number of bytes for which one more thread takes part in copying. It is an estimate: copying fewer bytes
+// should take less time than waking a thread.
 constexpr int64_t kBytesOfAThread = 1 << 20;
 
 bool IsOnHost(const at::Tensor& tensor) { return tensor.defined() && tensor.is_cpu(); }
@@ -83,7 +83,7 @@ void InputLayout::Gather(const graphcache::StepInputs& batch, const at::Tensor& 
   std::optional<int64_t> last;
   for (size_t i = 0; i < places_.size(); ++i) {
     // Each new storage has a larger place than the storages before it. So a storage whose place is not above the last
-    // one was copied before.
+    // copied place was copied already.
     if (!places_[i] || (last && *places_[i] <= *last)) continue;
     last = places_[i];
     const c10::Storage& storage = batch.tensors[i].storage();

@@ -1,5 +1,5 @@
 // Copies a batch to an accelerator in one piece. The batch's host tensors are gathered in one buffer, and the buffer
-// is copied to the device. An upload waits only if the copy of kSlots batches earlier has not ended.
+// is copied to the device. An upload waits only if the copy that was begun kSlots uploads earlier has not ended.
 // Threads: the device thread.
 #pragma once
 
@@ -45,7 +45,7 @@ class InputLayout {
 graphcache::StepInputs CopyToDevice(const graphcache::StepInputs& batch, c10::Device device);
 
 struct StagingOptions {
-  // Allocates pinned host memory, which the device reads directly. nullptr means plain memory.
+  // Allocates pinned host memory, which the device reads directly. nullptr means that plain memory is used instead.
   c10::Allocator* host_memory = nullptr;
   // If true, copies are enqueued on a separate stream and run beside the steps enqueued before them. The device must
   // have streams.
@@ -68,18 +68,19 @@ class Staging {
   ~Staging();
 
   // Copies the batch to the device and returns the copy. On the CPU it returns the batch itself. Only work on the
-  // stream that is current in this call may read the copy, until the next call of Upload or UploadInto. Once this
-  // call returns, the caller may change the batch.
+  // stream that is current in this call may read the copy. The copy is valid until the next call of Upload or
+  // UploadInto. Once this call returns, the caller may change the batch.
   const graphcache::StepInputs& Upload(const graphcache::StepInputs& batch);
-  // Copies the batch into `inputs`, a tensor of bytes on the device from which steps read. The copy takes effect
-  // after all steps enqueued before this call, and before all steps enqueued later. `layout` is the batch's layout.
+  // Copies the batch into `inputs`, a tensor of bytes on the device. Steps read their inputs from this tensor. The
+  // copy takes effect after all steps enqueued before this call, and before all steps enqueued later. `layout` is the
+  // batch's layout.
   void UploadInto(const graphcache::StepInputs& batch, const InputLayout& layout, const at::Tensor& inputs);
 
  private:
   struct Slot {
     at::Tensor host, device;  // bytes, as many as the largest batch so far
-    c10::Event copied;        // once this event has come, `host` may be overwritten
-    c10::Event read;          // once this event has come, `device` may be; used with own_stream only
+    c10::Event copied;        // once this event has occurred, `host` may be overwritten
+    c10::Event read;          // once this event has occurred, `device` may be overwritten; used with own_stream only
   };
 
   // Returns the device's current stream.
@@ -93,7 +94,7 @@ class Staging {
   const StagingOptions options_;
   std::vector<Slot> slots_;
   size_t next_ = 0;
-  Slot* being_read_ = nullptr;  // the slot of the last Upload, which steps enqueued now read
+  Slot* being_read_ = nullptr;  // the slot of the last Upload; steps enqueued now read it
   std::optional<c10::Stream> own_;
   graphcache::StepInputs inputs_;  // the last batch that Upload returned
 };

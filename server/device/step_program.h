@@ -1,6 +1,6 @@
 // A step in the form that a device captures: a function of tensors, and the tensors that it changes. This file also
-// has copies of the state before a step, and fingerprints of the state after it. They serve to run a step twice and
-// compare the results.
+// has copies of the state before a step, and fingerprints of the state after the step. With them, a step can be run
+// twice and the results compared.
 // Threads: the device thread.
 #pragma once
 
@@ -59,8 +59,8 @@ struct StepProgram {
   // Each replay calls this function at the places where the step calls MarkPhase. It may be empty.
   std::function<void(int phase)> on_phase;
   // Before a proof to rounding, sets `state` so that a rounding error in a gradient changes a parameter at most in
-  // proportion. Otherwise Adam divides the gradient by its own size, so even a gradient of pure rounding error moves
-  // the parameter by a learning rate. Leave it empty if any state will do.
+  // proportion. From other states, Adam divides a gradient by the gradient's own size. So even a gradient of pure
+  // rounding error moves the parameter by a learning rate. Leave it empty if any state will do.
   std::function<void()> steady_state;
 };
 

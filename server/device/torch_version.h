@@ -16,7 +16,7 @@ std::string LoadedTorchVersion();
 // Checks that the library has the version of the headers, and that capturing steps was tested with this version.
 // Errors: FailedPrecondition, naming both versions.
 absl::Status CheckTorchVersions(std::string_view headers, std::string_view library);
-// Does this check for the headers and the library of this process.
+// Calls CheckTorchVersions with the versions of this process's headers and library.
 absl::Status CheckTorchVersion();
 
 }  // namespace permafrost::device

@@ -26,8 +26,8 @@ class Tally {
  public:
   explicit Tally(PlanRow& row) : row_(row) {}
 
-  // Counts batches for each of which the step is captured and replayed at the batch's own shape, whether or not the
-  // executable is kept.
+  // Counts `batches` batches of the shape. For each of them, the step is captured and replayed at the batch's own
+  // shape, whether or not the executable is kept.
   void Capture(const PlannedShape& shape, int64_t batches) { CaptureAt(shape, batches, shape.shape); }
   void CaptureAt(const PlannedShape& shape, int64_t batches, const BatchShape& at) {
     row_.captures += batches;
@@ -112,7 +112,7 @@ HeldShapes HeldAtEnd(const PlannedSchedule& schedule, int64_t limit) {
 }
 
 // Counts steps with exact shapes under a cache that does not freeze. Shapes are captured in order until the limit is
-// reached. Batches of later shapes are padded into executables that are held, or run eager.
+// reached. Batches of later shapes are padded into held executables or, if none fits, run eager.
 void TallyExact(const spec::PolicyOptions& options, const PlannedSchedule& schedule, bool pads, PlanRow& row,
                 Tally& tally) {
   const auto all = std::span(schedule.train);
@@ -164,8 +164,8 @@ void TallyExactFreeze(const spec::PolicyOptions& options, const PlannedSchedule&
     const PlannedShape& shape = all[held];
     const bool seals = std::ranges::find(sealing, shape.shape) != sealing.end();
     const bool is_full = std::ssize(shapes) + missing >= room;
-    // The freeze comes after the first step, so all room may be reserved for its captures, and the first step runs
-    // eager.
+    // The freeze comes after the first step. If all room is reserved for the captures of the freeze, the first step
+    // runs eager.
     first_is_eager = held == 0 && is_full && !seals;
     if (first_is_eager || (held > 0 && (is_full || std::ssize(shapes) >= freeze_at))) break;
     if (seals) --missing;
@@ -384,7 +384,7 @@ double RowsAdded(const PlanRow& row) {
 }
 
 // Returns true if the cache is sealed in the end, so that every further training or evaluation step is a replay. A
-// cache of exact shapes must also pad misses, since otherwise a batch may have no executable.
+// cache of exact shapes must also pad misses, because a batch of a new shape would otherwise have no executable.
 bool IsSealed(const PlanRow& row) {
   const bool serves_all = row.shapes != spec::Shapes::kExact || row.options.on_miss == spec::OnMiss::kPad;
   return row.options.policy == spec::Policy::kFreeze && serves_all && row.eager == 0 && row.rejected == 0 &&

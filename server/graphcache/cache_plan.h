@@ -27,28 +27,29 @@ struct PlannedSchedule {
   std::string batching;                  // name of the kind of batching, as in the job's options
   int64_t max_nodes = 0, max_edges = 0;  // budget of a batch; 0 if there is no bound
   std::vector<PlannedShape> train;       // distinct shapes, in the order of their first batches
-  int64_t first_epoch_shapes = 0;        // the first epoch has the first so many shapes of `train`
+  int64_t first_epoch_shapes = 0;        // number of leading elements of `train` that the first epoch has
   int64_t epochs = 0;
   // True if `train` holds rungs with estimated counts. For the estimate, some batches are sampled and rounded up to
   // the rungs, and their counts are scaled up to the whole run.
   bool estimated = false;
-  // The number of sampled batches, and the number of distinct shapes that they had before they were rounded up.
+  // If `estimated`: `sampled_batches` is the number of sampled batches. `sampled_shapes` is the number of distinct
+  // shapes that these batches had before they were rounded up.
   int64_t sampled_batches = 0, sampled_shapes = 0;
   // All rungs to which batches are rounded up before they reach the cache, in rising order. Empty if batches keep
   // their own shapes.
   std::vector<BatchShape> rungs;
-  // True if the schedule is longer than the part that was walked. Only the walked part is here.
+  // True if the schedule is longer than the part that was walked. `train` then holds only the walked part.
   bool cut = false;
   BatchShape ceiling;  // the least shape that holds every training batch
   std::vector<BatchShape> eval_rungs;
   std::vector<ShapeCount> eval_schedule;  // like ShapeSchedule::eval_schedule
-  // The number of distinct shapes of all evaluation batches, and of those of the validation split alone, which is
-  // evaluated first.
+  // `eval_shapes` is the number of distinct shapes of all evaluation batches. `valid_shapes` is the number of
+  // distinct shapes of the validation split's batches alone, which are evaluated first.
   int64_t eval_shapes = 0, valid_shapes = 0;
 };
 
 // Returns the number of training batches of each shape. If the schedule was cut, adds the ceiling with a count of 0.
-// If it is estimated, adds the rungs without a sampled batch, also with a count of 0.
+// If the counts are estimated, adds the rungs without a sampled batch, also with a count of 0.
 std::vector<ShapeCount> CountsOf(const PlannedSchedule& schedule);
 // Returns the number of training batches of the schedule.
 int64_t Batches(const PlannedSchedule& schedule);
@@ -63,16 +64,18 @@ struct StepTime {
 struct StepCosts {
   StepTime replay, eager;
   double padding_row = 0;  // seconds that one padding row adds to a replay
-  // Seconds to make one executable of a training or an evaluation step, for one shape or for every shape.
+  // Seconds to make one executable of a training or an evaluation step. The first two executables serve one shape,
+  // and the dynamic ones serve every shape.
   double capture = 0, eval_capture = 0;
   double dynamic_capture = 0, dynamic_eval_capture = 0;
-  // Bytes that one executable keeps for itself, and bytes that all executables share.
+  // Bytes that one executable keeps for itself.
   int64_t entry_bytes = 0, eval_entry_bytes = 0;
   int64_t dynamic_entry_bytes = 0, dynamic_eval_entry_bytes = 0;
-  int64_t shared_bytes = 0;
+  int64_t shared_bytes = 0;  // bytes that all executables share
 };
 
-// The predicted outcome of one policy on one schedule. All counts of steps are of training steps of the whole run.
+// The predicted outcome of one policy on one schedule. All counts of steps refer to the training steps of the whole
+// run.
 struct PlanRow {
   spec::PolicyOptions options;
   spec::Shapes shapes = spec::Shapes::kExact;  // the form that results from the options; never kAuto
@@ -80,8 +83,8 @@ struct PlanRow {
   // Executables held at the end of the run.
   int64_t train_executables = 0, eval_executables = 0;
   int64_t captures = 0;  // captures of the training step
-  // Steps that are replayed, replayed steps that are padded into a larger shape, and steps that run eager. A step
-  // that is neither replayed nor eager nor rejected is captured.
+  // `replayed` counts replayed steps, and `padded` those of them that are padded into a larger shape. `eager` counts
+  // steps that run eager. A step that is neither replayed nor eager nor rejected is captured.
   int64_t replayed = 0, padded = 0, eager = 0;
   int64_t real_rows = 0, padding_rows = 0;
   int64_t rejected = 0;  // steps whose shape fails the job (on_miss reject)

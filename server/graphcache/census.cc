@@ -25,7 +25,8 @@ struct Rule {
 constexpr auto kMpsRules = [] {
   using enum Adds;
   std::array rules{
-      // Products, which stay on MPSGraph (pytorch#186541). The key holds the types and sizes of both factors.
+      // Matrix products, whose kernels still use MPSGraph (pytorch#186541). The key holds the types and sizes of both
+      // factors.
       Rule{"aten::addmm", kAnEntry},
       Rule{"aten::bmm", kAnEntry},
       Rule{"aten::linear", kUnlessPlain},
@@ -167,7 +168,7 @@ std::optional<int64_t> Rest(std::span<const int64_t> values, ShapeSizes sizes,
   return rest;
 }
 
-// Keeps, of the candidates of one kind, the one whose constant has the least absolute value.
+// Keeps the candidate whose constant has the least absolute value, among candidates of one kind.
 class Plainest {
  public:
   Plainest(std::span<const int64_t> values, ShapeSizes sizes) : values_(values), sizes_(sizes) {}

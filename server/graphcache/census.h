@@ -1,6 +1,6 @@
-// The census of a job on MPS, before it runs: which entries its steps would add to libtorch's cache of compiled
-// graphs (MPSGraphCache). That cache keeps one entry for each operator with each combination of types, sizes and
-// scalars that it meets, and evicts none.
+// Takes the census of a job on MPS: predicts, before the job runs, which entries its steps would add to libtorch's
+// cache of compiled graphs (MPSGraphCache). That cache keeps one entry for each operator with each combination of
+// types, sizes and scalars that it meets, and evicts none.
 // The operators come from recorded steps (train/planning/cache_planner.h). For each release of libtorch, rules say
 // which operators add an entry. From a few recordings, this file finds the operators' sizes as functions of the
 // batch's sizes. So it can count the keys of thousands of shapes without a step at each shape.
@@ -120,15 +120,15 @@ class EntryCounter {
   int64_t total_ = 0;
 };
 
-// A shape at which steps run, given as the sizes that a SymbolicStep takes, and the number of batches of the run that
-// have this shape.
+// A shape at which steps run. `sizes` holds the sizes that a SymbolicStep takes. `batches` is the number of the run's
+// batches that have this shape.
 struct SizedShape {
   std::vector<int64_t> sizes;
   int64_t batches = 0;
 };
 struct SizedSchedule {
   std::vector<SizedShape> shapes;  // in the order in which they first come
-  int64_t first_epoch = 0;         // how many shapes, from the begin, occur in the first epoch
+  int64_t first_epoch = 0;         // number of leading elements of `shapes` that the first epoch has
 };
 
 // The number of entries that an operator adds if no policy limits the shapes.
@@ -142,17 +142,17 @@ struct OpCensus {
 struct ModeCensus {
   int64_t operators = 0;  // calls in one step that reach the device
   std::vector<OpCensus> ops;
-  OpCensus all;  // all operators together; without a name
+  OpCensus all;  // totals of all operators; `op` is empty
 };
 ModeCensus CountMode(const SymbolicStep& step, const SizedSchedule& schedule, const SizedShape& largest);
 
-// The outcome of a policy. Entries and graphs are those of training and evaluation together.
+// The predicted outcome of a policy. Entries and graphs are counted for training and evaluation together.
 struct CensusRow {
   spec::PolicyOptions options;
   spec::Shapes shapes = spec::Shapes::kExact;
   int64_t train_shapes = 0, eval_shapes = 0;  // distinct shapes that reach the device
   int64_t shape = 0;                          // the most entries of one step
-  int64_t epoch = 0, run = 0;                 // entries held after the first epoch, and at the end
+  int64_t epoch = 0, run = 0;                 // entries held after the first epoch, and at the run's end
   int64_t compiled = 0;                       // graphs that the device compiles in the run
   bool operator==(const CensusRow&) const = default;
 };

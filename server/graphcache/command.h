@@ -25,8 +25,8 @@ inline constexpr EnumNames<CommandKind, 4> kCommandNames{{{{CommandKind::kUpdate
 // ladder and exact shapes, or to another ladder, drops the executables that it replaces.
 // A new max_executables removes planned executables or adds some. If the ladder gets other rungs, the executables of
 // the old ladder are dropped, and a frozen cache captures the new rungs before the next step. A new on_miss can
-// change the shapes with which a cache of exact shapes is sealed. A frozen cache captures the shapes that it lacks
-// before the next step.
+// change the shapes with which a cache of exact shapes is sealed. Before the next step, a frozen cache captures the
+// shapes that it lacks.
 // A new audit_every or strict changes nothing else.
 using spec::PolicyUpdate;
 
@@ -34,7 +34,7 @@ struct Command {
   int64_t sequence = 0;  // position among the job's commands, from 1
   CommandKind kind = CommandKind::kFreeze;
   PolicyUpdate update;  // for kUpdatePolicy
-  // The number of optimizer steps done when the command takes effect; nullopt until this is decided.
+  // The number of optimizer steps done when the command takes effect; nullopt until that number is decided.
   std::optional<int64_t> step;
   bool operator==(const Command&) const = default;
 };
@@ -42,8 +42,8 @@ struct Command {
 using spec::Updated;
 
 // Checks that a cache with `options` can carry out `command`.
-// Errors: InvalidArgument with violations (fields such as "policy.freeze_at") for an update that is out of range or
-// has no field. FailedPrecondition (reason GRAPH_CACHE_KEEPS_NOTHING) for a freeze or thaw under kNever or
+// Errors: InvalidArgument with violations (fields such as "policy.freeze_at") for an update with a value out of range
+// or without any field. FailedPrecondition (reason GRAPH_CACHE_KEEPS_NOTHING) for a freeze or thaw under kNever or
 // kClearPerStep.
 absl::Status Check(const Command& command, const spec::PolicyOptions& options);
 

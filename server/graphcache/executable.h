@@ -54,7 +54,7 @@ struct AuditedStep {
   std::vector<OperatorTime> operators;   // operators of the replay, the longest first
   std::vector<LineTime> lines;  // lines of the replay, the longest first; operators without a line are left out
   double replay_seconds = 0, eager_seconds = 0;
-  double product_seconds = 0;  // time of the step's matrix products when only they are run
+  double product_seconds = 0;  // time of the step's matrix products, run alone
 };
 
 // A captured step. It serves one shape, or, if it is dynamic, every shape.
@@ -88,8 +88,8 @@ class Compiler {
   virtual absl::StatusOr<std::unique_ptr<Executable>> CaptureRung(Mode mode, const BatchShape& shape) {
     return Capture(mode, shape);
   }
-  // If the device compiles a step when the step first runs, runs the captured step of `mode` once at `shape`, so that
-  // no step of the job waits for the compilation. Restores everything that the step changed. A no-op on a device that
+  // If the device compiles a step when the step first runs, runs the captured step of `mode` once at `shape`. So no
+  // step of the job waits for the compilation. Restores everything that the step changed. A no-op on a device that
   // does not compile.
   virtual absl::Status WarmUp(Mode /*mode*/, const BatchShape& /*shape*/) { return absl::OkStatus(); }
   // Same as Capture, but captures the step of `mode` once for every shape. Lays out memory for the mode's planned

@@ -23,17 +23,18 @@ namespace permafrost::graphcache {
 inline std::string_view StepWithArticle(Mode mode) { return mode == Mode::kTrain ? "a training" : "an evaluation"; }
 
 enum class Cause {
-  kFirstStep,     // the mode's first step, which needs the one executable for every shape
-  kNewNodes,      // no executable held had this number of nodes
-  kNewEdges,      // an executable held had this number of nodes, but none had this number of edges
-  kNewShape,      // executables held had this number of nodes or of edges, but none had both
+  kFirstStep,  // the mode's first step, which needs the one executable for every shape
+  kNewNodes,   // no held executable had this number of nodes
+  kNewEdges,   // a held executable had this number of nodes, but none had this number of edges
+  // One held executable had this number of nodes and another had this number of edges, but none had both.
+  kNewShape,
   kLastBatch,     // the batch has fewer graphs than the job's batch size
   kEvaluation,    // an evaluation step for whose shape no executable was held
   kPolicy,        // the policy keeps no executables
-  kPolicyChange,  // a command dropped the executable that had served the step
+  kPolicyChange,  // a command dropped the executable that would have served the step
   kResume,        // an executable that was held before a resume is captured again
   kFreeze,        // a freeze captures the ceilings and rungs
-  kLimit,         // max_executables are held
+  kLimit,         // the cache holds max_executables executables
   kGraphBreak,    // the step cannot be captured
   kAudit,         // an audit withdrew the executable
   // The device forgot what it had compiled, and an executable is captured again.
@@ -77,7 +78,7 @@ struct Missed {
   bool graph_break = false;    // the step cannot be captured
   bool keeps_nothing = false;  // the policy keeps no executables
   bool dropped = false;        // a command dropped the executable that would have served the step
-  bool full = false;           // max_executables are held
+  bool full = false;           // the cache holds max_executables executables
   bool dynamic = false;        // one executable for every shape should serve the step
   bool partial = false;        // the batch has fewer graphs than the job's batch size
   bool nodes_held = false;     // an executable of the mode has this number of nodes
@@ -85,7 +86,7 @@ struct Missed {
 };
 
 // Returns the cause of a miss, which is also the cause of its capture if it is captured. If several causes hold,
-// returns the one without which the others would not matter. Never returns kResume, kFreeze, kAudit or
+// returns the first of them in the order of the checks below. Never returns kResume, kFreeze, kAudit or
 // kDeviceEmptied, because the code that captures or withdraws sets these causes itself.
 inline Cause FindCause(const Missed& missed) {
   if (missed.graph_break) return Cause::kGraphBreak;
@@ -105,15 +106,15 @@ inline constexpr char kAuditFailedReason[] = "GRAPH_CACHE_AUDIT_FAILED";
 
 // Returns whether a replay is audited. Audits are due at the training steps with `step` = 1, every, 2 * every, ...,
 // and at the first evaluation step after each of these. `every` = 0 means no audits. `step` is the number of
-// optimizer steps done before the replay, so a resumed run audits the same steps. `eval_audit_step` is that number
-// for the newest audited evaluation step, or 0 if there is none.
+// optimizer steps done before the replay, so a resumed run audits the same steps. `eval_audit_step` is the number of
+// optimizer steps done before the newest audited evaluation step, or 0 if there is none.
 bool IsAuditDue(Mode mode, int64_t every, int64_t step, int64_t eval_audit_step);
 
 // A difference that one or more audits found. `shape` and `step` are those of the first of these audits.
 struct AuditFailure {
   Mode mode = Mode::kTrain;
   BatchShape shape;  // padded
-  int64_t step = 0;  // optimizer steps done before it
+  int64_t step = 0;  // optimizer steps done before the audited step
   std::string op;    // schema name; empty if no single operator is to blame
   std::string why;   // one line
   int64_t count = 0;
@@ -128,9 +129,9 @@ bool IsProduct(std::string_view op);
 struct StepProfile {
   Mode mode = Mode::kTrain;
   BatchShape shape;  // padded
-  int64_t step = 0;  // optimizer steps done before it
+  int64_t step = 0;  // optimizer steps done before the replay
   double replay_seconds = 0, eager_seconds = 0;
-  double product_seconds = 0;           // time of the step's matrix products when only they are run
+  double product_seconds = 0;           // time of the step's matrix products, run alone
   std::vector<OperatorTime> operators;  // the longest first
   std::vector<LineTime> lines;          // lines of the user's module, the longest first
   bool operator==(const StepProfile&) const = default;

@@ -96,7 +96,7 @@ struct GraphCacheSetup {
   std::array<bool, 2> has_partial = {true, true};
   GraphSizes sizes;  // the freeze point is computed from them, also after a policy command
   ShapeSchedule plan;
-  bool of_seeds = false;  // true if the `graphs` of shapes count the seed nodes of a batch
+  bool of_seeds = false;  // true if BatchShape::graphs counts a batch's seed nodes, not graphs
   // False if a step reads the sizes of its batch from the shape, so that a batch can run only at its least_padded()
   // shape. There is then no ladder, and no miss is padded. A batch that would need padding for a dynamic executable
   // runs eager.
@@ -127,11 +127,12 @@ class GraphCache {
 
   // Runs one step of `mode`; `step` is the number of optimizer steps done before it. Returns the step's result. If
   // the step froze the cache, returns null, because the captures of the freeze have reused the result's memory.
-  // Dynamic modes: if the options want it (WantsDynamic) and the step allows it, one executable serves all batches of
-  // a mode, each at its dynamic_shape().
-  // Ladders: if a mode is not dynamic and the options want a ladder (WantsLadder), batches are rounded up to its
-  // rungs, until a clear or a new policy. Under kFreeze, the cache makes the captures of dynamic and ladder modes and
-  // freezes, in CaptureNext or else at the begin of the first step.
+  // Dynamic modes: a mode is dynamic if the options want it (WantsDynamic) and the step allows it. One executable
+  // then serves all batches of the mode, each at its dynamic_shape().
+  // Ladders: if a mode is not dynamic and the options want a ladder (WantsLadder), the mode's batches are rounded up
+  // to the ladder's rungs. This holds until a clear or a new policy. Under kFreeze, CaptureNext makes the captures of
+  // dynamic and ladder modes, and the last call freezes the cache. If captures are missing when a step begins, Run
+  // calls CaptureNext itself.
   // Exact shapes: any other mode replays executables of its batches' exact shapes. Under kFreeze, the cache freezes
   // at the end of the step that brings it to its freeze point. If misses are padded or rejected, every evaluation
   // batch is padded to the plan's rungs, unless an executable of the batch's own shape is held.
@@ -334,7 +335,7 @@ class GraphCache {
 
   FreezePoint FindPoint() const;
   bool IsFreezeDue() const;
-  // Freezes the cache, after capturing those planned exact shapes (PlanExecutables) that are missing.
+  // Captures the planned exact shapes (PlanExecutables) that are missing, and then freezes the cache.
   absl::Status Freeze(int64_t step);
   absl::Status CaptureCeilings(Cause cause, int64_t step);
   absl::Status Execute(const Command& command, int64_t step);
@@ -347,7 +348,7 @@ class GraphCache {
     return ToString(shape, setup_.of_seeds ? kCountedSeeds : kCountedGraphs);
   }
 
-  const GraphCacheSetup setup_;  // its options are those of the job's start; state_ has the present ones
+  const GraphCacheSetup setup_;  // its options are those at the job's start; state_ has the present options
   Compiler& compiler_;
   const std::string no_dynamic_reason_;
   Snapshot state_;

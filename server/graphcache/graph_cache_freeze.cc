@@ -256,7 +256,7 @@ absl::Status GraphCache::Execute(const Command& command, int64_t step) {
 absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) {
   state_.options = Updated(state_.options, update);
   if (!setup_.pads) state_.options = WithoutPadding(state_.options);
-  // Other fields than these four do not thaw the cache.
+  // Only these four fields thaw the cache.
   if (!update.policy && !update.freeze_at && !update.shapes && !update.rungs) {
     if (!update.on_miss && !update.max_executables) return absl::OkStatus();
     // Both fields change the plan: max_executables bounds the number of rungs, and on_miss decides with which shapes

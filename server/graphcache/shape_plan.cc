@@ -336,7 +336,7 @@ PlannedMode Wanted(const spec::PolicyOptions& options, const ShapeSchedule& plan
   return planned;
 }
 
-// Returns at most `most` shapes that replace the planned ones.
+// Returns at most `most` shapes, which replace the mode's planned shapes if the limit leaves no room for all of them.
 std::vector<BatchShape> Fewer(const ShapeSchedule& plan, Mode mode, int64_t most) {
   std::vector<BatchShape> rungs = LadderOf(plan, mode, most);
   if (std::ssize(rungs) <= most) return rungs;

@@ -46,19 +46,20 @@ BatchShape Ceiling(const std::vector<ShapeCount>& shapes);
 // with the fewest rows.
 int64_t Rows(const BatchShape& shape);
 
-// Returns the shape with the fewest rows among those of `shapes` that hold `shape`, or the first of several such
-// shapes. Returns nullptr if no element of `shapes` holds `shape`.
+// Returns the element of `shapes` that holds `shape` with the fewest rows. If several have equally few rows, returns
+// the first of them. Returns nullptr if no element of `shapes` holds `shape`.
 const BatchShape* FindCheapest(std::span<const BatchShape> shapes, const BatchShape& shape);
 
 // The most distinct shapes from which Ladder computes rungs.
 inline constexpr int64_t kMaxLadderShapes = 2048;
-// Returns at most kMaxLadderShapes shapes, ordered by rows. Each is the ceiling of a group of `shapes` that follow
-// each other in that order.
+// Returns at most kMaxLadderShapes shapes, ordered by rows. Each is the ceiling of a group of `shapes` that are
+// consecutive in that order.
 std::vector<ShapeCount> MergeNeighbours(const std::vector<ShapeCount>& shapes);
 // Returns at most `max_rungs` rungs, ordered by rows. Each of `shapes` fits in some rung, and the last rung holds all
 // shapes. Dynamic programming over the shapes, ordered by rows, finds the rungs for which padding adds the fewest
-// rows. If there are at most `max_rungs` distinct shapes, returns exactly these; the last one then need not hold all.
-// More than kMaxLadderShapes shapes are first merged by MergeNeighbours. A `max_rungs` below 1 counts as 1.
+// rows. If there are at most `max_rungs` distinct shapes, returns exactly these shapes. In this case, the last one
+// need not hold all shapes. More than kMaxLadderShapes shapes are first merged by MergeNeighbours. A `max_rungs`
+// below 1 counts as 1.
 std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t max_rungs);
 
 // The batch shapes that a job will have.
@@ -134,7 +135,7 @@ struct FreezePoint {
   int64_t freeze_at = 0;  // distinct training shapes; 0 if the cache never freezes by itself
   FreezeSource source = FreezeSource::kNone;
   double effective_size = 0;      // eff_2d of the formula; 0 if it was not used
-  std::string no_formula_reason;  // why the formula has no answer, in one line; empty if it has one or was not used
+  std::string no_formula_reason;  // why the formula has no answer, in one line; empty if it has one or was unused
   bool operator==(const FreezePoint&) const = default;
 };
 
@@ -145,8 +146,8 @@ inline constexpr int64_t kMaxScheduleFreezeAt = 128;
 // Returns `explicit_freeze_at` if it is positive, and otherwise the freeze point of #10689,
 //   eff_2d = sqrt(B) * std(nodes) * sqrt(B) * std(edges) * 2 * pi,  freeze_at = max(5, int(sqrt(eff_2d)))
 // with B = batch_size (graphs). If there are no graphs, or if a standard deviation is 0 or not finite, the formula
-// has no answer. The freeze point is then min(planned_shapes, kMaxScheduleFreezeAt), and there is none if that is 0.
-// `planned_shapes` is the number of distinct training shapes that the schedule is known to have
+// has no answer. The freeze point is then min(planned_shapes, kMaxScheduleFreezeAt). If this minimum is 0, there is
+// no freeze point. `planned_shapes` is the number of distinct training shapes that the schedule is known to have
 // (ShapeSchedule::known_train_shapes).
 FreezePoint FindFreezePoint(int64_t explicit_freeze_at, int64_t batch_size, const GraphSizes& sizes,
                             int64_t planned_shapes);
@@ -168,8 +169,8 @@ struct PlannedMode {
   // mode of exact shapes has the shapes that a freeze captures, the training ceiling first. A dynamic mode has the
   // shapes that a mode of exact shapes with padding would have.
   std::vector<BatchShape> shapes;
-  // The number of executables that the mode wants to hold in the end, and the number for which the limit leaves room.
-  // Invariant: `most` <= `wanted`.
+  // `wanted` is the number of executables that the mode wants to hold in the end. `most` is the number for which the
+  // limit leaves room. Invariant: `most` <= `wanted`.
   int64_t wanted = 0, most = 0;
   bool operator==(const PlannedMode&) const = default;
 };
@@ -190,8 +191,8 @@ int64_t LimitOf(const spec::PolicyOptions& options);
 // Returns the most executables that both modes together hold at once, as far as the plan tells. If `dynamic`, one
 // executable can serve every shape of a mode. `freeze_at` is the freeze point of exact shapes (FindFreezePoint).
 int64_t MostExecutables(const spec::PolicyOptions& options, const ShapeSchedule& plan, bool dynamic, int64_t freeze_at);
-// Same, but for a job without a plan. `shapes` is the number of different shapes to which batches of both modes are
-// padded.
+// Returns the most executables of a job without a plan. `shapes` is the number of different shapes to which batches
+// of both modes are padded.
 int64_t MostExecutables(const spec::PolicyOptions& options, int64_t shapes);
 
 }  // namespace permafrost::graphcache

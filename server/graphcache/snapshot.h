@@ -28,10 +28,12 @@ struct ModeStats {
   int64_t padded_hits = 0;  // steps replayed at a larger shape
   int64_t misses = 0;       // steps that were neither hits nor padded hits
   int64_t captures = 0;     // executables made, including those of ceilings and rungs
-  int64_t recaptures = 0;   // the part of `captures` that repeat others, after a resume or after the device was emptied
+  // The part of `captures` that repeats earlier captures, after a resume or after the device's caches were emptied.
+  int64_t recaptures = 0;
   // The part of `captures` that a frozen cache made for shapes that it did not hold (on_miss transient).
   int64_t frozen_captures = 0;
-  // Steps whose shape was not captured and kept because the cache was frozen or held max_executables.
+  // Steps whose shape would have been captured and kept if the cache had been neither frozen nor full
+  // (max_executables).
   int64_t rejected_inserts = 0;
   bool broken = false;  // a capture found a graph break; no capture is tried again until a clear or a new policy
   // Captures that failed because the step cannot be captured, at its shape or for every shape.
@@ -49,8 +51,9 @@ struct ModeStats {
   // Entries that must be captured again: a resume took them over, or the device forgot their compiled form.
   // entry_bytes counts the sizes that they had before.
   int64_t awaiting_recapture = 0;
-  // Rows of the batches of all steps of the mode, without padding, and rows that padding added.
+  // Rows of the batches of all steps of the mode, without padding.
   int64_t graphs = 0, nodes = 0, edges = 0;
+  // Rows that padding added to these batches.
   int64_t padding_graphs = 0, padding_nodes = 0, padding_edges = 0;
   bool operator==(const ModeStats&) const = default;
 };
@@ -146,14 +149,13 @@ struct Snapshot {
   // The number of planned shapes to which training batches are rounded up before they reach the cache; 0 if there are
   // none.
   int64_t planned_rungs = 0;
-  bool of_seeds = false;                     // true if the `graphs` of shapes count the seed nodes of a batch
+  bool of_seeds = false;                     // true if BatchShape::graphs counts a batch's seed nodes, not graphs
   std::vector<GraphBreak> graph_breaks;      // at most kMaxGraphBreaks distinct ones
   std::vector<AuditFailure> audit_failures;  // at most kMaxAuditFailures distinct ones
   int64_t eval_audit_step = 0;               // optimizer steps done before the newest audited evaluation step
   StepProfiles profiles;
-  // The newest command that took effect: its sequence number, and the optimizer steps done before it.
-  int64_t command_sequence = 0;
-  int64_t command_step = 0;
+  int64_t command_sequence = 0;  // sequence number of the newest command that took effect; 0 if none did
+  int64_t command_step = 0;      // optimizer steps done before that command took effect
 
   const ModeStats& of(Mode mode) const { return modes[static_cast<size_t>(mode)]; }
   ModeStats& of(Mode mode) { return modes[static_cast<size_t>(mode)]; }
@@ -167,9 +169,9 @@ struct EntryInfo {
   BatchShape shape;  // the padded shape; for a dynamic executable, the largest shape for which it has storage
   int64_t bytes = 0;
   int64_t hits = 0, padded_hits = 0;
-  // The number of replays without an audit, and their total time (on an asynchronous device, the time to enqueue
-  // them). Their quotient is the cost of a step of this shape.
-  int64_t replays = 0;
+  int64_t replays = 0;  // replays without an audit
+  // The total time of these replays; on an asynchronous device, the time to enqueue them. Divided by `replays`, it is
+  // the cost of a step of this shape.
   double replay_seconds = 0;
   double capture_seconds = 0;
   int64_t created_step = 0;                    // optimizer steps done when the executable was first captured

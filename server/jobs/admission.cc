@@ -52,8 +52,8 @@ absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   PF_RETURN_IF_ERROR(CheckRequest(request));
   if (!request.spec.train.init_from.given()) return CreateWith(request, Beginning());
   absl::MutexLock reading(&reading_mu_);
-  // This early check may make it needless to read the weights. CreateWith repeats the check under the lock, which
-  // makes it certain.
+  // If this early check already answers the call, the weights need not be read. CreateWith repeats the check under
+  // the lock, because another call may have changed the result in between.
   PF_ASSIGN_OR_RETURN(std::optional<Job> repeated, FindRepeatedOrCheckNew(request));
   if (repeated) return *std::move(repeated);
   // A drain may have begun while the call waited. A stop must not wait for the disk.
@@ -324,8 +324,8 @@ absl::StatusOr<std::string> Admission::TakeInitialWeights(const spec::JobSpec& s
   if (!from.given()) return "";
   std::optional<Job> origin;
   if (!from.job.empty()) {
-    // Looks for the job before the result of the reading, because a deleted job is the error to report. Weights that
-    // the job has made since are ignored, because those that were read are complete.
+    // Looks up the job before it looks at the result of the reading, because a deleted job is the error to report. If
+    // the job has written newer weights since, they are ignored: the weights that were read are complete.
     PF_ASSIGN_OR_RETURN(origin, book_.Get(from.job, kNoEpochs));
     if (beginning.ok() && origin->sequence != beginning->job_sequence) {
       return WithReason(
@@ -366,8 +366,8 @@ absl::Status Admission::Delete(const JobId& id, const RequestKey& request, std::
   Leaving deleted{.id = id};
   {
     absl::MutexLock lock(&mu_);
-    // The row is deleted first. A crash in between leaves a directory that is marked as deleted, which the next start
-    // removes. In the other order, a crash would leave a job on record as succeeded that has no files.
+    // The row is deleted first. A crash in between leaves a directory that is marked as deleted, and the next start
+    // removes it. In the other order, a crash would leave a job that is on record as succeeded but has no files.
     PF_ASSIGN_OR_RETURN(const std::optional<Job> job, book_.Delete(id, request, ended_at));
     if (!job) return absl::OkStatus();
     deleted.sequence = job->sequence;

@@ -1,7 +1,7 @@
 // Decides which jobs are made, retried and deleted.
 // Threads: all methods are safe anywhere and never wait for a training step. Calls are served one at a time. If a job
-// begins with given weights, these are read and checked before its turn. So a slow disk delays only other jobs that
-// begin with given weights.
+// begins with given weights, they are read and checked before the call is served. So a slow disk delays only other
+// jobs that begin with given weights.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ namespace permafrost::jobs {
 class Admission {
  public:
   // Borrows everything. `programs` is nullptr if the server has no programs. `max_jobs` is the most jobs that may be
-  // unfinished at a time; 0: any number. `first_retry` is the wait before files are tried to be removed again. The
-  // wait doubles with each try.
+  // unfinished at a time; 0: any number. `first_retry` is the wait before the second try to remove files of deleted
+  // jobs. The wait doubles with each try.
   Admission(JobBook& book, data::Catalog& catalog, train::Runner& runner, const ProgramStore* programs,
             int64_t max_jobs, absl::Duration first_retry)
       : book_(book),
@@ -46,7 +46,7 @@ class Admission {
   // left to RemoveLeavings. If `ended_at` is given, a job that ended at another time is refused with
   // FailedPrecondition.
   absl::Status Delete(const JobId& id, const RequestKey& request, std::optional<absl::Time> ended_at = std::nullopt);
-  // Tries again to remove files of deleted jobs, if it is time for another try. Call it now and then.
+  // If it is time for another try, tries again to remove files of deleted jobs. Call it now and then.
   void RemoveLeavings();
   std::optional<DatasetTraits> TraitsOf(const DatasetId& id) const;
   // Checks a spec, its program and its dataset, as Create does. Returns the options in the form that the runner
@@ -54,8 +54,8 @@ class Admission {
   absl::StatusOr<spec::TrainOptions> Check(const spec::JobSpec& spec) const;
 
  private:
-  // A spec, and the etag of its program. The spec names the file of the program's archive. If it trains no program,
-  // `etag` is empty.
+  // A spec, and the etag of its program. If the spec trains a program, it names the file of the program's archive.
+  // Otherwise `etag` is empty.
   struct WithProgram {
     spec::JobSpec spec;
     std::string etag;
@@ -84,17 +84,18 @@ class Admission {
     std::string weights;       // the content of the file
     int64_t job_sequence = 0;  // sequence of the job that made the weights; 0: they come from a file
     std::string trained_uid;   // uid of that job's dataset; empty: unknown
-    // The result of checking the weights against a dataset, and the uid of this dataset; nullopt: not checked yet.
+    // The result of checking the weights against a dataset.
     absl::Status fits;
+    // The uid of the dataset that was checked; nullopt: none was checked yet.
     std::optional<std::string> dataset_uid;
   };
   // Maps the weights' rows of nodes to the nodes with equal names in `dataset`. Then checks that the weights fit the
   // dataset. `from` is the job that made the weights; nullptr: they come from a file.
   absl::Status Fit(const spec::JobSpec& spec, const data::Dataset& dataset, const Job* from,
                    Beginning& beginning) const;
-  // Creates a job from a request that CheckRequest has accepted. `beginning` is the result of ReadBeginning; it is
-  // not used if the job begins with randomly drawn weights. If it is an error, that error is reported in its proper
-  // order among the other checks.
+  // Creates a job from a request that CheckRequest has accepted. `beginning` is the result of ReadBeginning, and is
+  // not used if the job begins with randomly drawn weights. If `beginning` is an error, the error is reported in its
+  // proper order among the errors of the other checks.
   absl::StatusOr<Job> CreateWith(const CreateRequest& request, absl::StatusOr<Beginning> beginning)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status CheckCount() const;
@@ -108,7 +109,7 @@ class Admission {
   absl::Status CheckInitialWeights(const spec::JobSpec& spec, const data::Dataset& dataset,
                                    const Beginning& beginning) const;
   // Returns the weights with which the job begins; empty: they are drawn at random. Repeats the checks whose results
-  // may have changed since the weights were read. The job that made the weights must still exist. If the dataset was
+  // may have changed since the weights were read: the job that made the weights must still exist. If the dataset was
   // replaced, the weights must fit the new one.
   absl::StatusOr<std::string> TakeInitialWeights(const spec::JobSpec& spec, absl::StatusOr<Beginning> beginning) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -123,15 +124,15 @@ class Admission {
   const ProgramStore* const programs_;
   const int64_t max_jobs_;
   const absl::Duration first_retry_;
-  // Held while a job that begins with given weights is made, including the reading of the weights. Memory has room
-  // for one file of weights at a time (ReadWeightsFile).
+  // Held while a job that begins with given weights is made, including the reading of the weights. Only one file of
+  // weights may be in memory at a time (ReadWeightsFile).
   absl::Mutex reading_mu_ ABSL_ACQUIRED_BEFORE(mu_);
   // Serialises changes of job directories. Held across calls into the catalog and the book.
   absl::Mutex mu_;
   std::vector<Leaving> leavings_ ABSL_GUARDED_BY(mu_);
   // True if leavings_ is not empty. Read without the lock by callers that must not wait while a new job is checked.
   std::atomic<bool> any_leavings_{false};
-  int leavings_tries_ ABSL_GUARDED_BY(mu_) = 0;  // tries to remove all leavings since the newest one was added
+  int leavings_tries_ ABSL_GUARDED_BY(mu_) = 0;  // number of tries since the newest leaving was added
   Stopwatch since_leavings_try_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -326,7 +326,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
   const absl::Time now = book_.Now();
   while (true) {
     const absl::StatusOr<Job> stored = book_.Conclude(id, [&](Job& job) {
-      // Removes the error of an earlier try to store the end, because it is over when the end is stored.
+      // Removes the error of an earlier try to store the end, because the error is over once the end is stored.
       job.trouble = before;
       const bool draining = book_.draining();
       Conclude(outcome, *run.started.live, draining, mark, now, job);

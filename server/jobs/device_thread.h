@@ -36,13 +36,14 @@ class DeviceThread {
 
   // Starts the thread. Does nothing if it was started before, or if the book drains.
   void Start();
-  // If the thread waits for a job, runs `work` on it before its next job. If the thread runs a job, has not started,
-  // or is ending, does not run `work` and returns false. `work` returns its outcome and must not throw. It must end
-  // soon once the book drains.
+  // If the thread waits for a job, the thread runs `work` before its next job. If the thread runs a job, has not
+  // started, or is ending, does not run `work` and returns false. `work` returns its outcome and must not throw. It
+  // must end soon once the book drains.
   bool RunWhileIdle(std::function<absl::Status()> work);
   // Runs `work` on the thread before its next job, and waits for it. `work` may take as long as a job does. Until it
   // ends, the thread takes no job and no other work. In the cases in which RunWhileIdle returns false, does not run
-  // `work` and returns false. Does the same if another guest exists, or if the thread takes a job first.
+  // `work` and returns false. Does the same if another call of RunGuest waits or runs, or if the thread takes a job
+  // first.
   bool RunGuest(const std::function<absl::Status()>& work);
   // Returns whether RunGuest would run its work now.
   bool CanTakeGuest() const;
@@ -71,7 +72,8 @@ class DeviceThread {
   // If `status` is the first device fault, drains the book and calls on_fault_, so that nothing more runs on the
   // device.
   void LookForFault(const absl::Status& status);
-  // Stores and logs the job's next state. Then answers the callers that wait for the effect of commands to the job.
+  // Stores and logs the job's next state. Then answers the callers that wait for the effect of commands to the job's
+  // graph cache.
   void Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome);
   // Waits a moment before retrying a write that must not be lost. Returns false once the book drains.
   bool WaitToRetry();

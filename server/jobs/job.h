@@ -20,7 +20,7 @@
 
 namespace permafrost::jobs {
 
-// The states of a job, and the reasons why a job came into them.
+// The states of a job, and the reasons for which a job enters a state.
 // Threads: every function in this file is safe anywhere.
 enum class JobState {
   kQueued,
@@ -127,7 +127,8 @@ struct DatasetTraits {
   absl::Time create_time = absl::InfinitePast();
 };
 
-// Counts consecutive deaths of the server, or failures of the device, that met the job at the same place of its run.
+// Counts consecutive deaths of the server, or failures of the device, that occurred while the job was at the same
+// place of its run.
 struct Deaths {
   int32_t count = 0;
   int64_t step = -1;            // steps done at the last death; -1: before the run's first step
@@ -146,7 +147,7 @@ struct Trouble {
 // Returns `message` with line breaks replaced by blanks, as the error of a job is shown.
 std::string OneLine(absl::string_view message);
 
-// Why a job failed, in a form for programs. Job::error is the text for people.
+// The reason why a job failed, in a form for programs. Job::error is the text for people.
 struct Failure {
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string reason;  // UPPER_SNAKE_CASE
@@ -167,7 +168,7 @@ struct Job {
   Labels labels;
   JobState state = JobState::kQueued;
   StateHistory history;
-  bool pausing = false;  // on the device only: it will pause at its next step boundary
+  bool pausing = false;  // true: the job is on the device, and will pause at its next step boundary
   // True if a death of the server or an error of the machine ended the last run. The next step sets it to false.
   bool interrupted = false;
   absl::Time create_time, start_time = absl::InfinitePast(), end_time = absl::InfinitePast();
@@ -180,7 +181,7 @@ struct Job {
   int32_t resumes = 0;
   Deaths deaths;
   Trouble trouble;
-  int64_t sequence = 0;  // each new job gets a higher one, so a job with a lower one is older
+  int64_t sequence = 0;  // each new job gets a higher number, so a lower number means an older job
   // True if the record cannot be read. The job is then shown as kFailed, and `error` says why the record cannot be
   // read. The record on disk is left unchanged.
   bool unreadable = false;

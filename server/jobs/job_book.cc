@@ -114,7 +114,7 @@ absl::StatusOr<std::vector<Job>> JobBook::List(const ListOptions& options) const
   PF_ASSIGN_OR_RETURN(std::vector<Job> jobs, store_->List(options));
   absl::MutexLock lock(&mu_);
   for (Job& job : jobs) {
-    // Updates only these fields. All others stay as they were when the store selected the row.
+    // Updates only these fields. All other fields stay as they were when the store selected the row.
     const auto it = active_.find(job.id);
     if (it == active_.end()) continue;
     job.trouble = it->second.live ? it->second.live->trouble() : it->second.job.trouble;

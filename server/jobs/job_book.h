@@ -43,8 +43,9 @@ struct ActiveJob {
   Job job;                               // as stored, with epochs
   std::shared_ptr<CommandLog> commands;  // never nullptr
   std::shared_ptr<LiveRun> live;         // set while the job is on the device
-  // For a queued job: when it began to wait, and when it may run. Both are times of the book's clock.
+  // The time when a queued job began to wait. Both this and not_before are times of the book's clock.
   absl::Duration queued_at;
+  // A queued job does not run before this time.
   absl::Duration not_before = -absl::InfiniteDuration();
   std::deque<train::EpochMetrics> unsaved_epochs;  // reported, but not yet in the store
   LiveRun::Entries stored_entries;                 // the entries of the graph cache that the run stored last
@@ -59,7 +60,7 @@ struct StartedJob {
 struct BookOptions {
   // If an error of the machine ended a run, the wait before the run is retried. It doubles with each retry.
   absl::Duration first_retry = absl::Seconds(1);
-  // If a job found too few other daemons, the wait before it asks them again.
+  // If a job found too few other daemons for its ranks, the wait before the job asks again.
   absl::Duration peers_retry = absl::Seconds(5);
   // If true, a job takes the device from a job of lower priority.
   bool preempt = true;
@@ -108,12 +109,12 @@ class JobBook {
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) {
     return hub_.Subscribe(id.value(), std::move(listener));
   }
-  // Calls `listener` on each line of the job's log, on the job's end, after which no line follows, and on the job's
-  // deletion.
+  // Calls `listener` on each line of the job's log, on the job's end, and on the job's deletion. After the job's end,
+  // no line follows.
   std::unique_ptr<ChangeHub::Subscription> SubscribeLog(const JobId& id, ChangeHub::Listener listener) {
     return log_hub_.Subscribe(id.value(), std::move(listener));
   }
-  // Counts the subscriptions that have not ended.
+  // Returns the number of subscriptions that have not ended.
   size_t watchers() const { return hub_.subscriptions() + log_hub_.subscriptions(); }
   void Notify(const JobId& id) { hub_.Notify(id.value()); }
 
@@ -126,13 +127,14 @@ class JobBook {
   absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const;
   // Counts jobs by state. Never waits for a store write.
   JobCounts CountByState() const;
-  // Counts the jobs that ended in this process. Never falls.
+  // Returns the number of jobs that have ended in this process. The number never falls.
   int64_t ended() const { return ended_.load(std::memory_order_acquire); }
-  // Checks that no unfinished job uses the dataset. Errors: FailedPrecondition (reason DATASET_IN_USE), naming an
-  // unfinished job that does.
+  // Checks that no unfinished job uses the dataset. Errors: FailedPrecondition (reason DATASET_IN_USE), naming one
+  // such job.
   absl::Status CheckDatasetUnused(const DatasetId& id) const;
 
-  // Marks the dataset of `creating`, a job that is being created, as in use. nullopt: no job is being created.
+  // Marks the dataset of `creating` as in use. `creating` is a job that is being created or queued again; nullopt:
+  // there is no such job.
   void Reserve(std::optional<Job> creating);
   // Puts a new job on record. Sets job.sequence. `asked` is CreateRequest::asked. Errors: Unavailable while draining;
   // the store's.
@@ -164,8 +166,8 @@ class JobBook {
   // This event is set by Drain, and by every change that may let a job run sooner than expected.
   Event& changed() { return changed_; }
   // Moves the best of the queued jobs that may run now to preparing or recovering. If no job may run, returns nullopt
-  // and sets `wait` to the time until one may; infinite: until something changes. Errors: those of the store; after
-  // an error, nothing has changed.
+  // and sets `wait` to the time until a job may run. An infinite `wait` means until something changes. Errors: those
+  // of the store; after an error, nothing has changed.
   absl::StatusOr<std::optional<StartedJob>> StartBest(absl::Duration& wait);
   // Moves the job on the device to warming up, or to running. Does nothing if the job is already in that state or is
   // being cancelled. If the store cannot store the change, changes nothing and returns false. The run goes on, and
@@ -185,18 +187,19 @@ class JobBook {
   // next start resumes the job.
   void GiveUpRunning();
 
-  // Makes the changes that depend only on time. Waiting jobs whose limits have passed fail. A job whose wait is over
-  // may take the device from another job. One thread calls this now and then. After an error of the store, the next
+  // Makes the changes that depend only on time. Fails waiting jobs whose limits have passed. Lets a job whose wait is
+  // over take the device from another job. One thread calls this now and then. After an error of the store, the next
   // call tries again; the first of several errors in a row is logged.
   void Attend();
 
-  // Waits until no other change is under way, and begins a turn. If the change under way makes progress, waits
-  // without limit. If that change waits for another process's lock on the database, waits at most for this thread's
-  // Patience or `longest`, whichever is shorter. Errors: Unavailable after that wait; Cancelled if nobody wants this
-  // change any more.
+  // Waits until no other change is under way, and begins a turn. While the other change makes progress, waits without
+  // limit. While the other change waits for another process's lock on the database, waits at most for this thread's
+  // Patience or `longest`, whichever is shorter. Errors: Unavailable if the change still waits after that time;
+  // Cancelled if nobody wants this thread's change any more.
   absl::StatusOr<Turn> TakeTurn(absl::Duration longest = kLongestWait);
   // Returns the unfinished job with this id, or nullptr if there is none. Until the turn ends, the pointer stays
-  // valid, and the job's state and `live` do not change. Only the holder of the turn appends commands to it.
+  // valid, and the job's state and `live` do not change. Only the holder of the turn appends commands to the job's
+  // CommandLog.
   ActiveJob* FindActive(const Turn& turn, const JobId& id);
   std::optional<LiveRun::Cache> LiveCache(const JobId& id) const;
   // Opens the job's log for writing. Each line written to the log notifies its followers. The job's directory must
@@ -284,7 +287,7 @@ class JobBook {
   bool overdue_told_ ABSL_GUARDED_BY(mu_) = false;
   // Written under mu_; read without it at each training step.
   std::atomic<bool> draining_{false};
-  std::atomic<int64_t> ended_{0};  // same as draining_
+  std::atomic<int64_t> ended_{0};  // written under mu_; read without it
   // A follower gets all lines of one interval at once. If a job with short epochs has many followers, a write for
   // each line would take much of a core.
   static constexpr absl::Duration kLogInterval = absl::Milliseconds(500);
@@ -294,7 +297,7 @@ class JobBook {
   ChangeHub hub_;  // last, so that no listener runs once a member above is destroyed
 };
 
-// Returns a job's graph cache before the first step, which has only its options.
+// Returns the graph cache that a job has before its first step: only the cache's options are set.
 graphcache::Snapshot NoStepYet(const spec::JobSpec& spec);
 // Returns FailedPrecondition with reason JOB_ENDED.
 absl::Status EndedError(const Job& job);

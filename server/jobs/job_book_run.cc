@@ -1,6 +1,6 @@
 // The part of JobBook that gives jobs the device. The device thread takes a job, reports its progress, and concludes
-// it. Attend cares for waiting jobs: it fails those whose limits have passed, and decides which job makes room for
-// another. Recover takes over what the previous server left.
+// it. Attend cares for waiting jobs: it fails jobs whose limits have passed, and decides whether the job on the
+// device makes room for another. Recover takes over what the previous server left.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -155,7 +155,7 @@ absl::Status JobBook::StoreEpochs(const JobId& id) {
       return Annotate(stored, absl::StrCat("epochs from ", piece.front().epoch, " on"));
     }
     absl::MutexLock lock(&mu_);
-    // Epochs that were recorded meanwhile stand behind the stored ones.
+    // Epochs that were recorded meanwhile come after the stored ones.
     auto& unsaved = active_.at(id).unsaved_epochs;
     unsaved.erase(unsaved.begin(), unsaved.begin() + static_cast<std::ptrdiff_t>(piece.size()));
   }
@@ -384,7 +384,7 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   PF_RETURN_IF_ERROR(commands.status());
   const JobState was = job.state;
   CountJob(was, +1);
-  // Older versions did not clear this.
+  // Older versions did not clear this field.
   if (!IsOnDevice(was)) job.pausing = false;
   // A job that never began has waited since its creation. By the present clock, that time may lie in the future. Any
   // other job is queued again now.

@@ -151,8 +151,8 @@ bool IsOfFileBytes(const SQLite::Exception& error) {
 // sqlite3_system_errno does not know the errno of a failed commit, so this asks the files.
 int SystemErrorOf(sqlite3* database, const SQLite::Exception& met) {
   if (IsCannotOpen(met)) return sqlite3_system_errno(database);
-  // SQLite keeps the errno of each file's last failed call. Any other error leaves it unchanged, so it says nothing
-  // about that error.
+  // SQLite keeps the errno of each file's last failed call. If `met` is not the error of such a call, the errno is
+  // older and says nothing about `met`.
   if (!IsOfFileBytes(met)) return 0;
   sqlite3_file* log = nullptr;
   int error = 0;

@@ -27,8 +27,8 @@ namespace permafrost::jobs {
 // FailedPrecondition for an unknown schema version; DataLoss, with nothing changed, if SQLite's check finds damage.
 absl::Status PrepareDatabase(SQLite::Database& database);
 
-// Returns true if the database or its log could not be read, written, truncated or synced. Only such an error has the
-// errno that SQLite keeps for a file (SQLITE_FCNTL_LAST_ERRNO).
+// Returns true if the database or its log could not be read, written, truncated or synced. Only for such an error
+// does SQLite keep the errno of the file (SQLITE_FCNTL_LAST_ERRNO).
 bool IsOfFileBytes(const SQLite::Exception& error);
 // Returns the errno that caused `met`, an error that has just occurred on `database`; 0: not known.
 int SystemErrorOf(sqlite3* database, const SQLite::Exception& met);

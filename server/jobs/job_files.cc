@@ -174,8 +174,8 @@ struct OpenLogFiles {
 };
 
 // Opens the files of a log. Returns nullopt if a file was renamed or removed meanwhile. Opens the newest file first
-// and then the older one. If the newest file was renamed in between, the older one is the same file, which shows the
-// renaming.
+// and then the older one. If the newest file was renamed in between, both opened files are the same file. This shows
+// the renaming.
 absl::StatusOr<std::optional<OpenLogFiles>> TryOpenLog(const fs::path& path) {
   PF_ASSIGN_OR_RETURN(std::optional<OpenSegment> newest, OpenAt(path, 0));
   PF_ASSIGN_OR_RETURN(const std::optional<telemetry::LogSegment> found, telemetry::FindOlderSegment(path));

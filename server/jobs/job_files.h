@@ -36,8 +36,8 @@ class JobFiles {
   // The file that records the step of the run (RunMark).
   std::filesystem::path Mark(const JobId& id) const { return Directory(id) / "last-step"; }
 
-  // Makes an empty directory for a new job. The caller must know that no job on record has this id. So if the
-  // directory exists already, it is quarantined.
+  // Makes an empty directory for a new job. The caller must know that no job on record has this id. A directory that
+  // exists already then belongs to no job on record, and is quarantined.
   absl::Status Make(const JobId& id) const;
   // Notes in the job's directory that the row with this sequence is about to be deleted. If the process dies before
   // Discard, FindUnknownDirectories recognises the files as deleted. Without the note it treats them as unknown.
@@ -52,7 +52,7 @@ class JobFiles {
 
   // Entries of the directory that do not belong to a job on record.
   struct Strays {
-    std::vector<std::string> unknown;    // of jobs that this database does not know; another one may
+    std::vector<std::string> unknown;    // of jobs that this database does not know; another database may
     std::vector<std::string> with_work;  // those of `unknown` that hold checkpoints or artifacts
     std::vector<std::string> discarded;  // left by Discard, or provably those of a deleted job
   };
@@ -61,9 +61,9 @@ class JobFiles {
   // `last_sequence` in it. The store then once held that row and does not hold it now.
   absl::StatusOr<Strays> FindUnknownDirectories(const std::function<bool(const JobId&)>& on_record,
                                                 int64_t last_sequence) const;
-  // Removes the discarded entries, and logs a warning for each that cannot be removed now. Renames each unknown entry
-  // to `.quarantine-NAME-TIME`, since it may be worth keeping. Only if it is an empty directory, removes it. Returns
-  // the paths of the quarantined entries.
+  // Removes the discarded entries, and logs a warning for each that cannot be removed now. Removes each unknown entry
+  // that is an empty directory. Renames every other unknown entry to `.quarantine-NAME-TIME`, since it may be worth
+  // keeping. Returns the paths of the quarantined entries.
   absl::StatusOr<std::vector<std::filesystem::path>> ClearStrays(const Strays& strays) const;
 
   struct Piece {
@@ -72,9 +72,9 @@ class JobFiles {
     bool at_end = false;  // the read reached the file's end
   };
   // Reads at most `max_bytes` of the log from `offset`. A negative offset counts back from the present end. If the
-  // part at `offset` is no longer kept, returns a line that says so, and sets `next_offset` to the begin of the kept
-  // part. A log that does not exist yet is empty. Errors: OutOfRange beyond the end; InvalidArgument for max_bytes <
-  // 1; Internal.
+  // part at `offset` is no longer kept, returns a line that says so, and sets `next_offset` to the beginning of the
+  // kept part. A log that does not exist yet is empty. Errors: OutOfRange beyond the end; InvalidArgument for
+  // max_bytes < 1; Internal.
   absl::StatusOr<Piece> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const;
 
  private:
@@ -152,14 +152,14 @@ inline constexpr int32_t kMostDeaths = 5;
 std::string PlaceText(const Deaths& deaths);
 
 // Returns `before` with one more death of the server. If the job was at the same place again, the count rises;
-// otherwise it begins again at 1. The same place is the same step, or before the first step in both runs with no
-// checkpoint in between. If the machine was rebooted since, or if `mark` is missing, the death is not counted,
-// because anything else is then as likely a cause.
+// otherwise it begins again at 1. The place is the same if both runs had done the same number of steps. If both died
+// before their first step, there must also be no checkpoint in between. If the machine was rebooted since, or if
+// `mark` is missing, the death is not counted, because anything else is then as likely a cause.
 Deaths CountDeath(const Deaths& before, const std::optional<RunMark::Content>& mark, const std::string& boot_id,
                   int64_t checkpoint_step);
 
 // Counts a failure of the device in the same way. The device reports a fault a varying number of steps after its
-// cause. So the place also counts as the same if no checkpoint was made since the last failure.
+// cause. So the place also counts as the same at different steps if no checkpoint was made since the last failure.
 Deaths CountDeviceFault(const Deaths& before, const std::optional<RunMark::Content>& mark, const std::string& boot_id,
                         int64_t checkpoint_step);
 

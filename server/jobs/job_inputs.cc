@@ -21,12 +21,11 @@ namespace {
 
 // The largest header that is accepted, as in the safetensors library.
 constexpr uint64_t kMostHeaderBytes = 100'000'000;
-// A file of at most this size is always read. The memory that the process holds includes mapped datasets, which the
-// kernel can reclaim.
+// A file of at most this size is read even if the process seems to hold all memory. The memory that it holds includes
+// mapped datasets, which the kernel can reclaim.
 constexpr uint64_t kAlwaysReadBytes = uint64_t{64} << 20;
 
-// Checks that the memory that the process does not hold has room for the file's bytes and for the tensors made from
-// them.
+// Checks that the file's bytes, and the tensors made from them, fit into the memory that the process does not hold.
 absl::Status CheckRoomFor(uint64_t bytes, const std::string& file) {
   const uint64_t limit = MemoryLimit(), held = ResidentBytes();
   if (bytes <= std::max(kAlwaysReadBytes, (limit - std::min(held, limit)) / 2)) return absl::OkStatus();

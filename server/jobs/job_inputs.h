@@ -23,14 +23,14 @@ absl::StatusOr<std::filesystem::path> FindWeightsOfJob(const JobId& job, spec::J
 absl::StatusOr<std::filesystem::path> FindWeightsFile(const std::string& file, const data::Catalog& catalog);
 // Reads the whole file at `path`, which FindWeightsFile returned. `file` is the name in error messages. Make only one
 // call at a time, since the check of the memory counts a single file. Errors:
-//   InvalidArgument, with a violation of `spec.init_from.file`: it does not begin as a safetensors file does. Only its
-//     beginning is read.
-//   ResourceExhausted: memory has no room for it. Nothing is read.
-//   Errors of reading, which the owner of the file can mend.
+//   InvalidArgument, with a violation of `spec.init_from.file`: the file does not begin as a safetensors file does.
+//     Only the beginning is read.
+//   ResourceExhausted: memory has no room for the file. Nothing is read.
+//   Errors of reading the file: PermissionDenied is not transient, and other errors are those of ReadFile.
 absl::StatusOr<std::string> ReadWeightsFile(const std::filesystem::path& path, const std::string& file);
 
-// Returns the job's options in the form that the runner takes. If the job trains a program, they name the file of its
-// archive.
+// Returns the job's options in the form that the runner takes. If the job trains a program, the options name the file
+// of the program's archive.
 spec::TrainOptions RunnerOptions(const Job& job, const JobFiles& files);
 
 // Returns true if `dataset` holds the data for which the job was made. The name does not tell this, because another

@@ -37,9 +37,9 @@ class JobFilter {
   std::unique_ptr<const Node> root_;
 };
 
-// Page tokens of the job list. A token is opaque text with the states, the filter, and the end of the last page. The
-// end is a position in the order of creation. So no job is repeated or skipped because of jobs that were made
-// meanwhile.
+// Page tokens of the job list. A token is opaque text. It holds the sequence of the last job on the page, and a
+// checksum of this sequence, the states and the filter. Sequences follow the order of creation. So no job is repeated
+// or skipped because of jobs that were made meanwhile.
 // Threads: pure functions.
 
 // Makes the token for the page after the job with this sequence. The order of `query.states` does not matter.

@@ -52,7 +52,8 @@ struct JobManagerOptions {
   const ProgramStore* programs = nullptr;  // nullptr: none; must outlive the manager
   KeepFinished keep_finished;
   int64_t max_log_bytes = 0;  // most bytes kept of each job's log; 0: all
-  // The interval of checking which deadlines of waiting jobs have passed, and which waits have ended.
+  // The interval at which the manager checks whether limits of waiting jobs have passed, and whether waits have
+  // ended.
   absl::Duration attend_every = absl::Seconds(1);
   // The most jobs that may be unfinished at a time; Create refuses any further job. 0: any number.
   int64_t max_jobs = 0;
@@ -152,8 +153,8 @@ class JobManager : private JobBook {
                                                        const std::function<bool()>& wanted);
 
   // Evaluates a job's weights in one pass over rows of a dataset. Waits for the pass, and stores nothing.
-  // `on_progress` receives the rows done and the total (0: not known yet), and returns whether to go on. Errors:
-  // Cancelled if `on_progress` returned false; NotFound; InvalidArgument; FailedPrecondition, reason
+  // `on_progress` receives the number of rows done and the total number (0: not known yet), and returns whether to go
+  // on. Errors: Cancelled if `on_progress` returned false; NotFound; InvalidArgument; FailedPrecondition, reason
   // ARTIFACT_NOT_READY, or the reason of a dataset that is not READY; Unavailable once the book drains; if the device
   // is not the CPU, Unavailable also while a job runs.
   absl::StatusOr<JobEvaluation> Evaluate(const EvaluationRequest& request,

@@ -29,8 +29,8 @@ struct CreateRequest {
   bool validate_only = false;
 };
 
-// Makes those checks of JobManager::Create that need only the request. Errors: InvalidArgument with a violation for
-// each bad field.
+// Makes the checks of JobManager::Create for which the request alone is enough. Errors: InvalidArgument with a
+// violation for each bad field.
 absl::Status CheckRequest(const CreateRequest& request);
 // Checks that a request_id is valid. Errors: InvalidArgument with a violation of request_id.
 absl::Status CheckRequestId(const std::string& request_id);
@@ -97,8 +97,8 @@ using OnRankProgress = std::function<bool(const train::RankProgress& progress)>;
 struct EvaluationRequest {
   JobId job;
   DatasetId dataset;  // empty: the dataset of the job
-  // If unset: kAll for a job on walks, kTest for a job on links. For any other job, kTest on its own dataset and kAll
-  // on another one.
+  // If unset, the default depends on the job: kAll for a job on walks, and kTest for a job on links. For any other
+  // job, it is kTest on the job's own dataset, and kAll on another dataset.
   std::optional<train::EvaluatedRows> rows;
   spec::JobWeights weights = spec::JobWeights::kBest;
   std::optional<int64_t> checkpoint_step;  // if set, the weights of this checkpoint

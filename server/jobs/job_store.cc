@@ -265,9 +265,9 @@ class SqliteJobStore : public JobStore {
 
  private:
   // Calls `f` with the connection; there is no other access to it. Takes the lock and turns SQLite's exceptions into
-  // Status. While another process holds a lock on the file, releases the own lock and waits, so that readers can go
-  // on. Then calls `f` again. This is safe, because a transaction that writes meets the file's lock when it begins,
-  // before it has changed anything.
+  // Status. While another process holds a lock on the file, releases this store's lock and waits, so that readers can
+  // go on. Then calls `f` again. This is safe, because a transaction that writes meets the file's lock when it
+  // begins, before it has changed anything.
   template <class F>
   std::invoke_result_t<F, StoreConnection&> WithConnection(F f) const {
     const absl::Duration patience = Patience::Left(kLongestLock);

@@ -58,7 +58,7 @@ absl::StatusOr<Job> GetInPieces(int64_t after_epoch,
 
 struct ListOptions {
   int64_t page_size = 50;                  // 1..1000
-  std::optional<int64_t> before_sequence;  // only jobs older than this one: where the last page ended
+  std::optional<int64_t> before_sequence;  // only jobs older than this one, the last of the previous page
   std::vector<JobState> states;            // empty: all
 };
 
@@ -77,7 +77,8 @@ class JobStore {
   // AlreadyExists (reason JOB_ALREADY_EXISTS) if the id is taken.
   virtual absl::Status Insert(Job& job, const std::string& asked) = 0;
   absl::Status Insert(Job& job) { return Insert(job, ""); }
-  // Updates a job, except its spec, labels and epochs. Here and below, the same transaction records `request`.
+  // Updates a job, except its spec, labels and epochs. Here and below, `request` is recorded in the same transaction
+  // as the change.
   virtual absl::Status Update(const Job& job, const RequestKey& request) = 0;
   absl::Status Update(const Job& job) { return Update(job, {}); }
   // Updates a job's spec and labels.
@@ -108,7 +109,7 @@ class JobStore {
   virtual absl::StatusOr<std::optional<Creation>> FindCreation(const std::string& request_id) const = 0;
   // Returns true if the request is on record as answered. Errors: same as FindRequest.
   absl::StatusOr<bool> IsAnswered(const RequestKey& request) const;
-  // Inserts or replaces the record of a request. Serves calls that change nothing else in this store.
+  // Inserts or replaces the record of a request. Use it for calls that change nothing else in this store.
   virtual absl::Status PutRequest(const RequestKey& request, const RequestRecord& record) = 0;
   virtual absl::Status DropRequest(const std::string& request_id) = 0;
 

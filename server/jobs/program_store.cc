@@ -26,8 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::string_view kUploadPrefix = ".upload-", kDeletedPrefix = ".deleted-";
-// The most bytes of program.json. JSON is longer than a message, so the message of such a record fits the 4 MiB that
-// a client accepts.
+// The most bytes of program.json. The JSON of a program is longer than the message that describes the program to a
+// client. So the message stays below the 4 MiB that a client accepts.
 constexpr size_t kMostRecordBytes = size_t{3} << 20;
 
 std::string NewEtag() {
@@ -97,8 +97,8 @@ absl::Status CheckHash(const fs::path& path, const StreamHash& hash, const std::
   return absl::DataLossError(absl::StrCat(path.string(), ": has XXH3 ", found, ", not ", wanted));
 }
 
-// Returns true for errors of link() after which a copy may succeed. These errors mean that the file system has no
-// hard links, the file has too many, or the target is on another file system.
+// Returns true for errors of link() after which a copy may succeed. They mean that the file system has no hard links,
+// that the file has too many links, or that the target is on another file system.
 bool CannotLink(int error) {
   return error == EXDEV || error == EPERM || error == EMLINK || error == ENOTSUP || error == ENOSYS || error == EACCES;
 }

@@ -51,7 +51,8 @@ struct ProgramStoreOptions {
   std::filesystem::path directory;  // state_dir/programs
   // Reads and checks a whole archive. The contract is that of train::Runner::DescribeProgram.
   std::function<absl::StatusOr<spec::ProgramDescription>(const std::filesystem::path&)> describe;
-  // Space to keep free on the disk of `directory`. If an upload, or a piece of one, would leave less, it is refused.
+  // Space to keep free on the disk of `directory`. An upload that would leave less is refused, and so is a piece of
+  // an upload.
   DiskReserve reserve;
   // The most bytes of all archives together, including unfinished uploads. 0 refuses all uploads.
   uint64_t max_bytes = uint64_t{16} << 30;
@@ -145,8 +146,9 @@ class ProgramStore {
  private:
   friend class ProgramUpload;
   explicit ProgramStore(ProgramStoreOptions options) : options_(std::move(options)) {}
-  // Takes over what an earlier process left under this name: loads a program, removes a leftover, and quarantines
-  // anything else with such a name.
+  // Takes over what an earlier process left under this name. Loads a program, and removes a leftover. Quarantines
+  // anything else that has the name of a program or of a leftover. If a program cannot be read just now, does not
+  // load it, and reports this to `warn`.
   absl::Status TakeUp(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Quarantine(const std::filesystem::path& path, std::string_view why) const;
   // Returns the entry of programs_, without forms and tensors.
@@ -158,7 +160,7 @@ class ProgramStore {
 
   const ProgramStoreOptions options_;
   mutable absl::Mutex mu_;
-  // The programs without forms and tensors, which Get reads from disk.
+  // The programs without their forms and tensors. Get reads the forms and tensors from disk.
   std::map<ProgramId, StoredProgram> programs_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;            // sum over programs_
   uint64_t uploading_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // declared by uploads under way

@@ -41,7 +41,7 @@ class RequestLog {
   absl::Status Once(const RequestKey& key, const std::string& subject,
                     const std::function<absl::Status(const Earlier& earlier)>& body);
 
-  // Returns whether a call was answered. Serves calls that can be interrupted and then continue. Errors: same as
+  // Returns whether a call was answered. Use it for calls that can be interrupted and then continue. Errors: same as
   // Once, without those of `body`.
   absl::StatusOr<bool> IsAnswered(const RequestKey& key) const;
   // Records that a call was answered. If that fails, only logs the failure. If the call is then repeated, its work is

@@ -16,7 +16,7 @@
 namespace permafrost::jobs {
 
 // Returns the jobs of `ended` that `keep` does not keep, in the order of their ends. Never returns a job whose record
-// cannot be read, because only its files are left of it.
+// cannot be read, because its files are all that is left of the job.
 std::vector<Job> ChooseExpired(std::vector<Job> ended, const KeepFinished& keep, absl::Time now);
 
 class Retention {

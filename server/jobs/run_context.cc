@@ -14,7 +14,8 @@ namespace permafrost::jobs {
 namespace {
 
 constexpr absl::Duration kStoreInterval = absl::Seconds(1);
-// The longest that a checkpoint waits for another process's lock on the database before it is put off.
+// The longest time that a checkpoint waits for another process's lock on the database. After this time, the
+// checkpoint is put off.
 constexpr absl::Duration kMostForACheckpoint = absl::Milliseconds(100);
 
 telemetry::Severity ToSeverity(train::LogLevel level) {
@@ -212,7 +213,8 @@ std::vector<graphcache::Command> JobRunContext::TakeCacheCommands(int64_t after_
       std::ranges::copy(stamped, pending);
       return due;
     }
-    // A command must not take effect before its step is on record: a resumed run would apply it at another step.
+    // A command must not take effect before its step is on record. Otherwise a resumed run would apply it at another
+    // step.
     next_stamp_ = now + kStoreInterval;
     Log(train::LogLevel::kWarning,
         absl::StrCat("graph cache command ", stamped.front().sequence, " waits: ", stored.message()));

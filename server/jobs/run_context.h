@@ -1,5 +1,5 @@
-// Carries news of a running job from the device thread to all other threads, and requests to the device thread. It
-// has three parts: what the device thread is doing, the commands to the job's graph cache, and the run's progress.
+// Carries news of a running job from the device thread to all other threads, and their requests to the device thread.
+// It has three parts: what the device thread is doing, the commands to the job's graph cache, and the run's progress.
 #pragma once
 
 #include <atomic>
@@ -115,16 +115,16 @@ class CommandLog {
   struct State {
     spec::PolicyOptions options;  // the options once all commands have taken effect
     int64_t newest = 0;           // sequence of the newest command; 0: none
-    int64_t last_step = 0;        // the last step of any command; 0: no command has a step
+    int64_t last_step = 0;        // the largest step of any command; 0: no command has a step
   };
   State state() const;
   // Returns the commands without a step, in order.
   std::vector<graphcache::Command> Unstamped() const;
-  // Returns the sequence of the newest command; 0: there is none. One atomic load, because every training step calls
-  // it.
+  // Returns the sequence of the newest command; 0: there is none. This is a single atomic load, because every
+  // training step calls it.
   int64_t newest() const { return newest_.load(std::memory_order_acquire); }
-  // Adds a command. Call it in the order of the sequences. `done` is nullptr if nobody waits for the command;
-  // otherwise TakeWaiting returns it later. After Close, drops `done` and returns false.
+  // Adds a command. Call it in the order of the sequences. If somebody waits for the command, TakeWaiting or Close
+  // returns `done` later; otherwise `done` is nullptr. After Close, drops `done` and returns false.
   bool Append(const graphcache::Command& command, Done done);
   // Returns the commands after `after_sequence` that take effect at `step`: first the commands with this or an
   // earlier step, then the commands without a step.
@@ -254,8 +254,8 @@ class LiveRun {
 // The callbacks that receive a run's news.
 struct RunHooks {
   std::function<void()> notify;  // tells watchers; called at each step
-  // Stores LiveRun's progress and cache, and the epochs recorded since the last call, on another thread as soon as
-  // possible.
+  // Makes another thread store, as soon as possible, LiveRun's progress and cache, and the epochs recorded since the
+  // last call.
   std::function<void()> store_soon;
   // Same as store_soon, but stores at once, on the calling thread.
   std::function<absl::Status()> store_progress;
@@ -267,7 +267,7 @@ struct RunHooks {
   std::function<void(int64_t)> mark_step;  // cheap; called at each step
   // Moves the job to WARMING_UP or RUNNING. Returns false if the move could not be stored.
   std::function<bool(JobState)> advance;
-  // Returns the time since a moment before the run, by a monotonic clock.
+  // Returns the time since some fixed moment before the run, by a monotonic clock.
   std::function<absl::Duration()> now;
   // Receives every sign of progress; may be nullptr.
   DeviceActivityBoard* activity = nullptr;

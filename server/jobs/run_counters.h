@@ -1,4 +1,4 @@
-// Turns the totals of a run, which count from the job's first step, into increments of the process's counters.
+// Turns the totals of a run into increments of the process's counters. The totals count from the job's first step.
 // Threads: one thread.
 // Invariant: no increment is negative, and none counts work of an earlier run of the job.
 #pragma once
@@ -25,8 +25,7 @@ class RunCounters {
   };
 
   // `resumed` means that the job ran before, so the first progress may include steps of earlier runs. The graphs and
-  // nodes of those steps are not known here. So of the first progress of a resumed run, only the newest step is
-  // counted.
+  // nodes of those steps are not known here. So a resumed run's first progress counts only its newest step.
   explicit RunCounters(bool resumed) : resumed_(resumed) {}
 
   Increment Advance(const train::Progress& progress);

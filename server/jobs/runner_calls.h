@@ -1,5 +1,5 @@
-// Work of the runner that RPCs request besides jobs: plans of graph caches, evaluations of weights, and ranks of jobs
-// that other servers lead.
+// Work of the runner, besides jobs, that RPCs request: plans of graph caches, evaluations of weights, and ranks of
+// jobs that other servers lead.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ class Planner {
   train::Runner& runner_;
 };
 
-// Evaluates a job's weights on rows of its dataset or of another one.
+// Evaluates a job's weights on rows of the job's dataset or of another dataset.
 // Threads: safe anywhere; a call waits for its pass. Borrows everything.
 class JobEvaluator {
  public:
@@ -74,7 +74,7 @@ class JobEvaluator {
   train::Runner& runner_;
 };
 
-// Runs ranks of jobs that other servers lead on this server's device.
+// Runs, on this server's device, ranks of jobs that other servers lead.
 // Threads: safe anywhere; a call waits for its rank. Borrows everything.
 class RankHost {
  public:
@@ -85,7 +85,8 @@ class RankHost {
   absl::Status Run(const RankRequest& request, const OnRankProgress& on_progress);
 
  private:
-  // Returns the dataset on which the rank trains. Errors: those of a rank that even an idle server could not take.
+  // Returns the dataset on which the rank trains. Errors: the reasons for which even an idle server could not take
+  // the rank.
   absl::StatusOr<data::OpenedDataset> Check(const RankRequest& request) const;
 
   JobBook& book_;

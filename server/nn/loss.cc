@@ -49,7 +49,7 @@ Tensor ShapeFreeElementwise(spec::Loss loss, const Tensor& prediction, const Ten
   TORCH_CHECK(false, "ComputeLoss: no such loss: ", static_cast<int>(loss));
 }
 
-// Returns the loss of each label, [G, T]. Both arguments are 0 where the label is missing.
+// Returns the loss of each label, [G, T]. `prediction` and `labels` are 0 where the label is missing.
 Tensor Elementwise(spec::Loss loss, const Tensor& prediction, const Tensor& labels) {
   if (IsShapeFree(prediction)) return ShapeFreeElementwise(loss, prediction, labels);
   switch (loss) {
@@ -101,15 +101,15 @@ namespace {
 
 // The number of values whose loss is computed as one sum. An L1 cache holds them with their gradients.
 constexpr int64_t kLossChunk = 2048;
-// From this many chunks on, several threads share them. At half as many chunks (50 us of work) two threads were as
-// fast as one: `bench/run parallel --filter losses`.
+// If there are at least this many chunks, several threads share the work. At half as many chunks (50 us of work) two
+// threads were as fast as one: `bench/run parallel --filter losses`.
 constexpr int64_t kLossGrain = 16;
 
 // The mean, the sum, the count, and the gradient of the mean.
 using LossResult = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
 // Computes the loss of rows with `width` values each. of_rows(begin, end, divisor, gradient) returns the sum of the
-// losses of rows [begin, end), and writes the gradients of these rows divided by `divisor`. The size of a chunk does
+// losses of rows [begin, end). It writes the gradients of these rows, divided by `divisor`. The size of a chunk does
 // not depend on the padding behind the rows.
 template <class T, class OfRows>
 LossResult LossOf(const Tensor& prediction, double count, int64_t width, const OfRows& of_rows) {

@@ -1,5 +1,5 @@
-// Computes losses over the labels that are present, and the skip-gram loss over random walks. Labels that are NaN
-// (missing ones and those of padding graphs) take no part in a loss.
+// Computes losses over the labels that are present, and the skip-gram loss over random walks. A label is NaN if it is
+// missing or belongs to a padding graph. NaN labels take no part in a loss.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,9 +33,9 @@ LossTerms ComputeLossPlain(spec::Loss loss, const at::Tensor& prediction, const 
 // Computes the result of ComputeLoss by one fused operator with its gradient: permafrost::regression_loss,
 // permafrost::cross_entropy_loss or permafrost::binary_cross_entropy_loss. The CPU runs all three, and a GPU with
 // compiled kernels (nn/gpu) runs the first two. prediction: float32 or float64; labels and class_weights are
-// converted to that type. On the CPU the sum is computed in float64, and the bits of the results depend neither on
-// missing labels at the end nor on the number of threads. Errors: sizes that do not match, and a label that is not a
-// class.
+// converted to that type. On the CPU the sum is computed in float64. The bits of the results depend neither on
+// missing labels at the end nor on the number of threads. Errors: c10::Error if sizes do not match, or if a label is
+// not a class.
 LossTerms MaskedLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                      const at::Tensor& class_weights);
 
@@ -60,8 +60,9 @@ struct SkipGramStep {
   at::Tensor parts;  // [walks * length, D]: the gradient of each node in each walk; 0 in padding
 };
 
-// table: [N, D]. walks: [seeds * layout.all(), length] int64, rows of the table; among the walks of each kind, the
-// walks of padding seeds come last. seeds: [1] int64, the number of real seeds, at least 1.
+// table: [N, D]. walks: [S * layout.all(), length] int64, rows of the table, where S counts real and padding seeds.
+// Among the walks of each kind, the walks of padding seeds come last. seeds: [1] int64, the number of real seeds, at
+// least 1.
 SkipGramStep SkipGram(const at::Tensor& table, const at::Tensor& walks, const at::Tensor& seeds,
                       const WalkLayout& layout);
 

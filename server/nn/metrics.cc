@@ -83,8 +83,8 @@ double MeanOverTargets(std::span<const float> scores, std::span<const float> lab
 }
 
 // Ranks each class against the others by its probability. With two classes, ranks only the second class, by its
-// output minus the first class's output. Handles one class after another, because all at once would take memory for
-// rows * classes scores.
+// output minus the first class's output. Handles one class after another, because handling all classes at once would
+// take memory for rows * classes scores.
 double MeanAgainstRest(std::span<const float> outputs, std::span<const float> labels, size_t classes, Area area) {
   const auto label_of = [&](size_t r, size_t c) {
     return std::isnan(labels[r]) ? labels[r] : static_cast<float>(labels[r] == static_cast<float>(c));
@@ -117,7 +117,8 @@ struct Counts {
   double f1() const { return any() ? 2 * right / (2 * right + wrong + missed) : 0; }
 };
 
-// If `everyone` is true, a class or target whose counts are all 0 enters the mean as 0. Otherwise it is left out.
+// If `everyone` is true, a class or target whose counts are all 0 enters the mean of F1 as 0. Otherwise the mean
+// leaves it out.
 double F1(const std::vector<Counts>& counts, spec::Metric metric, bool everyone) {
   Counts all;
   double sum = 0;

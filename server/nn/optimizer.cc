@@ -172,7 +172,7 @@ void CheckRows(const char* name, const Tensor& table, const Tensor& rows, const 
               " rows with ", offsets.size(0), " offsets; ", parts.size(0), " parts with ", places.size(0), " places");
 }
 
-// Returns the parts as the segments to sum.
+// Returns the segments that the kernel sums: the parts of each row.
 template <class T>
 SegmentRows<T> SegmentsOf(const Tensor& offsets, const Tensor& places, const Tensor& parts) {
   return {.x = parts.const_data_ptr<T>(),
@@ -521,7 +521,7 @@ void Optimizer::UpdateByTorch(const std::vector<at::Tensor>& gradients, const st
 
 void Optimizer::Average() {
   const auto as_number = [this](const at::Tensor& condition) { return condition.to(step_.scalar_type()); };
-  // `part` is 1 for the first update, so that the averages start as the weights after that update.
+  // `part` is 1 for the first update, so that this update sets the averages to the new weights.
   at::Tensor part = as_number(step_.gt(1.5)) * (1 - options_.ema_decay) + as_number(step_.lt(1.5));
   if (accumulates()) part = part * ends_group_;
   part = part.to(averages_.front().scalar_type());

@@ -31,7 +31,7 @@ void AdamStepAll(const std::vector<at::Tensor>& parameters, const std::vector<at
 // [offsets[m], offsets[m + 1]). One thread computes each row, in the order of its places. All other rows have no
 // gradient.
 struct RowGradient {
-  at::Tensor rows;     // [M] int64, distinct; padding entries repeat one of the rows and have empty ranges
+  at::Tensor rows;     // [M] int64, distinct except for padding entries, which repeat a row and have empty ranges
   at::Tensor offsets;  // [M + 1] int64
   at::Tensor places;   // [P] int64; entries beyond the last offset may hold any value
   at::Tensor parts;    // [P, D], of the table's type
@@ -74,10 +74,10 @@ class Optimizer {
 
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   double learning_rate() const;
-  // The new rate takes effect at the next Step, whether that step is captured or not.
+  // The new rate takes effect at the next Step, even if that step is captured.
   void SetLearningRate(double learning_rate);
-  // Sets whether the next Step is the last one of a group of batches, whether that step is captured or not. Has no
-  // effect if accumulate_steps is 1.
+  // Sets whether the next Step ends a group of batches. This works for captured steps too. Has no effect if
+  // accumulate_steps is 1.
   void SetEndsGroup(bool ends);
   // Sets second moments to a value with which each update is proportional to its gradient, however small the
   // gradient. A gradient that is only rounding error then moves a parameter by no more than rounding error. Meant for

@@ -122,8 +122,8 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& entry, size
 }
 
 // Errors: DataLoss unless the tensors lie side by side from the first byte to the last, as the format demands.
-// Without this check, a header that is off by one byte would shift every number. Many tensors over the same bytes
-// would take many times the file's memory. `entries` is sorted by position.
+// Without this check, a header that is off by one byte would shift every number. Also, many tensors that share bytes
+// would take many times the file's size in memory. `entries` is sorted by position.
 absl::Status CheckCovered(const std::vector<Entry>& entries, size_t body_bytes) {
   uint64_t covered = 0;
   for (const Entry& e : entries) {

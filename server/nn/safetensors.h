@@ -21,7 +21,7 @@ struct SafetensorsFile {
   std::vector<NamedTensor> tensors;  // on the CPU, in the order of their bytes
   std::map<std::string, std::string> metadata;
 };
-// Returns the metadata alone; empty if the header is inconsistent.
+// Returns the metadata alone; an empty map if the header is inconsistent.
 std::map<std::string, std::string> ReadSafetensorsMetadata(std::string_view data);
 // Errors: DataLoss that names the inconsistent field.
 absl::StatusOr<SafetensorsFile> DecodeSafetensors(std::string_view data);

@@ -150,7 +150,7 @@ bool ReturnsItsOwn(const Node& node) {
   return op && (IsOwnOperator(node.target) || std::ranges::find(kFresh, op->name) != std::end(kFresh));
 }
 
-// Adds those values that the region of `node` takes as inputs and writes to.
+// Adds the inputs of `node` to which its region writes.
 void AddWrittenByRegion(const Node& node, std::vector<ValueIndex>& written) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const auto* graph = std::get_if<std::shared_ptr<const Graph>>(&node.inputs[i].value);

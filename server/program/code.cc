@@ -35,7 +35,7 @@ Operand OperandOf(Operand::Kind kind, std::vector<ValueIndex> values) {
   return operand;
 }
 
-// Returns an argument that is a bool, an int or a double as an IValue. Returns nullopt for every other argument.
+// Returns a bool, int or double argument as an IValue. Returns nullopt for an argument of another type.
 std::optional<IValue> NumberOf(const Argument& argument) {
   if (const auto* flag = std::get_if<bool>(&argument)) return IValue(*flag);
   if (const auto* number = std::get_if<int64_t>(&argument)) return IValue(*number);
@@ -158,8 +158,8 @@ std::optional<Operand> BindDeviceOrText(const Argument& argument, TypeKind wante
   return text != nullptr && wanted == TypeKind::StringType ? std::optional(Constant(*text)) : std::nullopt;
 }
 
-// Binds an element type, a layout or a memory format, which are ints on the stack. If the file has an int there, it
-// is refused, since it may be outside the enum.
+// Binds an element type, a layout or a memory format, which are ints on the stack. Refuses an int in the file, since
+// the int may be outside the enum.
 std::optional<Operand> BindEnum(const Argument& argument, TypeKind wanted) {
   if (const auto* dtype = std::get_if<DType>(&argument); dtype != nullptr && wanted == TypeKind::ScalarTypeType) {
     return Constant(static_cast<int64_t>(ScalarTypeOf(*dtype)));
@@ -191,11 +191,11 @@ std::optional<Operand> BindAs(const Argument& argument, const c10::Argument& wan
   return BindDeviceOrText(argument, type->kind(), device);
 }
 
-// Binds an argument to `wanted`, an argument of an operator's schema. Errors: InvalidArgument that names `wanted` and
-// its type.
+// Binds a node's argument to `wanted`, the argument that the operator's schema declares. Errors: InvalidArgument that
+// names `wanted` and its type.
 absl::StatusOr<Operand> BindArgument(const Argument& argument, const c10::Argument& wanted, const Graph& graph,
                                      c10::Device device) {
-  // The type that the schema declares. wanted.type() would be the type that it has on the stack.
+  // The type that the schema declares. wanted.type() would be the type of the value on the stack.
   c10::TypePtr real = wanted.real_type();
   const bool optional = real->kind() == TypeKind::OptionalType;
   if (optional) real = real->castRaw<c10::OptionalType>()->getElementType();

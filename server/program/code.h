@@ -56,7 +56,7 @@ struct Operand {
   Kind kind = Kind::kConstant;
   c10::IValue constant;
   std::vector<ValueIndex> values;  // kNoValue: the argument is left out
-  std::vector<int64_t> numbers;    // for kInts: element i of the list, where values[i] is kNoValue
+  std::vector<int64_t> numbers;    // for kInts: element i of the list if values[i] is kNoValue
 };
 
 struct Instruction {
@@ -66,8 +66,8 @@ struct Instruction {
   Guard guard = nullptr;        // called before `op`
   Estimate estimate = nullptr;  // estimates the bytes of the output of `op`
   Symbolic symbolic = Symbolic::kSize;
-  int64_t draw = -1;  // number among the nodes that draw; -1: the node does not draw
-  int64_t norm = -1;  // number among the batch norms; -1: the node is no batch norm
+  int64_t draw = -1;  // position among the nodes that draw; -1: the node does not draw
+  int64_t norm = -1;  // position among the batch norms; -1: the node is no batch norm
   std::unique_ptr<const Code> region;
   at::ScalarType autocast_type = at::kBFloat16;
   bool enabled = false;  // for a region: true if gradients or autocast are on

@@ -70,8 +70,8 @@ class Declared {
   TensorType Tensor(const std::string& name) const {
     return DecodeTensorType(Entry(At(graph_, "tensor_values"), name), limits_);
   }
-  // Sets the types of tensor values. A type that would be refused for an input is only left out here, since a value
-  // between two nodes may have such a type.
+  // Sets the types of tensor values. If a type is not accepted, leaves it out. An input with such a type is refused,
+  // but a value between two nodes may have one.
   void TellTypes(Graph& graph) const {
     for (Graph::Value& value : graph.values) {
       if (value.kind != ValueKind::kTensor) continue;

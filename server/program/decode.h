@@ -15,8 +15,9 @@ namespace permafrost::program {
 
 // The limits of an archive and of the program decoded from it.
 struct Limits {
-  // The most bytes of the archive, and the most bytes of all its tensors together.
+  // The most bytes of the archive.
   int64_t archive_bytes = int64_t{16} << 30;
+  // The most bytes of all tensors of the archive together.
   int64_t tensor_bytes = int64_t{16} << 30;
   // The most bytes of one JSON record. The largest record of 15 exported modules has 0.5 MiB.
   int64_t json_bytes = int64_t{64} << 20;
@@ -41,8 +42,8 @@ struct StoredTensor {
   std::vector<int64_t> strides;
   int64_t offset = 0;  // offset of the first element in the file, in elements
 };
-// Decodes a table of tensors from `text`, a record such as data/weights/train_weights_config.json. `what` names it in
-// messages. Returns the tensors by their names in the module. Refuses a pickled tensor.
+// Decodes a table of tensors from `text`, a record such as data/weights/train_weights_config.json. `what` names the
+// table in messages. Returns the tensors by their names in the module. Refuses a pickled tensor.
 absl::StatusOr<std::map<std::string, StoredTensor>> DecodeTensorTable(const std::string& what, const std::string& text,
                                                                       const Limits& limits);
 

@@ -31,7 +31,7 @@ using nn::RegionStep;
 struct RegionDraft {
   ReductionTarget target;
   std::set<size_t> nodes;     // the nodes that the region replaces
-  std::set<size_t> copied;    // gathers that the region does too, though their nodes stay
+  std::set<size_t> copied;    // gathers that the region repeats; their nodes stay
   std::set<size_t> orphaned;  // other nodes whose results the region makes unused
   nn::EdgeRegion region;
   std::vector<ValueIndex> inputs;
@@ -100,8 +100,7 @@ class Drafter {
     }
   }
 
-  // Includes nodes that compute rows of the targets which only this region reads, such as a factor for each target's
-  // row.
+  // Includes nodes that compute a row for each target, such as a factor, if only this region reads their results.
   void TakeOver() {
     std::vector<char> used_elsewhere(graph_.values.size(), 0);
     const auto use = [&](ValueIndex value) {
@@ -288,8 +287,8 @@ class Drafter {
 };
 
 // Returns the region of a reduction: all reductions of its depth, and the nodes of this depth before or after them in
-// the data flow. `roles` must be the roles computed for the reduction's target. Returns nullopt if the reduction has no
-// role, if the region is too large, or if a mask crosses its border.
+// the data flow. `roles` must be the roles computed for the reduction's target. Returns nullopt if the reduction has
+// no role, if the region is too large, or if a mask crosses the region's border.
 std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& roles, size_t reduction) {
   if (roles.Role(reduction).kind != RegionRole::Kind::kReduce) return std::nullopt;
   const ReductionTarget& target = *roles.TargetOf(ResultOf(graph.nodes[reduction]));
@@ -300,8 +299,8 @@ std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& role
 }
 
 // Returns a region without edges: `node`, whose role must be kRows, and the nodes of the same depth that are
-// connected to it. `roles` must be the roles computed for `target`, and `target` must have no index. Returns nullopt if
-// the region exceeds MakeDraft's limits.
+// connected to it. `roles` must be the roles computed for `target`, and `target` must have no index. Returns nullopt
+// if the region exceeds MakeDraft's limits.
 std::optional<RegionDraft> MakeRowDraft(const Graph& graph, const RegionRoles& roles, const ReductionTarget& target,
                                         size_t node) {
   return Drafter(graph, roles, target, node).Run(/*takes_over=*/false);
@@ -406,8 +405,8 @@ class Finder {
       roles_->FindProducers();
     }
   }
-  // Returns the region of the first node that has one and is not in `tried`. Returns nullopt if none has, and after
-  // kMostDrafts searches.
+  // Returns the region of the first node outside `tried` that has a region. Returns nullopt if no node has one, or
+  // after kMostDrafts searches.
   std::optional<RegionDraft> NextRows(std::set<ValueIndex>& tried) {
     const std::vector<Node>& nodes = graph().nodes;
     for (size_t i = 0; i < nodes.size(); ++i) {
@@ -436,7 +435,7 @@ class Finder {
     return ReductionTarget{.index = kNoValue, .edges = {.number = -1}, .targets = type->sizes[0], .dtype = type->dtype};
   }
 
-  // Skips this reduction and all reductions of its depth, since they would all be in one region.
+  // Skips this reduction and all other reductions of its depth, since one region would hold them all.
   void SkipDepthOf(size_t reduction) {
     const ValueIndex result = ResultOf(graph().nodes[reduction]);
     skipped_.insert(result);
@@ -451,8 +450,9 @@ class Finder {
       if (roles_->Role(node).kind == Kind::kReduce) skipped_.insert(ResultOf(graph().nodes[node]));
   }
 
-  // Replaces the region's nodes by its operator, inserted right after the node of the operator's last input. If the
-  // number of targets is unknown, or a node before that place reads an output, returns false and changes nothing.
+  // Replaces the region's nodes by its operator, inserted right after the node that makes the operator's last input.
+  // If the number of targets is unknown, or a node before that place reads an output, returns false and changes
+  // nothing.
   bool Replace(const RegionDraft& draft) {
     const bool has_edges = draft.target.index != kNoValue;
     const Argument targets = has_edges ? TargetsOf(draft) : Argument(None());

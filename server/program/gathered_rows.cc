@@ -13,12 +13,12 @@
 namespace permafrost::program {
 namespace {
 
-// The most terms of a sum of gathers. For a longer sum, reading the computed sum is faster than gathering its terms
-// again.
+// kMaxTerms is the most terms of a sum of gathers. For a longer sum, reading the computed sum is faster than gathering
+// its terms again. kMaxColumns is the most Columns of a tensor.
 constexpr size_t kMaxTerms = 4, kMaxColumns = 64;
 
-// Operators that return their argument with dimensions of size 1 added or removed, or do more. FollowShape checks by
-// the sizes that a node does nothing more.
+// Operators that can add or remove dimensions of size 1. They can also do more, so FollowShape compares sizes to
+// check that a node does only this.
 constexpr std::string_view kShapeOperators[] = {"aten::view",    "aten::reshape", "aten::_unsafe_view", "aten::flatten",
                                                 "aten::squeeze", "aten::select",  "aten::unsqueeze",    "aten::slice",
                                                 "aten::repeat",  "aten::expand"};

@@ -24,7 +24,7 @@ struct Gather {
   enum class By { kEmbedding, kIndexSelect, kIndex };
   ValueIndex table = kNoValue, index = kNoValue;
   By by = By::kIndexSelect;
-  bool small = false;  // true: at most kSmallTable rows; false: a row per node, an index entry per edge
+  bool small = false;  // true: at most kSmallTable table rows; false: one row per node, and one index entry per edge
   auto operator<=>(const Gather&) const = default;
 };
 struct GatherTerm {
@@ -49,7 +49,7 @@ std::optional<int64_t> WidthOfRows(const TensorType& type);
 // has no facts.
 class RowFacts {
  public:
-  // `graph` must outlive the facts. Values may be added to it if no operator writes to them.
+  // `graph` must outlive the facts. Values may be added to the graph if no operator writes to them.
   RowFacts(const Graph& graph, BatchSymbols symbols);
 
   bool IsWritten(ValueIndex value) const {

@@ -197,8 +197,8 @@ double Named(const FunctionSchema& schema, const Stack& stack, const char* name,
 }
 bool IsTensor(const IValue& value) { return value.isTensor() && value.toTensor().defined(); }
 
-// Returns the bytes of one output element. The argument `dtype` determines them if given. Otherwise they are those of
-// the largest element of any tensor argument.
+// Returns the number of bytes of one output element. If the argument `dtype` is given, it determines this number.
+// Otherwise the largest element of any tensor argument does.
 double ElementBytes(const FunctionSchema& schema, const Stack& stack) {
   if (const IValue* type = ArgumentNamed(schema, stack, "dtype"); type != nullptr && type->isInt()) {
     return static_cast<double>(c10::elementSize(static_cast<at::ScalarType>(type->toInt())));

@@ -177,7 +177,8 @@ class AutocastRegion {
         was_cached_(at::autocast::is_autocast_cache_enabled()) {
     at::autocast::set_autocast_enabled(device, enabled);
     at::autocast::set_autocast_dtype(device, type);
-    // The cache must be off: if the step used a cached copy of a weight, a capture would not see it read the weight.
+    // The cache must be off: if the step used a cached copy of a weight, a capture would not see that the step reads
+    // the weight.
     at::autocast::set_autocast_cache_enabled(false);
     at::autocast::increment_nesting();
   }

@@ -37,9 +37,10 @@ struct InterpreterOptions {
   // Receives the source line of each node before the node runs, and "" after a run that did not throw. May be empty.
   std::function<void(std::string_view line)> on_line;
   // The most bytes that one tensor may have; a view counts as if it were copied. If the arguments' shapes and numbers
-  // determine an operator's output size (code.h), the operator is refused before it takes memory. einsum, tensordot,
-  // pooling and convolution are refused only after they took it. The bytes of all tensors together are not limited.
-  // The default exceeds the memory of any machine, but keeps products of sizes within 64 bits.
+  // determine an operator's output size (code.h), the operator is refused before it takes memory. Too large outputs
+  // of einsum, tensordot, pooling and convolution are refused only after they were allocated. The bytes of all
+  // tensors together are not limited. The default exceeds the memory of any machine, but keeps products of sizes
+  // within 64 bits.
   int64_t max_tensor_bytes = int64_t{1} << 50;
 };
 
@@ -54,7 +55,7 @@ class Interpreter {
   ~Interpreter();
 
   const Program& program() const { return *program_; }
-  // Returns the indices in program().state of tensors that Run writes to, such as running statistics, in rising order.
+  // Returns which tensors Run writes to, such as running statistics, as rising indices in program().state.
   const std::vector<size_t>& mutated() const { return mutated_; }
 
   // Errors: InvalidArgument that names the input whose kind, type or sizes are not the program's.

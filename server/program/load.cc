@@ -59,11 +59,11 @@ absl::Status CheckBytes(uint64_t bytes, const Limits& limits) {
                                                  limits.archive_bytes, " that a program may have"));
 }
 
-// Reads the records of a `.pt2` archive of torch.export by libtorch's own reader, within the limits. Nothing in the
+// Reads the records of a `.pt2` archive of torch.export with libtorch's own reader, within the limits. Nothing in the
 // archive is executed or unpickled. Threads: one thread at a time. Memory: OfBytes borrows the bytes.
 class Archive {
  public:
-  // Errors: InvalidArgument if the file is not such an archive or exceeds the limits; NotFound if the file does not
+  // Errors: InvalidArgument if the file is no `.pt2` archive or exceeds the limits; NotFound if the file does not
   // exist.
   static absl::StatusOr<Archive> Open(const std::filesystem::path& path, const Limits& limits);
   static absl::StatusOr<Archive> OfBytes(std::string_view bytes, const Limits& limits);
@@ -210,8 +210,8 @@ std::string TypeText(const TensorType& type) {
   return absl::StrCat(AbslView(kDTypeNames.Name(type.dtype)), " [", absl::StrJoin(SizesOf(type), ", "), "]");
 }
 
-// Returns the bytes from the beginning of the file to the end of the tensor's last element. Returns -1 if they exceed
-// 64 bits.
+// Returns the number of bytes from the beginning of the file to the end of the tensor's last element. Returns -1 if
+// this number exceeds 64 bits.
 int64_t BytesUsed(const StoredTensor& stored, int64_t element) {
   int64_t last = stored.offset;
   for (size_t i = 0; i < stored.strides.size(); ++i) {
@@ -226,7 +226,8 @@ int64_t BytesUsed(const StoredTensor& stored, int64_t element) {
   return over ? -1 : bytes;
 }
 
-// Returns the bytes of all elements, with repeated elements counted each time. Returns -1 if they exceed 64 bits.
+// Returns the number of bytes of all elements, with repeated elements counted each time. Returns -1 if it exceeds 64
+// bits.
 int64_t BytesOf(const StoredTensor& stored, int64_t element) {
   int64_t bytes = element;
   for (const Size& size : stored.type.sizes) {

@@ -28,9 +28,9 @@ struct LoadedProgram {
   const Form& eval() const { return forms.front(); }
 };
 
-// Reads an archive, and checks that every operator is allowed, that its arguments fit its schema, and that every
-// tensor has its bytes. Errors: InvalidArgument or DataLoss, in one line that names the form, node or tensor;
-// NotFound if the file does not exist; ResourceExhausted if memory does not suffice.
+// Reads an archive. Checks that every operator is allowed, that its arguments fit its schema, and that every tensor
+// has its bytes. Errors: InvalidArgument or DataLoss, in one line that names the form, node or tensor; NotFound if
+// the file does not exist; ResourceExhausted if memory does not suffice.
 absl::StatusOr<LoadedProgram> LoadProgram(const std::filesystem::path& path, const Limits& limits = {});
 absl::StatusOr<LoadedProgram> LoadProgramFromBytes(std::string_view archive, const Limits& limits = {});
 

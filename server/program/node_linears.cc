@@ -189,9 +189,9 @@ class LinearRewriter {
   }
 
   // If the node is an elementwise operator on rows gathered from a small table, applies the operator to the table.
-  // Otherwise returns false and adds nothing. A gather from the new table replaces the node if this rewriting made
-  // the old table, nothing else uses the rows, and the result has two dimensions. Otherwise the node stays, after the
-  // operator on the table.
+  // Otherwise returns false and adds nothing. A gather from the new table replaces the node under three conditions:
+  // this rewriting made the old table, nothing else uses the rows, and the result has two dimensions. Otherwise the
+  // node stays, after the operator on the table.
   bool RewriteOnTable(const Node& node, const std::string& op) {
     const ValueIndex self = ValueOf(node, "self"), result = ResultOf(node);
     if (std::ranges::find(kValueByValue, op) == std::end(kValueByValue) || ValuesOf(node).size() != 1) return false;

@@ -54,8 +54,8 @@ class NodeWriter {
                      .source = node.source});
     return results;
   }
-  // Makes the last added node produce `result`, the result of `node`. Its own result, which must be the newest value,
-  // is removed.
+  // Makes the last added node produce `result`, the result of `node`. Removes the value that the last added node
+  // produced before, which must be the newest value.
   void Finish(const Node& node, ValueIndex result) {
     nodes.back().outputs[0].values[0] = result;
     nodes.back().name = node.name;
@@ -66,8 +66,8 @@ class NodeWriter {
   std::vector<Graph::Value>& values_;
 };
 
-// Removes nodes of `rewritten` with unused outputs, if the rewriting added the node or if the outputs were used in
-// `original`. It removes only operators of a fixed list, whose only effect is to compute their result.
+// Removes nodes of `rewritten` whose outputs are unused. Keeps a node if its outputs were already unused in
+// `original`. Removes only operators of a fixed list, whose only effect is to compute their result.
 void RemoveOrphans(const Program& original, Program& rewritten);
 // Returns the program with `nodes` in place of its own, after RemoveOrphans. The program must already have the values
 // of `nodes`.

@@ -18,7 +18,8 @@ enum class OperatorKind {
   kTensor,     // an operator of tensors, run by libtorch's dispatcher
   kRandom,     // an operator of tensors that draws from a generator
   kUntracked,  // an operator of tensors with an output whose size depends on values
-  // An operator of tensors with an uninitialised output. It is filled with 0, so that no program sees old memory.
+  // An operator of tensors with an uninitialised output. The output is filled with 0, so that no program sees old
+  // memory.
   kUninitialized,
   kSymbolic,  // arithmetic of sizes, or an assertion about them (symbolic.h)
   kNoGrad,    // a region with gradients on or off
@@ -51,7 +52,7 @@ bool WritesInPlace(const Node& node);
 absl::Status CheckOperators(const Program& program);
 
 // Returns the nodes that draw random numbers, in order, including nodes in regions. The pointers are valid as long as
-// the program.
+// the program lives.
 std::vector<const Node*> RandomNodes(const Program& program);
 
 // Returns a name such as "aten::add"; empty for nodes that call no operator.
@@ -98,8 +99,8 @@ inline bool IsNumber(const Node& node, std::string_view name, int64_t absent, in
   return NumberOf(node, name, absent) == wanted;
 }
 
-// Returns true if the table's gradient of an aten::embedding is the plain sum: each row receives the gradients of all
-// its look-ups.
+// Returns true if an aten::embedding has the plain gradient for its table: each table row receives the sum of the
+// gradients of its look-ups.
 inline bool IsPlainEmbedding(const Node& node) {
   const auto is_off = [&](std::string_view name) { return FlagOf(node, name, false) == false; };
   return IsNumber(node, "padding_idx", -1, -1) && is_off("scale_grad_by_freq") && is_off("sparse");

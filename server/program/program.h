@@ -141,8 +141,8 @@ struct Range {
   int64_t min = INT64_MIN, max = INT64_MAX;
 };
 
-// The symbols of a batch's numbers of nodes, edges and graphs, found by the names of inputs. A symbol is empty if no
-// input has that size.
+// The symbols that stand for the numbers of nodes, edges and graphs of a batch. They are found by the names of
+// inputs. A symbol is empty if no input has that size.
 struct BatchSymbols {
   std::string nodes, edges, graphs;
 };

@@ -1,6 +1,6 @@
-// Gives each node its role for one reduction target, the first half of finding regions (edge_regions.cc). A node's
-// role follows from how it computes its rows. row_operators.cc translates this computation into the steps of a region
-// (nn/kernels/edge_region.h).
+// Gives each node its role for one reduction target. This is the first half of finding regions (edge_regions.cc). A
+// node's role follows from how it computes its rows. row_operators.cc translates this computation into the steps of a
+// region (nn/kernels/edge_region.h).
 // Threads: plain values and pure functions.
 #pragma once
 
@@ -25,7 +25,7 @@ struct RowOperator {
   std::vector<nn::RegionStep> steps;
   std::vector<std::variant<ValueIndex, double>> operands;
 };
-// Returns nullopt if the node is not such an operator, or has arguments that regions do not support.
+// Returns nullopt if the node is no RowOperator, or has arguments that regions do not support.
 std::optional<RowOperator> RowOperatorOf(const Node& node, const Graph& graph);
 
 // A node that gathers rows of a table by an index of one dimension.
@@ -96,12 +96,12 @@ struct RegionRole {
 
 class RegionRoles {
  public:
-  // Borrows both. Call FindProducers after the graph's nodes change.
+  // Borrows `graph` and `inputs`. Call FindProducers after the graph's nodes change.
   RegionRoles(const Graph& graph, const std::vector<Input>& inputs);
 
   // Call it after nodes were removed or added. Added nodes have no role.
   void FindProducers();
-  // Call it when another node than before makes `value`. The new node has no role.
+  // Call Forget when a different node makes `value` from now on. The new node has no role.
   void Forget(ValueIndex value) { meaning_[value] = {}; }
   // Call it for each value that is added to the graph.
   void AddValue() { equal_.push_back(static_cast<ValueIndex>(equal_.size())); }
@@ -151,8 +151,8 @@ class RegionRoles {
   const Graph& graph_;
   const std::vector<Input>& inputs_;
   const SharedMemory memory_;
-  const size_t known_values_;     // the number of values at construction; nothing writes to later ones
-  std::vector<Meaning> meaning_;  // by value: of the node that makes it
+  const size_t known_values_;     // the number of values at construction; nothing writes to values added later
+  std::vector<Meaning> meaning_;  // by value: the meaning of the node that makes it
   std::vector<size_t> producer_;
   std::vector<ValueIndex> equal_;
   std::vector<RegionRole> roles_;  // by node

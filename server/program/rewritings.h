@@ -1,5 +1,5 @@
 // The rewritings of a program. Each rewriting returns another program with results that are equal up to rounding. The
-// new program needs less computation, or a device can capture its steps. Each rewriting has its own source file
+// new program needs less computation, or has steps that a device can capture. Each rewriting has its own source file
 // (self_loops.cc, row_layers.cc, node_linears.cc, edge_regions.cc).
 // Threads: pure functions.
 #pragma once
@@ -21,20 +21,22 @@ namespace permafrost::program {
 // Returns a program that gives bit-equal results for every `edge_index` without self-loops, except for the sign of
 // zeros in gradients. The same tensors get gradients. Returns nullopt if nothing needs rewriting. If a mask separates
 // self-loops from other edges, reads and writes through the mask become ranges of rows. The mask may be computed from
-// edge_index, from edges that such a mask kept, or from either of these with a self-loop for each node appended.
+// edge_index, or from the edges that an earlier mask kept. A self-loop for each node may have been appended to these
+// edges.
 std::optional<Program> WithoutSelfLoops(const Program& program);
 
 // The next two rewritings make layers run as operators of nn, on the CPU. WithLinearForms turns products with
 // matrices, and recurrent cells, into calls of aten::linear. Later rewritings can then move these linear maps before
 // a gather, or turn them into operators of nn. Other devices need none of this, since they have kernels for whole
-// cells. WithRowLayers turns linear maps and batch norms into permafrost::row_linear and permafrost::row_norm, each
-// with the ReLU that follows it, and embeddings into permafrost::row_embedding.
+// cells. WithRowLayers turns linear maps into permafrost::row_linear and batch norms into permafrost::row_norm, each
+// with the ReLU that follows it. It turns embeddings into permafrost::row_embedding.
 
 // Rewrites matmul, mm and addmm with a matrix of known sizes, recurrent cells, and recurrent layers without dropout
 // over sequences of a known length. addmm must have beta and alpha 1, and a bias as wide as the result. One recurrent
-// layer operator may become at most 64 cells (layers * directions * steps), and all those of a program together at
-// most 256 cells. A layer operator beyond these limits is not rewritten. Tensors must have one known type, float32 or
-// float64. The rewritten program computes the same up to rounding. Returns nullopt if nothing was rewritten.
+// layer operator may become at most 64 cells (layers * directions * steps). All recurrent layer operators of a
+// program together may become at most 256 cells. A layer operator beyond these limits is not rewritten. Tensors must
+// have one known type, float32 or float64. The rewritten program gives equal results up to rounding. Returns nullopt
+// if nothing was rewritten.
 std::optional<Program> WithLinearForms(const Program& program);
 
 struct RowLayersOptions {
@@ -79,8 +81,8 @@ std::optional<Program> WithNodeLinears(const Program& program);
 // from an embedding into gathered rows.
 std::optional<Program> WithCategoryProducts(const Program& program);
 
-// The most matrices for which WithCategoryProducts rewrites. With more, multiplying all nodes by all matrices takes
-// longer than the product of each edge.
+// The most matrices for which WithCategoryProducts rewrites. With more matrices, multiplying all nodes by all
+// matrices takes longer than multiplying each edge's row by its matrix.
 inline constexpr int64_t kMaxCategories = 16;
 
 // WithEdgeRegions finds two kinds of regions in the graph of any module's program, and replaces each region by one

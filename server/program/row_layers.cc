@@ -18,8 +18,8 @@
 namespace permafrost::program {
 namespace {
 
-// A recurrent layer operator may become at most kMostCells cells, and all those of a program together at most
-// kMostCellsOfAll. An operator beyond these limits is not rewritten.
+// A recurrent layer operator may become at most kMostCells cells. All recurrent layer operators of a program together
+// may become at most kMostCellsOfAll cells. An operator beyond these limits is not rewritten.
 constexpr int64_t kMostCells = 64, kMostCellsOfAll = 256;
 
 bool IsNumberOne(const Node& node, std::string_view name) {
@@ -123,7 +123,7 @@ class LinearFormsWriter {
              cell.state.dtype == of_rows->dtype;
     });
   }
-  // Maps rows by a weight of the cell: that for its input or that for its state. Returns [..., gates * h].
+  // Maps rows by one of the cell's weights, the input weight or the state weight. Returns [..., gates * h].
   ValueIndex Map(const Cell& cell, ValueIndex rows, ValueIndex weight, ValueIndex bias) {
     TensorType type = *TypeOf(rows);
     type.sizes.back() = Size{.number = GatesOf(cell.kind) * cell.state.sizes[1].number, .expression = {}};

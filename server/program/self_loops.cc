@@ -22,7 +22,7 @@ struct Fact {
   enum class Kind {
     kEdges,     // [2, edges]
     kEnds,      // [edges], a row of kEdges
-    kMask,      // [edges], bool: true for self-loops only, or for all other edges only
+    kMask,      // [edges], bool: true for the self-loops, or true for all other edges
     kNumbers,   // [n] or [1, n]
     kAllLoops,  // [2, n], two equal rows
   };

@@ -49,7 +49,7 @@ std::string RefusalOf(Need need, const TrainOptions& options);
 // Threads: one at a time.
 class RowCheck {
  public:
-  // `job` decides which fields have a meaning; if it is null, all of them do. Borrows `check` and `job`.
+  // `job` decides which fields have a meaning. If `job` is null, every field has one. Borrows `check` and `job`.
   RowCheck(FieldChecker& check, const TrainOptions* job) : check_(check), job_(job) {}
 
   // Adds a violation for each field that has no meaning for the job and differs from its value in `usual`. For a

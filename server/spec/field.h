@@ -8,7 +8,7 @@
 //   }
 //
 // For an enum field the row passes the enum's names after the member. A member that is a struct with rows is a nested
-// message on the wire. This header includes neither torch nor protobuf; a visitor that needs them includes them.
+// message on the wire. This header includes neither torch nor protobuf; a visitor that needs one of them includes it.
 // Threads: plain values.
 #pragma once
 

@@ -18,7 +18,7 @@ void CheckSplit(const ImportOptions& options, FieldChecker& check) {
     check.Add("split", absl::StrCat(Quote(options.split), " is not the name of a folder in split/"));
   }
   const auto is_fraction = [](double x) { return x >= 0 && x <= 1; };
-  // The row checks have already added a violation for such a fraction.
+  // For a fraction outside [0, 1], the row checks have already added a violation.
   if (!is_fraction(options.train_fraction) || !is_fraction(options.valid_fraction)) return;
   constexpr double kRounding = 1e-9;
   if (const double sum = options.train_fraction + options.valid_fraction; sum > 1 + kRounding) {

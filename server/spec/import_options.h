@@ -20,7 +20,7 @@ enum class ImportFormat {
   kEdgeList,   // one large graph: a file of edges, with optional files beside it
   kNpy,        // one large graph: a directory of NPY and NPZ files
   kTu,         // a set of graphs: TUDataset's text files, in a directory or a ZIP archive
-  kStore,      // either level: a dataset's directory that a server wrote
+  kStore,      // a set of graphs or one large graph: a dataset's directory that a server wrote
 };
 inline constexpr EnumNames<ImportFormat, 7> kImportFormatNames{{{{ImportFormat::kAuto, "auto"},
                                                                  {ImportFormat::kOgbGraphs, "ogb-graphs"},
@@ -53,7 +53,8 @@ inline constexpr EnumNames<InverseEdges, 3> kInverseEdgesNames{
 // How the cells of an edge list name nodes.
 enum class NodeIds {
   kRows,  // row numbers from 0; the number of nodes is the largest one plus 1, or num_nodes if that is more
-  // Any whole numbers below 2^64. Rows are assigned in increasing order of the numbers, which are kept.
+  // Any whole numbers below 2^64. Rows are assigned in increasing order of these numbers. The dataset keeps the
+  // numbers.
   kNumbers,
   // Any UTF-8 text. Rows are assigned in order of first appearance, and the texts are kept.
   kText,
@@ -292,7 +293,7 @@ void VisitFields(Options<ImportOptions>, F&& f) {
      .help = "Part of the random split that validates ({}); the rest is test",
      .value = "0..1"},
     &I::valid_fraction);
-  // A TUDataset uses this option too, but CheckImportFormat refuses kAdd for it.
+  // A TUDataset uses this option too, but CheckImportFormat refuses kAdd for a TUDataset.
   f({.name = "inverse_edges",
      .formats = kForeign,
      .flag = "--inverse-edges",

@@ -12,8 +12,8 @@ namespace permafrost::spec {
 // kBinary: 0 or 1 per target.
 enum class LabelKind { kValues, kClass, kBinary };
 
-// The metrics that evaluation can report beside the loss (explained in nn/metrics.h). kMrr and all after it serve
-// only link prediction.
+// The metrics that evaluation can report beside the loss (explained in nn/metrics.h). kMrr and the metrics after it
+// serve only link prediction.
 enum class Metric {
   kMae,
   kAccuracy,
@@ -78,7 +78,7 @@ inline constexpr std::array kLosses{
     LossTraits{Loss::kBce, "bce", LabelKind::kBinary, Metric::kRocAuc}};
 inline constexpr auto kLossNames = NamesFrom(kLosses, &LossTraits::loss);
 constexpr const LossTraits& TraitsOf(Loss loss) { return RowOf(kLosses, &LossTraits::loss, loss); }
-// Returns whether the labels of the loss are classes or binary. Only such a loss can have class weights.
+// Returns whether the labels of the loss are classes or binary. Only these losses can have class weights.
 constexpr bool HasClasses(Loss loss) { return TraitsOf(loss).labels != LabelKind::kValues; }
 
 // Returns whether the metric suits this loss, for jobs that do not predict links.

@@ -117,7 +117,7 @@ inline constexpr EnumNames<Precision, 2> kPrecisionNames{
 // applied to the elementwise product of the two representations.
 enum class LinkScore { kDot, kMlp };
 inline constexpr EnumNames<LinkScore, 2> kLinkScoreNames{{{{LinkScore::kDot, "dot"}, {LinkScore::kMlp, "mlp"}}}};
-// Returns the level of a stored spec that names none: the only level that the model had in older versions.
+// Returns the level for a stored spec that has no level: the only level that the model had in older versions.
 constexpr ModelLevel FirstLevelOf(Architecture architecture) {
   const bool of_nodes = architecture == Architecture::kSage || architecture == Architecture::kGcn;
   return of_nodes || !TraitsOf(architecture).of_graphs ? ModelLevel::kNode : ModelLevel::kGraph;
@@ -142,7 +142,8 @@ inline constexpr EnumNames<JumpingKnowledge, 3> kJumpingKnowledgeNames{
 // The input of a node. kFeatures: its features. kLearned: an embedding of its own, for one large graph only. kDegree:
 // its in-degree, capped at 255. On one large graph, the degree is one-hot in 256 columns; in a set of graphs, it
 // selects an embedding. kConstant: 1. kAuto: kFeatures if the dataset has node features. Without features, kAuto is
-// kLearned on one large graph, and one embedding that all nodes share in a set.
+// kLearned on one large graph. In a set without features, the API gives new jobs kDegree; kAuto, which older jobs
+// have, is one embedding that all nodes share.
 enum class NodeInputs { kAuto, kFeatures, kLearned, kDegree, kConstant };
 inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto, "auto"},
                                                              {NodeInputs::kFeatures, "features"},

@@ -24,8 +24,8 @@ inline constexpr EnumNames<Schedule, 5> kScheduleNames{{{{Schedule::kConstant, "
                                                          {Schedule::kStep, "step"},
                                                          {Schedule::kPlateau, "plateau"}}}};
 
-// The parameters that weight decay shrinks. kMatrices: those with two or more dimensions, which excludes biases and
-// norms. kFirstLayer: those of the first convolution, as in Kipf and Welling 2017.
+// The parameters that weight decay shrinks. kMatrices: parameters with two or more dimensions, so no biases and no
+// weights of norms. kFirstLayer: parameters of the first convolution, as in Kipf and Welling 2017.
 enum class WeightDecayOf { kAll, kMatrices, kFirstLayer };
 inline constexpr EnumNames<WeightDecayOf, 3> kWeightDecayOfNames{{{{WeightDecayOf::kAll, "all"},
                                                                    {WeightDecayOf::kMatrices, "matrices"},

@@ -283,7 +283,7 @@ void CheckMetrics(const TrainOptions& options, FieldChecker& check) {
       check.Add(field, absl::StrCat(AbslView(name), " stands there already; each is accepted once"));
     } else if (const auto measures =
                    [&options](Metric of) {
-                     // CheckWalks checks the metrics of walks.
+                     // CheckWalks checks the metrics of a node2vec job.
                      if (Walks(options)) return true;
                      return options.links.enabled ? TraitsOf(of).of_links : Measures(of, options.loss);
                    };

@@ -24,8 +24,8 @@ struct CheckpointOptions {
   // Steps between checkpoints. 0: no checkpoint is written because of the number of steps.
   int64_t every_steps = 0;
   // Seconds between checkpoints, 0..86,400. 0: no checkpoint is written because of the time. If writing a checkpoint
-  // takes longer than 2 % of the interval, the interval grows. In a run's first minute, it is shorter. A smaller
-  // value loses less work when the machine dies, and writes to disk more often.
+  // takes longer than 2 % of the interval, the interval grows. In a run's first minute, the interval is shorter. A
+  // smaller value loses less work when the machine dies, and writes to disk more often.
   int64_t every_seconds = 60;
   // Number of checkpoints kept, 1..100. The newest complete one is never deleted.
   int64_t keep = 2;
@@ -232,7 +232,8 @@ void VisitFields(Options<Node2VecOptions>, F&& f) {
   f({.name = "num_negative_samples", .accepts = Between(1, 100)}, &N::num_negative_samples);
 }
 
-// The weights of an earlier job from which training starts. kBest: those of its best epoch. kLast: its last ones.
+// The weights of an earlier job from which training starts. kBest: the weights of the job's best epoch. kLast: the
+// job's last weights.
 enum class JobWeights { kBest, kLast };
 inline constexpr EnumNames<JobWeights, 2> kJobWeightsNames{
     {{{JobWeights::kBest, "best"}, {JobWeights::kLast, "last"}}}};
@@ -241,7 +242,7 @@ struct InitialWeights {
   // of the two fields is set.
   JobId job;
   std::string file;
-  JobWeights weights = JobWeights::kBest;  // which weights of `job` to take
+  JobWeights weights = JobWeights::kBest;  // the weights of `job` to take
   // True: takes only the tensors that match a tensor of the model by name and shape, and ignores the rest. False:
   // every tensor must match.
   bool by_name = false;
@@ -398,7 +399,7 @@ void VisitFields(Options<TrainOptions>, F&& f) {
 // Returns the names of the models of a level: "sage, gcn".
 std::string ModelsOf(ModelLevel level, std::string_view separator);
 
-// Returns the options of a job whose spec names only a dataset, which is of this level.
+// Returns the options of a job whose spec names only a dataset. `level` is the level of that dataset.
 TrainOptions DefaultOptions(ModelLevel level);
 
 // Returns the defaults for a job with the level and model of `options`.
@@ -416,8 +417,8 @@ void SetNode2VecDefaults(TrainOptions& options);
 // nodes.
 bool EvaluatesLayerWise(const TrainOptions& options);
 
-// True if evaluation bypasses the graph cache. Layer-wise evaluation does so. The evaluation of links under temporal
-// sampling does so too, because it needs a sampled block for each end of a link.
+// True if evaluation bypasses the graph cache. Layer-wise evaluation bypasses it. The evaluation of links under
+// temporal sampling bypasses it, too, because it needs a sampled block for each end of a link.
 bool EvaluatesOutsideCache(const TrainOptions& options);
 
 // Returns the metrics that the job's evaluations report, in order. The first one chooses the best epoch.

@@ -67,8 +67,8 @@ void RefreshedRegistry::CountFailure(const char* why) const noexcept {
 
 namespace {
 
-// The number of the HTTP server's threads. A connection occupies one until its request has arrived. The default is
-// two threads and a timeout of 30 s, so two silent connections would block scrapes for 30 s.
+// The number of the HTTP server's threads. A connection occupies one until its request has arrived. With the server's
+// defaults, two threads and a timeout of 30 s, two silent connections would block scrapes for 30 s.
 constexpr int kThreads = 64;
 // The time within which a scraper must send its request and read the answer.
 constexpr int kRequestTimeoutMs = 2000;

@@ -20,7 +20,7 @@ class Registry;
 
 namespace permafrost::telemetry {
 
-// A registry that refreshes its metrics before each scrape collects them.
+// A registry that refreshes its metrics at the beginning of each scrape, before they are collected.
 // Threads: all methods are safe anywhere. Scrapes run one at a time, so the hook needs no lock of its own.
 // Invariant: Collect throws nothing. The HTTP server calls it from C code, where an exception would end the process.
 class RefreshedRegistry final : public prometheus::Collectable {
@@ -49,10 +49,10 @@ class RefreshedRegistry final : public prometheus::Collectable {
 // Threads: all methods are safe anywhere.
 class Exposer {
  public:
-  // Serves `registry` at http://ADDRESS/metrics; port 0 picks a free port. `before_scrape` runs on the scraping
-  // thread before each collection, one scrape at a time. RefreshedRegistry counts and logs exceptions of
-  // `before_scrape`. `admits` receives the password of HTTP basic authentication, and returns true to let the caller
-  // in. The user name is ignored. If `admits` is empty, every caller is let in.
+  // Serves `registry` at http://ADDRESS/metrics; port 0 picks a free port. `before_scrape` runs before each
+  // collection, on the thread that serves the scrape, one scrape at a time. RefreshedRegistry counts and logs
+  // exceptions of `before_scrape`. `admits` receives the password of HTTP basic authentication, and returns true to
+  // let the caller in. The user name is ignored. If `admits` is empty, every caller is let in.
   // Errors: InvalidArgument if `address` is not HOST:PORT; FailedPrecondition naming the address if it cannot be
   // bound.
   static absl::StatusOr<std::unique_ptr<Exposer>> Start(const std::string& address,

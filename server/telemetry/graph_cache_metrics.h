@@ -21,8 +21,8 @@ class Registry;
 
 namespace permafrost::telemetry {
 
-// A counter of the graph cache, with one series per mode. Rows with equal names differ in the value of one more
-// label.
+// A counter of the graph cache, with one series per mode. If several rows have the same name, they differ in the
+// value of one more label.
 struct CounterRow {
   std::string_view name, help;
   std::string_view label, value;  // a label besides {mode}; empty: none
@@ -61,8 +61,8 @@ class GraphCacheMetrics {
 
   // Raises the counters of mode_names[mode], and permafrost_graph_cache_{captures,misses}_by_cause_total{mode,cause}.
   void Add(size_t mode, const GraphCacheCounts& increments);
-  // Sets the series of the running job, which are listed below. nullopt means that no job runs; the series are then
-  // absent. permafrost_graph_cache_{entries,entry_bytes,capacity_entries,cut_executables}{mode}; an unbounded
+  // Sets the series of the running job, which are listed below. nullopt means that no job runs, and these series are
+  // then absent. permafrost_graph_cache_{entries,entry_bytes,capacity_entries,cut_executables}{mode}; an unbounded
   // capacity is +Inf.
   // permafrost_graph_cache_{shared_bytes,bytes,frozen,frozen_timestamp_seconds}; frozen_timestamp_seconds is absent
   // until the cache is frozen.

@@ -247,7 +247,8 @@ struct JobMetrics::Families {
       look_ahead_resident ABSL_GUARDED_BY(mu);
   Counter &look_ahead_stalls, &look_ahead_edges, &look_ahead_cut, &look_ahead_pages, &look_ahead_advised,
       &look_ahead_faults;
-  // Measures the time since the running job's newest checkpoint, or since its run started. nullopt if no job runs.
+  // Measures the time since the running job's newest checkpoint, or since the run's first call of SetRunning. nullopt
+  // if no job runs.
   std::optional<Stopwatch> unsaved ABSL_GUARDED_BY(mu);
 };
 

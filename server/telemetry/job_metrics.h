@@ -20,7 +20,7 @@ class Registry;
 
 namespace permafrost::telemetry {
 
-// Metrics of the cache of node features, which are read from disk without the page cache.
+// Metrics of the feature cache. This cache holds node features that are read from disk without the page cache.
 // Threads: all methods are safe anywhere. Borrows the registry.
 
 // The bucket bounds of permafrost_feature_cache_read_seconds, in seconds.

@@ -162,8 +162,8 @@ class FileJobLog : public JobLog {
     logger_->flush_on(spdlog::level::trace);
     logger_->set_error_handler([this](const std::string& error) { error_ = error; });
   }
-  // Rotates the log: two segments remain, each of half of max_bytes_. The caller holds mu_. If a rotation fails, the
-  // next line tries again.
+  // Rotates the log once PATH has reached half of max_bytes_. Two segments remain, each of about half of max_bytes_.
+  // The caller holds mu_. If a rotation fails, the next line tries again.
   void DropOldest() {
     if (max_bytes_ == 0) return;
     std::error_code error;

@@ -15,7 +15,7 @@
 namespace permafrost::telemetry {
 
 // A part of a log of bounded size. Such a log has two files: PATH, to which lines are now written, and the older
-// PATH.START. START is the offset in the whole log of the first byte of PATH.START. So positions in the log stay
+// PATH.START. START is the position, in the whole log, of the first byte of PATH.START. So positions in the log stay
 // valid when old parts are dropped.
 // Threads: one writer, and any number of readers at the same time.
 struct LogSegment {

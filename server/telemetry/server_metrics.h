@@ -38,8 +38,7 @@ class DeviceMetrics {
  public:
   // The series are permafrost_device_memory_bytes{kind} (`kind` is allocated, reserved, driver, recommended_max or
   // resident), permafrost_device_graph_entries, permafrost_device_utilization_ratio, and
-  // permafrost_device_empty_cache_total{reason}, for those reasons of kEmptyReasonNames that the state has. Borrows
-  // the registry.
+  // permafrost_device_empty_cache_total{reason}, for each reason in DeviceState::empty_caches. Borrows the registry.
   explicit DeviceMetrics(prometheus::Registry& registry);
   ~DeviceMetrics();
 

@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Returns the step in the name of a checkpoint's folder, or nullopt for the name of another folder. ".damaged-7-2" is
-// the second damaged checkpoint of step 7.
+// Returns the step in the name of a checkpoint's folder, or nullopt if the folder is not a checkpoint's.
+// ".damaged-7-2" is the second damaged checkpoint of step 7.
 std::optional<int64_t> StepOf(std::string_view name, bool& set_aside) {
   set_aside = name.starts_with(kDamagedCheckpointPrefix);
   if (set_aside) name.remove_prefix(kDamagedCheckpointPrefix.size());

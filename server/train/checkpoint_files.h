@@ -22,7 +22,7 @@ inline constexpr std::string_view kDamagedCheckpointPrefix = ".damaged-";
 
 struct CheckpointInfo {
   int64_t step = 0;
-  // `epochs_done` counts whole epochs, and `batch` the batches done of the next epoch.
+  // `epochs_done` counts whole epochs, and `batch` counts the batches done in the next epoch.
   int64_t epochs_done = 0, batch = 0;
   int64_t best_epoch = 0;  // 0 if there is none yet
   absl::Time time = absl::InfinitePast();

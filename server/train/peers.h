@@ -1,5 +1,5 @@
 // The interface through which a run finds other daemons to train a job with. The runner calls it, and the code that
-// calls other servers implements it, so it uses neither torch nor wire types.
+// calls other servers implements it. So this file uses neither torch nor wire types.
 // Threads: as each class says.
 #pragma once
 
@@ -29,11 +29,11 @@ struct RankPlace {
   std::string rendezvous_token;  // proves that the leader asked this rank to join
 };
 
-// The error reason if too few daemons are free. The job waits until more are.
+// The error reason if too few daemons are free. The job waits until more daemons are free.
 inline constexpr std::string_view kTooFewPeersReason = "TOO_FEW_PEERS";
 // The error reason with which a daemon refuses a rank because it does not hold the job's dataset.
 inline constexpr std::string_view kDatasetMissingReason = "DATASET_MISSING";
-// The error reason if a rank is lost or never joined. A new team may continue the job.
+// The error reason if a rank was lost or never joined. A new team may continue the job.
 inline constexpr std::string_view kRankLostReason = "RANK_LOST";
 // The error reason of a rank that could not connect to the others.
 inline constexpr std::string_view kNotConnectedReason = "RANK_NOT_CONNECTED";

@@ -47,9 +47,9 @@ using LookAhead = data::LookAhead;
 // Counts the exchanges of this rank with the other ranks since its team was formed.
 struct Exchange {
   int64_t replicas = 0, exchanges = 0;
-  double seconds = 0;  // includes waiting, and the exchanges of the start and of evaluation
+  double seconds = 0;  // includes waiting, and exchanges at the run's begin and in evaluations
   int64_t sent_bytes = 0;
-  std::vector<RankProgress> ranks;  // by rank; the leader knows all, any other rank only itself
+  std::vector<RankProgress> ranks;  // by rank; only the leader knows all, another rank only itself
 };
 
 template <class F>
@@ -75,8 +75,8 @@ struct Progress {
   int64_t graphs = 0, nodes = 0, edges = 0;  // without padding
   int64_t padding_nodes = 0, padding_edges = 0;
   PhaseSeconds phase_seconds;
-  // Captures that are made before the next step: the number done, and the total. Both are 0 if none are to be made.
-  // Not stored.
+  // The number of captures that are to be made before the next step, and how many of them are done. Both are 0 if
+  // none are to be made. Not stored.
   int64_t warm_up_done = 0, warm_up_total = 0;
   int64_t checkpoint_step = 0;  // step of the newest complete checkpoint
   // The number of steps that were undone because they produced a value that is not finite. Counters of steps include
@@ -205,9 +205,10 @@ class RunContext {
   virtual void OnGraphCache(const graphcache::Snapshot& snapshot,
                             std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries) = 0;
   // Called at each boundary of a training step. Returns, in order, the commands after `after_sequence` that take
-  // effect now. `step` is the number of optimizer steps done. A command with the stamp `step` takes effect. So does a
-  // command with an earlier stamp or none, unless a command with a later stamp precedes it. Such a command gets the
-  // stamp `step`, which is on disk before this method returns.
+  // effect now. `step` is the number of optimizer steps done. A command's stamp is its field `step`. Commands with
+  // the stamp `step`, an earlier stamp or no stamp take effect, unless a command with a later stamp precedes them.
+  // Each gets the stamp `step`, and all stamps are on disk before this method returns. If the stamps cannot be
+  // stored, the commands take effect at a later call.
   virtual std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) = 0;
   // Takes an epoch's metrics. A resumed run repeats the epochs that its checkpoint lacks, and reports them again,
   // with equal metrics.
@@ -216,7 +217,8 @@ class RunContext {
   // the checkpoint does not report them again. After an error the checkpoint is not written.
   // If `is_last` is true, the run has no further step and needs this checkpoint, so the call may wait for the store.
   virtual absl::Status StoreEpochs(bool is_last) = 0;
-  // Called when a checkpoint is complete on disk. The newest reported progress has its step as checkpoint_step.
+  // Called when the checkpoint of `step` is complete on disk. The newest reported progress already has this step as
+  // its checkpoint_step.
   virtual void OnCheckpoint(int64_t step, absl::Duration duration) = 0;
   // Called when a checkpoint could not be written. The run goes on and tries again later.
   virtual void OnCheckpointFailed(const absl::Status& error) = 0;
@@ -229,7 +231,8 @@ struct RunRequest {
   // The folder jobs/ID, under which checkpoints/STEP/ and artifacts/ are written. If it has a complete checkpoint,
   // the run resumes from it.
   std::filesystem::path job_directory;
-  // Set if another daemon leads the job. A run as such a rank has no directory, and keeps nothing.
+  // Set if another daemon leads the job. This run is then the rank `place`, has no directory, and keeps nothing on
+  // disk.
   std::optional<RankPlace> place = std::nullopt;
 };
 
@@ -265,8 +268,7 @@ struct EvaluateRequest {
   // The options of the job that made the weights, except that `metrics` are those to compute in the evaluation.
   spec::TrainOptions options;
   data::OpenedDataset dataset;
-  // Describes the dataset that the weights were trained on. Set if that is another dataset than `dataset` and is
-  // still known.
+  // Describes the dataset that the weights were trained on. Set if that dataset is not `dataset` and is still known.
   std::optional<data::ImportedSummary> trained_on;
   // True if the weights were trained on another dataset, even an unknown one. Categories are then matched by their
   // values in the source.
@@ -308,7 +310,7 @@ struct RunOutcome {
 inline constexpr std::string_view kBestWeightsFile = "best.safetensors";
 inline constexpr std::string_view kLastWeightsFile = "last.safetensors";
 inline constexpr std::string_view kTestPredictionsFile = "test_predictions.csv";
-// The file in job_directory with the weights that the job begins with (safetensors). Whoever makes a job with
+// The file in job_directory with the weights that the job begins with (safetensors). The code that makes a job with
 // init_from writes the file before the run.
 inline constexpr std::string_view kInitialWeightsFile = "initial.safetensors";
 // The file in job_directory with the program's archive, if the job trains a program.
@@ -354,20 +356,21 @@ class Runner {
   virtual absl::Status CheckCompatible(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;
   // Returns the request's weights with rows of single nodes in the order of the job's dataset. If the names show that
-  // the nodes of the two datasets differ, each node of the job's dataset gets the row of the trained node of the same
+  // the two datasets have different nodes, each node of the job's dataset gets the row of the trained node with its
   // name. If the model or the file has no rows of nodes, returns the weights unchanged. If the weights are not a
   // safetensors file, also returns them unchanged; CheckInitialWeights then refuses them.
   // Errors: InvalidArgument with a violation under `prefix` if no node has the name of a trained node, or if it is
   // unknown which nodes the rows belong to. DataLoss.
   virtual absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix) const = 0;
-  // Checks that a job with these compatible options can begin with the weights of this safetensors file.
+  // Checks that a job with these options, which CheckCompatible has accepted, can begin with the weights of this
+  // safetensors file.
   // Errors: InvalidArgument with a violation under `prefix`.
   virtual absl::Status CheckInitialWeights(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                            std::string_view file, std::string_view prefix,
                                            const WeightsTarget& target = {}) const = 0;
-  // Checks that a compatible job has enough memory, as far as its plan tells, and has something to learn from. For a
-  // job on a set, stores the plan for the run. Ignores `measure`. Returns notes for the job's user, one line each.
-  // Calls `keep_going` now and then.
+  // Checks that a job has enough memory, as far as its plan tells, and has something to learn from. CheckCompatible
+  // must have accepted the job's options. For a job on a set, stores the plan for the run. Ignores `measure`. Returns
+  // notes for the job's user, one line each. Calls `keep_going` now and then.
   // Errors: InvalidArgument with violations under `prefix`. Cancelled if `keep_going` returns false. DataLoss.
   virtual absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,
                                                              const std::function<bool()>& keep_going) = 0;

@@ -204,7 +204,7 @@ class LimitedWatch final : public Interceptor {
 
   void Intercept(InterceptorBatchMethods* methods) override {
     if (!slot_.ok() && methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_INITIAL_METADATA)) {
-      // The service then sees a cancelled call.
+      // Once this status is set, the service sees a cancelled call.
       grpc_call_cancel_with_status(info_->server_context()->c_call(), GRPC_STATUS_RESOURCE_EXHAUSTED,
                                    std::string(slot_.status().message()).c_str(), nullptr);
     }

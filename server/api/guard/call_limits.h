@@ -35,9 +35,9 @@ std::optional<PeerAddress> ParsePeer(std::string_view peer);
 // Returns the peers of all open sockets of this process; nullopt if the system does not provide them.
 std::optional<std::set<PeerAddress>> OpenPeers();
 
-// Limits on how many connections one client may call at once. gRPC reports neither connections without calls nor the
-// end of a connection. This class therefore counts a connection if the client has called on it and its socket is
-// still open in this process.
+// Limits how many connections each client may use for calls at the same time. gRPC reports neither connections
+// without calls nor the end of a connection. This class therefore counts a connection if the client has called on it
+// and its socket is still open in this process.
 // Threads: all methods are thread-safe and never wait for a disk.
 class ConnectionLimit {
  public:
@@ -89,8 +89,7 @@ struct CallLimitOptions {
   int plans = 4;
   // EvaluateJob. Each call needs the memory of a model and its batches, and uses every core beside the training job.
   int evaluations = 2;
-  // RunRank. Each call takes a thread. Only one call has the device; the server answers the others at once with a
-  // refusal.
+  // RunRank. Each call takes a thread. Only one call has the device; the server refuses every other call at once.
   int ranks = 4;
   // Health/Watch. Each call holds gRPC's state of a call. A refused call gets only a code, without details.
   int health_watches = 256;
@@ -136,12 +135,13 @@ class CallLimit {
   using Slot = std::shared_ptr<const void>;
 
   // `calls` names the calls in errors, in the plural. One client can hold at most three quarters of the slots, so
-  // that it cannot shut out all others.
+  // that it cannot shut out all other clients.
   CallLimit(std::string_view calls, int most, ClientNamer client_of = nullptr)
       : calls_(calls), most_(most), client_of_(std::move(client_of)) {}
 
   // Takes a slot. Errors: ResourceExhausted (reason TOO_MANY_CALLS, metadata `calls` and `limit`) if all slots are
-  // taken, or if the client holds as many as one client may (then also metadata `client`); those of the namer.
+  // taken, or if the client holds as many slots as one client may (then also metadata `client`); also the errors of
+  // the namer.
   absl::StatusOr<Slot> Take(const grpc::CallbackServerContext& context);
   // Takes a slot that counts against no client.
   absl::StatusOr<Slot> Take() { return TakeFor(""); }

@@ -43,7 +43,7 @@ class CertificateSource {
   std::shared_ptr<const access::CertificateContent> given_ ABSL_GUARDED_BY(mu_);
 };
 
-// Plain text. If the gate asks for tokens, gRPC closes all connections except those to loopback addresses.
+// Plain text. If the gate asks for tokens, gRPC closes all connections except connections to loopback addresses.
 std::shared_ptr<grpc::ServerCredentials> PlainCredentials(const GateKeeper& keeper);
 // TLS. If there is a client authority, only clients with a valid certificate can connect.
 std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const GateKeeper& keeper, CertificateSource& certificates);

@@ -27,7 +27,7 @@ struct Method {
   bool changes = false;
 };
 
-// Reads the method's option `permafrost.v1.access`. A method without a role in it needs an admin.
+// Reads the method's option `permafrost.v1.access`. A method without a role in this option needs an admin.
 Method MethodFromContract(const google::protobuf::MethodDescriptor& method);
 
 // Returns the method of a path on the wire, "/permafrost.v1.JobService/CreateJob". Reflection and unknown paths need

@@ -12,8 +12,8 @@ namespace permafrost::api {
 // Returns the most bytes that the system accepts in a socket's path.
 size_t MaxSocketPath();
 // Removes the socket at `path` if no process serves it any more. Errors: FailedPrecondition if the path is too long,
-// if another process serves the socket, or if the file is not a socket; those of SystemError. After an error the file
-// is still there.
+// if another process serves the socket, or if the file is not a socket; also the errors of SystemError. After an
+// error the file is still there.
 absl::Status PrepareSocket(const std::filesystem::path& path);
 // Returns the path in gRPC's form: "unix:/run/permafrost.sock".
 std::string SocketUri(const std::filesystem::path& path);

@@ -46,7 +46,7 @@ bool MayPass(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
       return !status.error_details().empty();
-    // Between two calls, another server has imported the dataset, deleted the shared upload, or sent data to the
+    // Between two calls, another server may have imported the dataset, deleted the shared upload, or sent data to the
     // upload.
     case grpc::StatusCode::ALREADY_EXISTS:
     case grpc::StatusCode::NOT_FOUND:
@@ -263,7 +263,7 @@ class DatasetCopier::Transfer {
   const std::string& address_;
   const std::unique_ptr<v1::DatasetService::Stub> stub_;
   v1::UploadStart start_;  // its name is empty until the file was read
-  bool told_ = false;      // whether the log says that bytes are sent
+  bool told_ = false;      // true: the log says that bytes are sent
   Stopwatch unmoved_;      // time since the peer last made progress
   Event stop_;
   absl::Mutex mu_;

@@ -68,8 +68,8 @@ class Recruit {
   }
 
   const std::string& address() const { return address_; }
-  // Returns Ok once the peer's device has taken the rank. If the call only asks, returns Ok if the device would take
-  // it. Errors: the reason why the peer refuses, without the address; Cancelled.
+  // Returns Ok once the peer's device has taken the rank. For a call that only asks (validate_only), returns Ok if
+  // the device would take the rank. Errors: the reason why the peer refuses, without the address; Cancelled.
   absl::Status AwaitAnswer(absl::Duration timeout, const std::function<bool()>& keep_going) {
     const Stopwatch waited;
     while (waited.Elapsed() < timeout) {
@@ -336,7 +336,8 @@ class GrpcPeers final : public train::Peers {
       std::unique_ptr<api::Recruit> question;
       const absl::Status answer = Ask(i, wire, request, /*copies=*/true, question);
       if (answer.ok()) return true;
-      // Does not log that a peer is busy, because a peer that runs a rank of this very job answers the same.
+      // Does not log that a peer is busy, because a peer that runs a rank of this very job also answers that it is
+      // busy.
       if (GetReason(answer).reason == jobs::kDeviceBusyReason || absl::IsCancelled(answer)) continue;
       request.log(absl::StrCat("does not join: ", address, ": ", answer.message()));
     }

@@ -70,7 +70,7 @@ class DatasetService final : public v1::DatasetService::CallbackService {
   CallLimits& limits_;
   const absl::Duration unread_;
   ChangeHub verify_hub_;
-  std::atomic<int64_t> verifications_{0};  // number begun; the number of a verification is its key in the hub
+  std::atomic<int64_t> verifications_{0};  // verifications begun so far; each new count is a key in the hub
 };
 
 }  // namespace permafrost::api

@@ -46,8 +46,8 @@ class CommandCall final : public ServerUnaryReactor {
     };
     // Runs on a worker, because it waits for the disk.
     const bool posted = workers.Post([&jobs, job, command, request_id, done, ended = call->ended_] {
-      // If the client has given up the call, the command is not started: a client that asks again must not find it
-      // done late.
+      // If the client has given up the call, the command is not started. A client that asks again must not find that
+      // its first call took effect late.
       if (ended->load()) return;
       const Patience patience(absl::InfiniteDuration(), [ended] { return !ended->load(); });
       const absl::Status begun = WithoutThrowing("the command", [&]() -> absl::Status {

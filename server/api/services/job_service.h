@@ -69,7 +69,7 @@ class JobService final : public v1::JobService::CallbackService {
   StreamSet& streams_;
   CallLimits& limits_;
   ChangeHub evaluation_hub_;
-  std::atomic<uint64_t> evaluations_ = 0;  // number begun; the number of an evaluation is its key in the hub
+  std::atomic<uint64_t> evaluations_ = 0;  // evaluations begun so far; each new count is a key in the hub
 };
 
 }  // namespace permafrost::api

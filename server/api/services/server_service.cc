@@ -219,7 +219,8 @@ v1::ServerInfo ServerStatus::Read() const {
   wire.set_datasets(static_cast<int32_t>(std::accumulate(datasets.begin(), datasets.end(), int64_t{0})));
   *wire.mutable_device_state() = DeviceStateToWire(device_state_());
   if (const std::optional<ClockJump> jump = clock_jump_()) {
-    // The jump is given in whole seconds, so that passing time alone is no change that a watch sends.
+    // The jump is given in whole seconds, so that the passing of time alone does not count as a change, which a watch
+    // would send.
     *wire.mutable_clock_jump()->mutable_by() = SignedDuration(absl::Trunc(jump->by, absl::Seconds(1)));
     SetTime(absl::FromUnixSeconds(absl::ToUnixSeconds(jump->noticed)),
             [&wire] { return wire.mutable_clock_jump()->mutable_notice_time(); });

@@ -14,7 +14,7 @@ namespace permafrost::api {
 namespace {
 
 // A call with its own thread. Owns itself: deleted in OnDone.
-// Threads: the thread that it starts calls Finish; OnDone, on gRPC's thread, joins it.
+// Threads: the call's own thread calls Finish. OnDone, on gRPC's thread, joins the call's own thread.
 class ThreadedCall final : public grpc::ServerUnaryReactor {
  public:
   ThreadedCall(const grpc::CallbackServerContext& context, std::string_view what, CallLimit::Slot slot,

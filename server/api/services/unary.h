@@ -40,7 +40,8 @@ inline absl::Duration PatienceOf(const grpc::CallbackServerContext& context) {
 // If the client has gone, or the deadline has passed, before a thread is free, `body` does not run. A client that
 // asks again must not find that the first call did the work late. For the same reason, `body` waits for a locked
 // database only for part of the remaining time (Patience): the client then learns in time that nothing was done.
-// Errors: ResourceExhausted (reason TOO_MANY_CALLS) if too many calls wait already; those of ConnectionLimit.
+// Errors: ResourceExhausted (reason TOO_MANY_CALLS) if too many calls wait already; also the errors of
+// ConnectionLimit.
 template <class Body>
 grpc::ServerUnaryReactor* ReplyLater(grpc::CallbackServerContext* context, CallPool& workers, Body body) {
   const absl::Status admitted = workers.connections().Admit(*context).status();

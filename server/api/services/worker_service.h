@@ -43,7 +43,7 @@ class WorkerService final : public v1::WorkerService::CallbackService {
   StreamSet& streams_;
   CallLimits& limits_;
   ChangeHub hub_;
-  std::atomic<uint64_t> ranks_ = 0;  // number begun; the number of a rank is its key in the hub
+  std::atomic<uint64_t> ranks_ = 0;  // ranks begun so far; each new count is a rank's key in the hub
 };
 
 }  // namespace permafrost::api

@@ -44,7 +44,7 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
   // Returns the reactor of a service's handler. `what` names the call in errors: "the upload".
   static grpc::ServerReadReactor<Request>* Start(ClientStream* call, const char* what) {
     call->streams_.Add(call);
-    // OnDone joins the thread. It cannot run before gRPC has the reactor, so it finds `thread_` set.
+    // OnDone joins the thread. OnDone cannot run before gRPC has the reactor, so it finds `thread_` set.
     absl::StatusOr<std::thread> thread = StartThread(what, [call, what] {
       call->Finish(ToGrpcStatus(AskAgainLater(WithoutThrowing(what, [call] { return call->Receive(); }))));
     });
@@ -151,7 +151,7 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
   std::thread thread_;
 
   absl::Mutex mu_;
-  std::optional<bool> read_ ABSL_GUARDED_BY(mu_);  // whether the last read got a message; nullopt: the read is pending
+  std::optional<bool> read_ ABSL_GUARDED_BY(mu_);  // true: the last read got a message; nullopt: the read is pending
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status refused_ ABSL_GUARDED_BY(mu_);  // set once the caller would no longer be admitted
 };

@@ -311,7 +311,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status refused_ ABSL_GUARDED_BY(mu_);            // why the caller is no longer admitted; Ok: it still is
   int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;             // number of skipped states
-  bool told_late_ ABSL_GUARDED_BY(mu_) = false;          // whether the current write has had its uncounted notice
+  bool told_late_ ABSL_GUARDED_BY(mu_) = false;          // true: the current write has had its uncounted notice
   std::optional<Stopwatch> write_ ABSL_GUARDED_BY(mu_);  // time since the write in progress began
 };
 
@@ -359,8 +359,8 @@ class DeferredSource final : public StreamSource<Response> {
   }
 
  private:
-  // Ends the subscription of the opened source, if there is one. The owner of the handle must no longer call the
-  // source.
+  // When destroyed, ends the subscription of the opened source, if there is one. By then, the handle's owner must
+  // have stopped calling the source.
   class Handle final : public ChangeHub::Subscription {
    public:
     explicit Handle(DeferredSource& owner) : owner_(owner) {}

@@ -25,8 +25,8 @@ namespace permafrost::api {
 // A watch sends the resource's current state, then each change, and the terminal state last. It borrows the manager
 // or the catalog. Errors: NotFound once the resource is deleted.
 
-// Sends each epoch once. Each response except the last has at most jobs::kMostEpochs epochs. Notices of changes that
-// the response does not show, such as log lines, send nothing.
+// Sends each epoch once. Each response except the last has at most jobs::kMostEpochs epochs. A notice of a change
+// that the response does not show, such as a log line, causes no response.
 class JobWatch final : public StreamSource<v1::Job> {
  public:
   JobWatch(jobs::JobManager& jobs, JobId id) : jobs_(jobs), id_(std::move(id)) {}
@@ -92,7 +92,8 @@ class ExportSource final : public StreamSource<v1::ExportJobResponse> {
  public:
   // Errors: those of opening the file.
   static absl::StatusOr<std::unique_ptr<ExportSource>> Open(const std::filesystem::path& path);
-  // Errors: DataLoss if the file was truncated or written to since Open; those of SystemError if it cannot be read.
+  // Errors: DataLoss if the file was truncated or written to since Open; the errors of SystemError if the file cannot
+  // be read.
   absl::StatusOr<Pull> Next(v1::ExportJobResponse& response) override;
 
  private:

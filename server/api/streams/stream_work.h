@@ -102,7 +102,7 @@ class EvaluateSource final : public StreamSource<v1::EvaluateJobResponse> {
 
   const bool predictions_;
   jobs::JobEvaluation evaluation_;  // written by the thread until the work has an outcome
-  bool told_ = false;               // whether the result was sent
+  bool told_ = false;               // true: the result was sent
   std::optional<int64_t> sent_;     // rows done in the last response
   std::optional<Stopwatch> since_sent_;
   size_t offset_ = 0;  // position in the predictions

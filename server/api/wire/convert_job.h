@@ -32,8 +32,8 @@ inline LevelOf LevelsOf(const jobs::JobManager& jobs) {
   return [&jobs](const DatasetId& dataset) { return jobs.TraitsOf(dataset); };
 }
 
-// Returns `now_of`, changed for the dataset of the existing job `of`: it describes that dataset as the job knew it.
-// If `now_of` says that the dataset is gone or replaced, the facts come from the job's options.
+// Returns `now_of`, changed for the dataset of the existing job `of`: the result describes that dataset as the job
+// knew it. If `now_of` says that the dataset is gone or replaced, the facts come from the job's options.
 inline LevelOf LevelsOf(LevelOf now_of, const jobs::Job& of) {
   const spec::TrainOptions& train = of.spec.train;
   const bool bare =

@@ -38,7 +38,7 @@ std::string MakeDatasetPageToken(const DatasetId& last);
 // no server made.
 DatasetId ReadDatasetPageToken(const std::string& token, Violations& violations);
 
-// The next four functions do the same for uploads and programs.
+// The next four functions are the counterparts of the two above for uploads and programs.
 std::string MakeUploadPageToken(const UploadId& last);
 UploadId ReadUploadPageToken(const std::string& token, Violations& violations);
 std::string MakeProgramPageToken(const ProgramId& last);

@@ -18,7 +18,7 @@ using google::protobuf::Reflection;
 
 namespace {
 
-// Returns the contract's field of a row. Every row must have a field: a row without one makes every test fail that
+// Returns the contract's field of a row. Every row must have a field: a row without a field fails every test that
 // converts a job.
 const FieldDescriptor& FieldOf(const google::protobuf::Message& message, const spec::Field& field) {
   return *message.GetDescriptor()->FindFieldByName(field.name);

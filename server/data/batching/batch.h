@@ -103,8 +103,8 @@ class Batcher {
   // Changes the padded shape of an assembled batch. Only padding rows change. Errors: InvalidArgument if the batch
   // does not fit.
   absl::Status Pad(const BatchShape& padded, PaddedBatch& batch) const;
-  // Sets the keys of an assembled batch, which is one rank's share of `whole`. `places` has the place in `whole` of
-  // each of the batch's graphs.
+  // Sets the keys of an assembled batch, which is one rank's share of `whole`. places[i] is the place in `whole` of
+  // the batch's graph i.
   void SetKeys(std::span<const uint32_t> whole, std::span<const uint32_t> places, PaddedBatch& batch) const;
 
  private:

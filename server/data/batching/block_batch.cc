@@ -50,7 +50,7 @@ absl::Status CheckSubgraph(const SampledSubgraph& subgraph, bool last_hop_apart,
   return absl::OkStatus();
 }
 
-// Sets all sizes of the subgraph except nonzeros, reusing memory.
+// Sets `sizes`, except nonzeros, to the sizes of the subgraph. Reuses the memory of `sizes`.
 void SetSizes(const SampledSubgraph& subgraph, BlockSizes& sizes) {
   sizes.nodes.clear();
   int64_t before = 0;

@@ -67,8 +67,8 @@ struct BlockBatch {
   AlignedVector<int64_t> offsets;
   AlignedVector<int64_t> sources;     // [padded edges]
   AlignedVector<float> edge_weights;  // [padded edges], 0 in padding; empty if weights are not read
-  // If batches carry a row for each edge (EdgeRows), one of the next two column counts is above 0. The array of its
-  // type is then [padded edges, columns], with zeros in padding.
+  // The widths of the row that batches carry for each edge (EdgeRows). At most one width is above 0: edge_ints is
+  // [padded edges, edge_int_columns], or edge_floats is [padded edges, edge_float_columns]. Padding is 0.
   int64_t edge_int_columns = 0, edge_float_columns = 0;
   AlignedVector<int64_t> edge_ints;
   AlignedVector<float> edge_floats;
@@ -89,8 +89,8 @@ BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_
 class BlockBatcher {
  public:
   struct Options {
-    // With sampling.last_hop_apart, features are gathered with means (FeatureGather::Means), and batches have no rows
-    // and edges of the last hop. This requires dense features, and excludes edge weights and edge features.
+    // With sampling.last_hop_apart, features are gathered with means (FeatureGather::Means), and batches have neither
+    // rows nor edges of the last hop. This requires dense features, and excludes edge weights and edge features.
     NeighborSamplingOptions sampling;
     bool edge_weights = false;             // whether batches carry edge weights
     EdgeInputs edges = EdgeInputs::kNone;  // what batches carry for each edge; kNone with last_hop_apart
@@ -98,9 +98,9 @@ class BlockBatcher {
     int threads = 1;                       // the number of OpenMP threads within a call
     // The cache that dense features are read from. If it is null, they are read through the mapping.
     std::shared_ptr<RowCache> rows = nullptr;
-    // True if the taker of the batches holds the dense features, in a table with a row for each node and then a row
-    // of zeros. Batches then carry row numbers instead of features. With the last hop apart they also carry, for each
-    // row, the numbers of its neighbours. `rows` must be null then.
+    // True if the taker of the batches has the dense features itself: a table with one row for each node, followed by
+    // a row of zeros. Batches then carry row numbers instead of features. With the last hop apart they also carry,
+    // for each row, the numbers of its neighbours. `rows` must be null then.
     bool features_elsewhere = false;
 
     bool means_elsewhere() const { return features_elsewhere && sampling.last_hop_apart; }

@@ -25,7 +25,7 @@ constexpr int64_t kMaxReadyShort = 1;
 // Returns the memory of a sampled subgraph.
 uint64_t BytesOf(const SampledSubgraph& subgraph) {
   // Each node is kept twice: in the subgraph, and in the announcement, which also keeps the slot of the next batch
-  // that uses it.
+  // that uses the node.
   constexpr uint64_t kNode = 2 * sizeof(NodeId) + sizeof(UseSlot);
   return (subgraph.nodes.size() + subgraph.last_neighbors.size()) * kNode +
          (subgraph.offsets.size() + subgraph.sources.size()) * sizeof(int64_t) +

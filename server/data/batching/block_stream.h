@@ -1,6 +1,6 @@
 // Prepares batches of sampled blocks ahead of the step. Sampling runs several batches ahead of gathering. It tells
 // the kernel which pages gathering will read, so that the pages are in memory in time.
-// Threads: Next from one thread (the device's); state() is safe anywhere. Owns its thread. While the thread runs,
+// Threads: one thread (the device's) calls Next; state() is safe anywhere. Owns its thread. While the thread runs,
 // nobody else may use the batcher. Destruction stops the thread as soon as its current call of the batcher returns.
 #pragma once
 
@@ -50,7 +50,7 @@ class BlockStream {
     // The most batches that are sampled ahead of gathering, >= 1. The depth in use begins at 2. It doubles if a step
     // had to wait while pages were missing, and falls by one if all pages are found in memory.
     int64_t max_depth = 8;
-    // The most bytes of pages that are advised for batches that are not gathered yet.
+    // The most bytes that the kernel is advised to load for batches that are not gathered yet.
     uint64_t budget_bytes = uint64_t{256} << 20;
     bool advise = true;
     // True if batches lease their rows from a cache (BlockBatcher::Options::rows). Then the depth is always

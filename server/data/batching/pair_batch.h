@@ -23,7 +23,7 @@ namespace permafrost::data {
 // the source of its link. If a source has an edge to every other node, its links have padding in place of negatives.
 // Padding repeats real pairs, so that every scorer can score it.
 struct LinkBatch {
-  std::vector<NodeId> seeds;  // the distinct nodes of the pairs, rising; or empty
+  std::vector<NodeId> seeds;  // the distinct nodes of the pairs, rising; empty after MakeOfNodes
   // [seeds] The time of the seed's links, if links have times. A node whose links have two times is two seeds.
   std::vector<int64_t> times;
   AlignedVector<int64_t> sources, targets;  // [pairs] indices into `seeds`, or nodes if `seeds` is empty
@@ -70,7 +70,7 @@ struct WalkBatchOptions {
 // The walks of a batch that has room for `room` seeds. Padding entries of `walks` repeat a node of a real walk, and
 // `places` leaves them out.
 struct WalkBatch {
-  int64_t seeds = 0, room = 0;  // the number of real seeds, and of real and padding seeds together
+  int64_t seeds = 0, room = 0;  // `seeds` is the number of real seeds, and `room` the number with padding
   // [room * per_seed * (1 + negatives), length]: walks along edges first, then negative walks
   AlignedVector<int64_t> walks;
   // The entries of `walks` at which each distinct node occurs:

@@ -20,8 +20,8 @@
 namespace permafrost::data {
 
 // A ring of batches. One thread, the producer, fills the batches, and another thread, the taker, takes them in order.
-// Threads: the producer's methods from one thread, Next from another; all other methods are safe anywhere. Owns the
-// batches.
+// Threads: one thread calls the producer's methods, and another thread calls Next. All other methods are safe
+// anywhere. Owns the batches.
 template <class Batch>
 class BatchRing {
  public:
@@ -114,13 +114,13 @@ class BatchRing {
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// Prepares the next batches on another thread. Threads: Next from one thread (the device's). Owns its thread.
+// Prepares the next batches on another thread. Threads: one thread (the device's) calls Next. Owns its thread.
 // Destruction stops the thread as soon as the current batch is done.
 template <class Batch>
 class Prefetcher {
  public:
   // Fills batch `index`. The prefetch thread calls it with 0..count-1 in order. An exception becomes the error of the
-  // batch, so that a batch that is too large for the memory ends the run but not the process.
+  // batch, so that a batch too large for the memory ends the run but not the process.
   using Producer = std::function<absl::Status(int64_t index, Batch& out)>;
 
   // `depth` >= 1 is the number of batches that may wait for Next.

@@ -100,9 +100,9 @@ constexpr uint64_t kPastCachesBytes = uint64_t{4} << 20;
 
 void PrefetchBegin(const void* begin, uint64_t bytes) { PrefetchLines(begin, std::min(bytes, kPrefetchedBytes)); }
 
-// Copies `count` floats; `from` needs no alignment. With `past_caches`, the stores do not first read the cache lines
-// that they fill, and do not displace other data from the caches. FinishStores must then follow before other threads
-// read the floats.
+// Copies `count` floats; `from` needs no alignment. With `past_caches`, the stores bypass the caches: they do not
+// first read the cache lines that they fill, and do not displace other data. FinishStores must then follow before
+// other threads read the floats.
 void CopyFloats(const std::byte* from, int64_t count, float* to, [[maybe_unused]] bool past_caches) {
 #ifdef __SSE2__
   if (past_caches) {

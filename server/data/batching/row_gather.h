@@ -28,7 +28,7 @@ using SegmentBounds = std::vector<int64_t>;
 void SetBounds(std::span<const int64_t> rows_of_segments, SegmentBounds& bounds);
 
 // Converts the number of a row under the bounds `from` to its number under the bounds `to`. The row keeps its segment
-// and its place in the segment. It satisfies from.front() <= row < from.back().
+// and its place in the segment. `row` must satisfy from.front() <= row < from.back().
 inline int64_t MoveRow(int64_t row, const SegmentBounds& from, const SegmentBounds& to) {
   size_t s = 0;
   while (row >= from[s + 1]) ++s;
@@ -58,8 +58,9 @@ void MoveRows(AlignedVector<T>& values, const SegmentBounds& from, const Segment
     }
   };
   values.resize(static_cast<size_t>(std::max(from.back(), to.back()) * width));
-  // If a segment that moves up overwrites another segment, that segment is a later one that also moves up. So these
-  // segments are moved from the last to the first. Segments that move down are moved from the first to the last.
+  // If a segment that moves up overwrites another segment, the overwritten segment is a later one, which moves up
+  // too. Segments that move up are therefore moved from the last to the first. Segments that move down are moved from
+  // the first to the last.
   for (size_t s = real.size(); s-- > 0;) {
     if (to[s] > from[s]) move(s);
   }
@@ -73,8 +74,8 @@ void MoveRows(AlignedVector<T>& values, const SegmentBounds& from, const Segment
 void MoveOffsets(AlignedVector<int64_t>& offsets, const SegmentBounds& from, const SegmentBounds& to,
                  std::span<const int64_t> real);
 
-// Completes CSR offsets of which only those of real rows are set. A padding row gets the offset of the next real row,
-// so that it is empty. `total` is the end of the last row.
+// Completes CSR offsets in which only the offsets of real rows are set. A padding row gets the offset of the next
+// real row, so that it is empty. `total` is the end of the last row.
 void FillOffsetPadding(AlignedVector<int64_t>& offsets, const SegmentBounds& bounds, std::span<const int64_t> real,
                        int64_t total);
 
@@ -94,7 +95,7 @@ class EdgeGather {
   // categories, else `floats`. Errors: DataLoss.
   absl::Status Gather(std::span<const uint64_t> places, int64_t padded, AlignedVector<int64_t>& ints,
                       AlignedVector<float>& floats) const;
-  // Changes, in place, the number of rows of zeros after the `real` rows of a gathered batch.
+  // Pads a gathered batch anew, in place: keeps its `real` rows, and appends rows of zeros up to `padded` rows.
   void Pad(int64_t real, int64_t padded, AlignedVector<int64_t>& ints, AlignedVector<float>& floats) const;
 
  private:
@@ -124,9 +125,9 @@ class FeatureGather {
   // under the bounds `padded` (MoveRow). `out` must have room for all padded rows.
   absl::Status Dense(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
                      std::span<float> out);
-  // Gathers dense features for a subgraph with its last hop apart. Each row of `out` holds the mean of its
-  // neighbours' features (0 without neighbours), then its own features. Neighbours are summed in the order of the
-  // edges. `out` must have room for rows of twice the width.
+  // Gathers dense features for a subgraph with its last hop apart. Row r of `out` holds the mean of the features of
+  // r's neighbours (0 without neighbours), then r's own features. Neighbours are summed in the order of the edges.
+  // `out` must have room for rows of twice the width.
   absl::Status Means(const SampledSubgraph& subgraph, const SegmentBounds& real, const SegmentBounds& padded,
                      std::span<float> out);
   // Gathers sparse rows as CSR, after CountNonzeros. For the row at place p under `padded`, row_begins[p] is set to

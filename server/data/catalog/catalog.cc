@@ -49,7 +49,7 @@ absl::Status EtagError(const Dataset& dataset, std::string_view wanted) {
 }
 
 // Copies the fields of the record. If the record cannot be read, the uid is made from the default create_time, which
-// no other dataset has.
+// no dataset with a readable record has.
 void SetRecorded(const absl::StatusOr<ImportRecord>& record, Dataset& dataset) {
   if (!record.ok()) {
     dataset.uid = DatasetUidOfTime(dataset.create_time);

@@ -1,11 +1,11 @@
 // The datasets under `state_dir/datasets`. Imports run in the background, one at a time. They are atomic, cancelable
 // and durable.
 // Threads: all methods are safe anywhere. Imports run on a single thread of the catalog.
-// Invariant: datasets/NAME/ exists only as a whole dataset. An accepted import is a file in datasets/.imports/ until
-// it ends, so it begins anew after a crash. An import fails once the process has died three times during that import.
-// The file of a failed import stays, with the error, until the import is deleted or replaced. An import that an error
-// of the machine ends (a full disk, too many open files) has not failed. It is tried again after 1, 2, 4 ... 300 s,
-// while other imports go on.
+// Invariant: datasets/NAME/ exists only as a whole dataset. Each accepted import has a file in datasets/.imports/
+// until the import ends, so an import that a crash interrupted begins anew. An import fails once the process has died
+// three times during that import. The file of a failed import stays, with the error, until the import is deleted or
+// replaced. If an error of the machine (a full disk, too many open files) ends an import, the import has not failed.
+// It is tried again after 1, 2, 4 ... 300 s, while other imports go on.
 #pragma once
 
 #include <array>
@@ -117,11 +117,10 @@ class Catalog {
   // Returns all datasets, ordered by id.
   virtual std::vector<Dataset> List() const = 0;
   // Deletes a dataset or an import. The deletion is durable once this call returns. The call waits for no import. A
-  // running import is stopped: its dataset disappears and its name is free at once, and its files are removed once
-  // the importer returns. If files cannot be removed, `warn` is called, and the next start of the process tries
-  // again. `in_use` is called under the catalog's lock just before the removal, and may refuse it with
-  // FailedPrecondition. Errors: NotFound; Aborted (reason ETAG_MISMATCH) if `etag` is not empty and is not the
-  // dataset's.
+  // running import is stopped. Its dataset disappears and the name is free at once; the files are removed once the
+  // importer returns. If files cannot be removed, `warn` is called, and the next start of the process tries again.
+  // `in_use` is called under the catalog's lock just before the removal, and may refuse it with FailedPrecondition.
+  // Errors: NotFound; Aborted (reason ETAG_MISMATCH) if `etag` is not empty and is not the dataset's.
   virtual absl::Status Delete(const DatasetId& id, const std::string& etag,
                               const std::function<absl::Status()>& in_use) = 0;
   absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) {

@@ -131,8 +131,8 @@ absl::Status CatalogFiles::Prepare() const {
     if (!IsLeaving(name)) {
       PF_RETURN_IF_ERROR(Quarantine(directory_ / name, "has a name of the server's own, which did not make it"));
     } else if (const absl::Status gone = RemoveAll(directory_ / name); !gone.ok()) {
-      // Leftovers of a deletion are in the way of nothing: their dataset no longer has its name. Leftovers of an
-      // import are in the way of the next import.
+      // Leftovers of a deletion block nothing, since they no longer have the name of the dataset. Leftovers of an
+      // import would block the next import of this name.
       if (!absl::StartsWith(name, kDeletedPrefix)) return gone;
       if (warn_) warn_(absl::StrCat("what is left of a deleted dataset cannot be removed: ", gone.message()));
     }

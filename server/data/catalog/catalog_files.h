@@ -50,7 +50,7 @@ class CatalogFiles {
   absl::Status RemoveImport(const DatasetId& id) const;
   // Marks a running import as deleted. The mark is durable at once; the import's files stay until EndDeletedImport.
   absl::Status MarkImportDeleted(const DatasetId& id) const;
-  // Removes what a deleted import left, including its dataset if it had published one.
+  // Removes what a deleted import left, including the dataset if the import had published it.
   absl::Status EndDeletedImport(const DatasetId& id) const;
 
   // Makes and returns an empty directory for a new dataset.
@@ -67,7 +67,8 @@ class CatalogFiles {
   std::filesystem::path ImportPath(const DatasetId& id) const;
   std::filesystem::path DeletedImportPath(const DatasetId& id) const;
   std::filesystem::path TemporaryPath(const DatasetId& id) const;
-  // Returns true if this class made the entry `name`, which begins with a dot, and no longer needs it.
+  // `name` is the name of an entry, and begins with a dot. Returns true if this class made the entry and no longer
+  // needs it.
   bool IsLeaving(const std::string& name) const;
   bool IsImportOf(const DatasetId& id, const std::filesystem::path& record) const;
 

@@ -124,8 +124,8 @@ class CatalogImpl final : public Catalog {
   struct Entry {
     Dataset dataset;
     int starts = 0;  // ImportRecord::starts, while kImporting and not running
-    // How many tries in a row, to import the dataset or to open it, an error of the machine ended. While a dataset
-    // waits to be opened again, its state is kFailed.
+    // The number of consecutive tries that an error of the machine ended. A try imports the dataset, or opens it.
+    // While a dataset waits to be opened again, its state is kFailed.
     int tries = 0;
     mutable WeakDataset store;
   };
@@ -138,7 +138,7 @@ class CatalogImpl final : public Catalog {
   static void SetWait(const ImportWait& wait, Entry& entry);
   // Returns the time on clock_ at which an import of this record may begin.
   absl::Duration NotBefore(const absl::StatusOr<ImportRecord>& record) const;
-  // Moves the entry that has the name of a failed dataset on disk, if any, to .quarantine/.
+  // If datasets/ has an entry of this name, moves the entry to .quarantine/. An import is about to take the name.
   absl::Status ClearName(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns true if the running import belongs to the dataset that has this name now, and not to a deleted dataset
   // that had the name before.
@@ -149,7 +149,7 @@ class CatalogImpl final : public Catalog {
   bool WaitsToRetry(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return entry.dataset.state == DatasetState::kImporting && entry.tries > 0 && !IsRunning(entry.dataset.id);
   }
-  // Publishes the totals that usage() returns. Call it after each change to them.
+  // Publishes the totals that usage() returns. Call it after each change to the totals.
   void PublishUsage() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunImports();
   void RunNext(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

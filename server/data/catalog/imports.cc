@@ -404,12 +404,12 @@ absl::StatusOr<CatalogImpl::Published> CatalogImpl::ImportAndPublish(const Datas
   ++begun.starts;
   {
     absl::MutexLock lock(&mu_);
-    // If the import was deleted, writing its record would bring it back.
+    // If the import was deleted, writing its record would bring the import back.
     if (running_deleted_) return absl::CancelledError("the import was cancelled");
     PF_RETURN_IF_ERROR(files_.WriteImport(id, begun));
   }
-  // Checks the source again, since the import may have waited, or an earlier process with other roots may have
-  // accepted it.
+  // Checks the source again. It may have changed while the import waited, or an earlier process with other import
+  // roots may have accepted the import.
   ImportOptions options = record.options;
   PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));

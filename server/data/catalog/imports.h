@@ -23,8 +23,8 @@
 
 namespace permafrost::data {
 
-// The record of what an import was asked to do, as a JSON file. It is in datasets/.imports/ while the import is
-// wanted or after it failed, and in the dataset's directory once the dataset is whole.
+// The record of what an import was asked to do, as a JSON file. The file is in datasets/.imports/ until the import
+// ends, and stays there if the import fails. It is in the dataset's directory once the dataset is whole.
 // Threads: pure functions.
 
 // How an import waits for its next try after an error of the machine ended it.
@@ -43,7 +43,8 @@ struct ImportRecord {
   std::string uid;
   ImportOptions options;
   std::string error;  // why the import failed; empty if it has not failed
-  // How often the import began without a recorded end: it is running, or the process died while it ran.
+  // How often the import began without a recorded end. A running import counts once, and so does each death of the
+  // process during the import.
   int starts = 0;
   ImportWait wait;
 };
@@ -76,7 +77,7 @@ class ImportQueue {
   // Removes a dataset. Returns false if it was not in the queue.
   bool Remove(const DatasetId& id);
   // Removes and returns the first dataset that need not wait any more. If there is none, returns nullopt and sets
-  // `wait` to the time until a dataset need not wait. This time is infinite if the queue is empty.
+  // `wait` to the time until the next dataset may be taken. This time is infinite if the queue is empty.
   std::optional<DatasetId> Take(absl::Duration now, absl::Duration& wait);
 
  private:
@@ -100,13 +101,13 @@ absl::StatusOr<std::filesystem::path> ResolveSource(const std::filesystem::path&
 // Checks that everything that an import of `source` (resolved) may read lies below a root. If `source` is a
 // directory, these are its arrays (*.npy, *.npz), its stores (*.pfg), and raw/ and split/ with their contents. If
 // `source` is a file, only the file itself is checked. All other files are checked when they are opened
-// (CheckInRoots), since most of them may not matter. Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS)
+// (CheckInRoots), since an import may open none of them. Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS)
 // naming the entry.
 absl::Status CheckEntriesInRoots(const std::filesystem::path& source, std::span<const std::filesystem::path> roots);
 
 // Checks that `path`, in which all links are resolved, lies below a root. Imports use it as ImportLimits::may_read.
-// Errors: PermissionDenied, whose message does not name the path, since a link led to it; a transient error if a root
-// that may contain the path cannot be resolved just now.
+// Errors: PermissionDenied; a transient error if a root that may contain the path cannot be resolved just now. The
+// message of PermissionDenied does not name the path, so as not to reveal where a link leads.
 absl::Status CheckInRoots(const std::filesystem::path& path, std::span<const std::filesystem::path> roots);
 
 // The disk space for imports. It is checked while an import writes, since the import's size is not known in advance.
@@ -132,7 +133,7 @@ class RoomWatch {
  public:
   // The watch requests `stop` once there is no room for what is written into `directory`.
   RoomWatch(ImportRoom room, std::filesystem::path directory, std::stop_source stop);
-  // Returns the reason why it requested the stop, or OK if it did not.
+  // Returns the error for which the watch requested `stop`, or OK if it did not.
   absl::Status status() const;
   // Applies CheckDatasetBytes to the bytes that are in the directory now.
   absl::Status CheckBytes() const { return CheckDatasetBytes(room_, BytesBelow(directory_)); }

@@ -492,8 +492,8 @@ absl::Status UploadWriter::Load() {
   CountReceived();
   const fs::path marker = store_.FolderOf(id_) / kUploadComplete;
   complete_ = all && IsRegular(marker);
-  // If bytes are missing, the marker is removed: it would vouch for the bytes that replace them, which nobody has
-  // checked.
+  // If bytes are missing, removes the marker. Otherwise the marker would vouch for bytes that arrive later, before
+  // their checksum is verified.
   return all ? absl::OkStatus() : RemoveAll(marker);
 }
 

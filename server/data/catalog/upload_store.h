@@ -1,5 +1,5 @@
 // Files that clients send. Each upload has a folder of its own until a dataset has been imported from it.
-//   ID/upload.json  what the client declared; without this file for this ID, a folder is not the store's
+//   ID/upload.json  what the client declared; the store owns a folder only if this file is there and names ID
 //   ID/files/PATH   what has arrived so far
 //   ID/complete     exists once all files have arrived, match their checksums and are on disk
 // Threads: the store's methods are safe anywhere. A writer's methods are called by one thread at a time. All methods
@@ -34,8 +34,8 @@
 namespace permafrost::data {
 
 // Counts the bytes that each upload takes from the limit for all uploads together. While a call sends to an upload,
-// and for a while after its last byte, all declared bytes of the upload count. After that only the received bytes
-// count, so a client that died reserves no room that it does not use.
+// and until `keep_room` after the last byte of the upload, all its declared bytes count. After that only the received
+// bytes count, so a client that died reserves no room that it does not use.
 // Threads: all methods are safe anywhere, and none waits for the disk.
 class UploadAccount {
  public:
@@ -44,8 +44,8 @@ class UploadAccount {
     uint64_t declared = 0, received = 0;
     uint64_t counted = 0;  // `declared` while room is kept, otherwise `received`
     bool sending = false;  // true while the upload has a writer
-    // The time since the latest of four events: its last byte arrived, a call began to send to it, an import used it,
-    // and this process found it.
+    // The time since the upload received a byte, a call began to send to it, an import used it, or this process found
+    // it, whichever was last.
     absl::Duration idle;
   };
   struct Totals {
@@ -59,7 +59,7 @@ class UploadAccount {
   // Adds an upload.
   void Put(const UploadId& id, uint64_t declared, uint64_t received);
   void Erase(const UploadId& id);
-  // The next three do nothing for an unknown upload.
+  // The next three methods do nothing for an unknown upload.
   void SetReceived(const UploadId& id, uint64_t received);  // a byte has arrived: restarts `idle`
   void SetSending(const UploadId& id, bool sending);        // restarts `idle` if `sending`
   void Use(const UploadId& id);
@@ -100,13 +100,13 @@ struct UploadOptions {
   std::filesystem::path directory;  // state_dir/uploads
   // The most bytes that all uploads together may take, as UploadAccount counts them. 0 refuses all uploads.
   uint64_t max_bytes = uint64_t{16} << 30;
-  // How long after its last byte an upload keeps room for bytes that it has not sent.
+  // The time after an upload's last received byte for which room is kept for its missing bytes.
   absl::Duration keep_room = absl::Minutes(15);
   // An upload that is unused for this long is removed when the next upload begins, when uploads are listed, or when
   // the process starts.
   absl::Duration max_age = absl::Hours(24);
   // Returns the present time, with which the times of files are compared. Returns nullopt if the wall clock is in
-  // doubt. The age of an upload is then only the time that this process measured.
+  // doubt. The age of an upload is then the idle time that this process measured (UploadAccount::Entry::idle).
   std::function<std::optional<absl::Time>()> now = [] { return absl::Now(); };
   // Called with one line for each upload that is removed for its age, and for files that cannot be proven to be an
   // upload.
@@ -181,7 +181,6 @@ class UploadStore {
   // that the upload is needed; those of SystemError.
   absl::Status Delete(const UploadId& id);
 
-  // Lists at most `most` uploads whose ids come after `after`, ordered by id. Removes old uploads first.
   struct Listed {
     UploadId id;
     int64_t files = 0;
@@ -189,6 +188,7 @@ class UploadStore {
     bool complete = false;
     absl::Time last_use;  // by the wall clock
   };
+  // Lists at most `most` uploads whose ids come after `after`, ordered by id. Removes old uploads first.
   std::vector<Listed> List(const UploadId& after, size_t most);
   uint64_t max_bytes() const { return options_.max_bytes; }
   // Returns the totals without waiting for the disk.
@@ -214,7 +214,8 @@ class UploadStore {
   const UploadOptions options_;
   UploadAccount account_;
   mutable absl::Mutex mu_;
-  // Uploads that may exist, but could not be read for a fault of the machine. RemoveOld tries again to read them.
+  // Uploads that may exist, but could not be read because of an error of the machine. RemoveOld tries again to read
+  // them.
   std::set<UploadId> unread_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -156,8 +156,8 @@ ReadLine FitReads(std::span<const ReadSample> samples) {
   }
   if (w == 0 || wxx == 0) return {};
   const double determinant = w * wxx - wx * wx;
-  // A single size cannot tell the two parts apart. If one part would be negative, it is set to 0 and the other part
-  // is fitted alone.
+  // Reads of a single size cannot tell seconds_per_read from seconds_per_byte. If one of the two would be negative,
+  // it is set to 0 and the other one is fitted alone.
   const ReadLine by_byte{.seconds_per_read = 0, .seconds_per_byte = wxy / wxx};
   if (determinant <= 1e-9 * w * wxx) return by_byte;
   const double slope = (w * wxy - wx * wy) / determinant;
@@ -184,7 +184,7 @@ absl::StatusOr<DiskRates> MeasureDisk(const std::filesystem::path& path, uint64_
   }
   const Stopwatch watch;
 
-  // The depth takes a fifth of the time, the sizes three fifths, and the sequential reads the last fifth.
+  // Spends a fifth of the time on finding the depth, three fifths on the read sizes, and a fifth on sequential reads.
   SplitMix64 draw(0x6469736b, 0);
   std::vector<DepthSample> depths;
   for (const int depth : kDepths) {

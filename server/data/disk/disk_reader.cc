@@ -153,7 +153,7 @@ int TryDirect(int fd) {
   do {
     n = pread(fd, page.get(), kDiskPageBytes, 0);
   } while (n < 0 && errno == EINTR);
-  // Any other error is a fault of the disk, and the read that meets it will report it.
+  // Any other error is a fault of the disk, which later reads will report.
   return n < 0 && errno == EINVAL ? EINVAL : 0;
 }
 
@@ -464,7 +464,8 @@ class UringReader final : public SlotReader {
   }
 
  private:
-  // Makes one trial read. A kernel may let a ring be created but forbid its use, or be too old for this operation.
+  // Makes one trial read. Some kernels let a ring be created but forbid its use, or are too old for the read
+  // operation.
   absl::Status Try() {
     if (file_bytes() == 0) return absl::OkStatus();
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
@@ -473,7 +474,7 @@ class UringReader final : public SlotReader {
     if (!Enter(1).ok()) return CannotBeUsed(EPERM);
     TakeAnswers();
     const int result = answers_.empty() ? -EIO : answers_.front().result;
-    // Any other error is a fault of the disk, and the read that meets it will report it.
+    // Any other error is a fault of the disk, which later reads will report.
     const bool refused = result == -EINVAL || result == -EOPNOTSUPP || result == -EPERM || result == -EACCES;
     return refused ? CannotBeUsed(-result) : absl::OkStatus();
   }
@@ -551,7 +552,7 @@ class UringReader final : public SlotReader {
 };
 
 // Opens a UringReader; a trial read shows whether io_uring works. Errors: FailedPrecondition "io_uring cannot be used
-// (REASON)" if the kernel lacks io_uring, a container forbids it, or this build is without it.
+// (REASON)" if the kernel lacks io_uring, a container forbids it, or this program was built without it.
 absl::StatusOr<std::unique_ptr<DiskReader>> OpenUringReader(std::shared_ptr<const DiskFile> file,
                                                             const DiskReader::Options& options, std::string fallback) {
   DiskPages buffer = AllocateDiskPages(static_cast<size_t>(options.depth) * options.max_read_bytes);

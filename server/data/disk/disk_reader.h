@@ -47,8 +47,8 @@ class DiskReader {
     // If true, reads bypass the page cache. If false, reads go through the page cache, and the reader then drops
     // their pages from it.
     bool direct = true;
-    // For tests: receives the kernel's answer to one part of a read, `result`, and returns the answer to use instead.
-    // An answer is a number of bytes, or -errno. Must be safe on any thread.
+    // For tests only. Receives `result`, the kernel's answer to one part of a read, and returns the answer to use
+    // instead. An answer is a number of bytes, or -errno. Must be safe on any thread.
     std::function<int64_t(uint64_t offset, uint32_t bytes, int64_t result)> alter;
   };
   static constexpr int kMaxDepth = 1024;

@@ -338,8 +338,8 @@ DataType StoredType(const NpyHeader& header, bool bfloat16) {
   return DataType::kNone;
 }
 
-// Widens the summary's min and max to include some rows. Returns false at the first value that is not finite, and
-// sets `bad` to its index.
+// Widens the summary's min and max to include the rows in `bytes`. Returns false at the first value that is not
+// finite, and sets `bad` to its index.
 bool Widen(std::span<const std::byte> bytes, FeatureSummary& summary, uint64_t& bad) {
   const auto width = static_cast<size_t>(summary.width);
   const size_t count = bytes.size() / std::max<size_t>(1, ElementBytes(summary.type));

@@ -20,14 +20,15 @@ struct DueTable {
   SectionKind section;
   uint64_t rows = 0;
   std::string why;  // for messages: "as raw/num-node-list.csv says"
-  // For node features only.
+  // The next three fields are only for tables with one row per node.
   FeatureType as = FeatureType::kAsIs;
   const Renumbering* renumbering = nullptr;  // null if rows are not renumbered
-  uint64_t memory_bytes = 0;                 // for renumbering rows, and for int8
+  uint64_t memory_bytes = 0;                 // of the RowSpool for renumbered or int8 rows
 };
 
-// The next two functions write a table of features as `due` asks for. `directory` is for temporary files.
-// Threads: one at a time. Memory: a piece of the table, and the memory of a FeatureSink.
+// The next two functions read a table of features and write it into the store as `due` requires. `directory` is for
+// temporary files.
+// Threads: one at a time. Memory: a piece of the table, and what FeatureSink (dense_features.cc) takes.
 
 // Writes a CSV table. The stored table is int32 if every cell is an integer, and float32 otherwise. If due.as asks
 // for a type, the cells are read as float32 and then converted to this type.
@@ -40,12 +41,12 @@ absl::StatusOr<FeatureSummary> WriteFeatureArray(const SourceFile& file, bool bf
                                                  const std::filesystem::path& directory, ImportMonitor& monitor,
                                                  GraphWriter& writer);
 
-// Checks that the node features of a graph, `found`, are dense if options.feature_type asks for a type. Errors:
-// InvalidArgument.
+// If options.feature_type asks for a type, checks that the node features `found` are dense. Errors: InvalidArgument.
 absl::Status CheckConverted(const ImportOptions& options, const FeatureSummary& found);
 
-// The next two functions return the number of columns of a table: of CSV by its first row, of NPY by its header.
+// Returns the number of columns of a CSV table, by its first row.
 absl::StatusOr<int64_t> FeatureRowsWidth(const SourceFile& file, ImportMonitor& monitor);
+// Returns the number of columns of an NPY table, by its header.
 absl::StatusOr<int64_t> FeatureArrayWidth(const SourceFile& file, ImportMonitor& monitor);
 
 }  // namespace permafrost::data

@@ -109,7 +109,7 @@ char FindDelimiter(std::string_view line, char quote) {
   return comma ? ',' : semicolon ? ';' : ' ';
 }
 
-// Names of columns in headers, in lower case and reduced to letters and digits.
+// A name that headers give to a column, in lower case and reduced to letters and digits, and its meaning.
 struct KnownColumn {
   std::string_view name;
   EdgeColumn is;

@@ -25,8 +25,8 @@ class EdgeCells {
  public:
   EdgeCells(std::string_view line, CellMarks marks);
 
-  // Sets `cell` to the next cell, without the blanks and quotes around it. Returns false after the last cell. The
-  // cell is valid as long as the line is. If in_scratch(), it is valid until the next call only.
+  // Sets `cell` to the next cell, without the blanks and quotes around it. Returns false after the last cell. If
+  // in_scratch() is then true, `cell` is valid until the next call. Otherwise it is valid as long as the line.
   bool Next(std::string_view& cell);
   // Returns true if the cell returned last held doubled quotes. The text of the cell is then stored in this object.
   bool in_scratch() const { return in_scratch_; }
@@ -55,25 +55,26 @@ struct EdgeDialect {
   // All columns in their order, source and target included.
   std::vector<EdgeColumn> columns = {EdgeColumn::kSource, EdgeColumn::kTarget};
   // True if the weight column is a guess, since no option and no header names it. Whole numbers above
-  // kLargestWholeWeight are then refused, since they may not be weights.
+  // kLargestWholeWeight are then refused, since float32 would round them and they are probably times.
   bool guessed_weight = false;
   NodeIds ids = NodeIds::kRows;
   uint64_t max_id = 0;   // the largest accepted id, for kRows and kNumbers
   std::string id_bound;  // where max_id comes from, for messages: " (raw/num-node-list.csv has 5 nodes)"
-  bool header = false;   // true if the first line that is not a comment is skipped
+  bool header = false;   // true if the first line that is neither empty nor a comment is a header, and is skipped
   std::string told;      // a note for the user: how each column is read, and why
 
   bool Has(EdgeColumn column) const;
 };
 
-// Returns true for an empty line or a comment.
+// Returns true for a line that is empty, blank or a comment.
 bool IsPassedOver(std::string_view line, const EdgeDialect& dialect);
 // Returns true for a comment.
 bool IsComment(std::string_view line, const EdgeDialect& dialect);
 
-// Finds out how to read a file, from the options and from `head`: its first line that is neither empty nor a comment,
-// and the lines after it. `head` holds whole lines, and `lines_before` lines of the file come before it. Returns
-// nullopt if every line of `head` is empty or a comment. Errors: InvalidArgument "NAME:LINE: what".
+// Finds out how to read a file from the options and from `head`, a block of whole lines. `lines_before` lines come
+// before `head` in the file, and all of them are empty or comments. The first line of `head` that is neither empty
+// nor a comment decides, with the lines after it. Returns nullopt if `head` has no such line. Errors: InvalidArgument
+// "NAME:LINE: what".
 absl::StatusOr<std::optional<EdgeDialect>> FindDialect(std::string_view name, int64_t lines_before,
                                                        std::string_view head, const EdgeListOptions& options);
 

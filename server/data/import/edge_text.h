@@ -42,7 +42,8 @@ struct LineFault {
 // Returns InvalidArgument "NAME:LINE: what" or "NAME:LINE:COLUMN: what".
 absl::Status FaultyLine(std::string_view name, int64_t line, const LineFault& fault);
 
-// Parses a line without its line break into `edge`. Returns nullopt if the line is valid.
+// Parses `line`, which has no line break, into `edge`. Returns the fault of the line, or nullopt if the line is
+// valid.
 std::optional<LineFault> ParseEdgeLine(std::string_view line, const EdgeDialect& dialect, EdgeLine& edge);
 // The first fault of a text, and its line.
 struct TextFault {
@@ -56,8 +57,8 @@ inline const char* SkipBlanks(const char* p) {
   while (*p == ' ' || *p == '\t') ++p;
   return p;
 }
-// Reads a number of at most 19 digits, which always fits 64 bits. Returns the position after it, or nullptr if there
-// is no such number.
+// Sets `value` to the number at `p`, and returns the position after it. Returns nullptr if there is no digit at `p`,
+// or if the number has more than 19 digits. A number of at most 19 digits always fits 64 bits.
 inline const char* ReadDigits(const char* p, uint64_t& value) {
   constexpr int kSurelyFit = std::numeric_limits<uint64_t>::digits10;
   const char* const begin = p;
@@ -68,8 +69,8 @@ inline const char* ReadDigits(const char* p, uint64_t& value) {
 }
 
 // The fast path for a line whose ids are numbers. Returns the beginning of the next line, or nullptr if ParseEdgeLine
-// must parse the line. `ends_first` says that source and target are the first two columns, in this order, as in
-// nearly every file.
+// must parse the line. `ends_first` is true if the source is the first column and the target the second, as in nearly
+// every file.
 template <char kDelimiter>
 const char* ReadLine(const char* p, const char* end, const EdgeDialect& dialect, bool ends_first, EdgeLine& edge) {
   // The template argument '\0' stands for all delimiters without a fast path, not for a NUL in the text.
@@ -181,7 +182,7 @@ std::optional<TextFault> ParseEdgeText(std::string_view text, const EdgeDialect&
 }
 
 // Reads a text file as blocks of whole lines.
-// Threads: one at a time. Memory: a block, or the longest line.
+// Threads: one at a time. Memory: one block, or the longest line if it is longer than a block.
 class LineBlocks {
  public:
   static absl::StatusOr<LineBlocks> Open(const SourceFile& file, size_t block_bytes, ImportMonitor& monitor);
@@ -206,7 +207,7 @@ class LineBlocks {
   std::unique_ptr<SourceReader> reader_;
   std::unique_ptr<char[]> buffer_;
   size_t capacity_ = 0, filled_ = 0;
-  size_t given_ = 0;  // bytes of the buffer that the last call returned
+  size_t given_ = 0;  // bytes of the buffer that the last call of Next returned
   bool ended_ = false;
   int64_t lines_before_ = 0;
 };

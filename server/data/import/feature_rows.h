@@ -16,9 +16,9 @@
 namespace permafrost::data {
 
 // Collects the distinct whole numbers of each column while a table is read.
-// Threads: one at a time. Memory: per column, one bit for each number from 0 to the largest below 2^20, and 32 bytes
-// for each other number that occurs. All columns together take at most kMostBytes. A column that would exceed this
-// limit counts as too_many.
+// Threads: one at a time. Memory: per column, a bitmap of 0..2^20 - 1 up to the largest number that occurs there, and
+// 32 bytes for each distinct number outside this range. All columns together take at most kMostBytes. A column that
+// would exceed this limit counts as too_many.
 class ValueSets {
  public:
   static constexpr uint64_t kMostBytes = uint64_t{64} << 20;

@@ -77,8 +77,9 @@ struct FoundDirections {
   bool symmetric = false;  // true if each edge is stored in both directions, with equal values
 };
 
-// Adds all edges to the sorter. Adds inverses too if they are asked for, or if kAuto finds them missing, which is
-// known only at the end. Until then, edges that do not fit in the sorter's memory wait on disk.
+// Adds all edges to the sorter. Adds inverses too if they are asked for, or if kAuto finds inverses missing. Only the
+// end of the source tells whether they are missing. Until then, edges that do not fit in the sorter's memory wait on
+// disk.
 template <class Record>
 absl::StatusOr<FoundDirections> ReadEdges(EdgeSource<Record>& source, const EdgesPlan& plan, bool has_values,
                                           ImportMonitor& monitor, EdgeSorter<Record>& in) {

@@ -1,5 +1,5 @@
-// Writes the edges of one large graph from their source into the store: sorted, with inverses if needed, and in both
-// directions if asked for.
+// Writes the edges of one large graph from their source into the store, grouped by target. Adds inverse edges if
+// needed. If the graph is not symmetric and options.keep_out_edges is set, also writes the edges grouped by source.
 // Threads: one at a time; sorts on several threads itself.
 // Memory: EdgesPlan::memory_bytes, plus 8 bytes per node, or 16 if nodes are renumbered. The bytes for nodes must fit
 // in limits.memory_bytes.
@@ -50,7 +50,7 @@ class EdgeSymmetry {
 
   // Returns true if the edges added so far have both directions.
   bool ends_match() const { return ends_[0] == ends_[1]; }
-  // Returns true if they also have equal weights and timestamps in both directions.
+  // Returns true if ends_match() is true, and weights and timestamps are equal in both directions.
   bool values_match() const { return ends_match() && values_[0] == values_[1]; }
 
  private:
@@ -71,9 +71,9 @@ struct EdgesPlan {
   const ImportOptions& options;
   std::filesystem::path directory;  // for temporary files
   uint64_t memory_bytes = 0;
-  uint64_t least_nodes = 0;  // the number of nodes, unless an edge names a larger row
-  // The fields of a record that are stored; the record type must have them. The id of an edge is its row in the
-  // source.
+  uint64_t least_nodes = 0;  // the number of nodes is at least this, and larger than every row that an edge names
+  // True for each field of the records that is stored; the record type must have the field. The id of an edge is its
+  // row in the source.
   bool weights = false, timestamps = false, edge_ids = false;
 };
 
@@ -81,8 +81,9 @@ struct EdgesPlan {
 std::string InverseEdgesNote(bool added);
 // Returns the bytes that the import of one large graph may use in total for sorting and buffers.
 uint64_t ImportMemory(const ImportOptions& options, const ImportLimits& limits);
-// Checks that limits.memory_bytes has room for the offsets of `nodes` nodes or, with an `order`, for ordering them.
-// Errors: ResourceExhausted. Its message begins with `source`, which says where the number of nodes comes from.
+// Checks that limits.memory_bytes has room for the offsets of `nodes` nodes. If `order` is not kNone, checks instead
+// that it has room for finding the order. Errors: ResourceExhausted. Its message begins with `source`, which says
+// where the number of nodes comes from.
 absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLimits& limits,
                         NodeOrder order = NodeOrder::kNone);
 

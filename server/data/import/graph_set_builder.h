@@ -32,8 +32,8 @@ namespace permafrost::data {
 // Threads: one at a time. Memory: the largest graph.
 class EdgesOfGraph {
  public:
-  // Says whether inverses are added, from the next graph on. With inverses, the file order is e0, inverse(e0), e1,
-  // inverse(e1), ..., as in OGB's reader. A self-loop gets an inverse too, so it is stored twice.
+  // Sets whether inverses are added. This takes effect with the next graph. With inverses, the file order is e0,
+  // inverse(e0), e1, inverse(e1), ..., as in OGB's reader. A self-loop gets an inverse too, so it is stored twice.
   void SetAddInverses(bool add_inverses) { add_inverses_ = add_inverses; }
   // Drops all edges, and begins graph `graph`, which has `num_nodes` nodes.
   void BeginGraph(int64_t graph, int64_t num_nodes);
@@ -95,12 +95,13 @@ class GraphSetBuilder {
   // Sets the split that the source provides. With nullopt, draws a split as the options say.
   absl::Status SetSplit(std::optional<SplitGraphs> split);
 
-  // Labels: one row per graph, NaN for a missing label. All rows have the same length.
+  // Labels: each call adds the labels of the next graph, with NaN for a missing label. All graphs have the same
+  // number of labels.
   absl::Status AddLabels(const CsvRows& rows, std::span<const float> labels);
   absl::Status FinishLabels();
 
   // Node features: one row per node. Each call adds the row that `features` parsed last. If the table turns out to be
-  // of another type, BeginNodeFeatures starts it again.
+  // of another type, call BeginNodeFeatures and add all rows again.
   void BeginNodeFeatures() { node_features_begun_ = false; }
   absl::Status AddNodeFeatures(const FeatureRows& features) {
     return AddNodeFeatures(features.summary(), features.row());
@@ -116,9 +117,9 @@ class GraphSetBuilder {
   // kMaxPositionColumns.
   absl::Status AddPosition(const CsvRows& rows, std::span<const std::byte> row);
 
-  // Edges: graph by graph. If edges have features, AddEdgeFeatures follows each edge and adds the row that `features`
-  // parsed last.
-  // If the features turn out to be of another type, BeginEdges starts again.
+  // Edges: for each graph, call BeginGraphEdges, add the edges to edges(), and call FinishGraphEdges. If edges have
+  // features, call AddEdgeFeatures after each edge; it adds the row that `features` parsed last.
+  // If the features turn out to be of another type, call BeginEdges and add all edges again.
   absl::Status BeginEdges();
   void BeginGraphEdges(int64_t graph) { edges_.BeginGraph(graph, NodesOf(graph)), edge_features_.clear(); }
   EdgesOfGraph& edges() { return edges_; }

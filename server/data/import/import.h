@@ -105,8 +105,8 @@ struct SourceContents {
 //   letters, two per longer word, and two in all.
 absl::Status TellUnreadFiles(const SourceContents& contents, ImportMonitor& monitor);
 
-// An importer is one row of the registry in import.cc. A new format needs its own files, a row in the registry, a
-// value in ImportFormat and in the proto, and a flag.
+// An importer is one row of the registry in import.cc. A new format needs an importer in its own .cc file, a row in
+// the registry, a value in ImportFormat and in the proto, and a flag.
 // Threads: the importing thread.
 
 // The files that were found for a source and have yet to be read. Borrows the options with which they were found.
@@ -172,13 +172,13 @@ struct Importer {
   // null, the format takes any file that no other format takes.
   bool (*detect_file)(const std::filesystem::path& file) = nullptr;
   // Finds the files of the source. Errors: NotFound for missing files; InvalidArgument for files that contradict each
-  // other or the options. If it has to read a file, it asks limits.may_read first.
+  // other or the options. If `find` has to read a file, it asks limits.may_read first.
   absl::StatusOr<std::unique_ptr<FoundSource>> (*find)(const ImportOptions& options, const ImportLimits& limits);
 };
 
 // Imports OGB's graph-property CSV layout into a GraphSet, as a stream.
 // Source of the layout: Hu et al. 2020, "Open Graph Benchmark" (ogb/io/read_graph_raw.py).
-// Memory: the largest graph and the offsets, both bounded by the import's limits. Columns are streamed.
+// Memory: the largest graph and the offsets, both bounded by the import's limits. All other data is streamed.
 Importer OgbGraphsImporter();
 
 // Imports one large graph of OGB's node-property CSV layout. Tables may also be NPY or NPZ files with the same stems.
@@ -203,8 +203,8 @@ Importer EdgeListImporter();
 //   node_ids.npy or node_names.csv, names of nodes (node_ids.h)
 //   {train,valid,test}_idx.npy with rows of nodes, or {train,valid,test}_mask.npy [nodes]
 //   split/links/*.npy, a link split (split_files.h)
-// The number of nodes is the number of rows of adj, node_feat, node_label, node_time or node_pos. Without these files
-// it follows from the edges and edge_list.num_nodes.
+// The number of nodes is the number of rows of adj, node_feat, node_label, node_time or node_pos. Without these
+// files, the number of nodes follows from the edges and edge_list.num_nodes.
 // Memory: same as Import. Sorts on limits.threads threads.
 Importer NpyImporter();
 

@@ -1,5 +1,5 @@
-// Keeps the names that the source gives to the nodes of one large graph: numbers or texts in its edges, or files of
-// names.
+// Keeps the names that the source gives to the nodes of one large graph. The names are the numbers or texts by which
+// its edges refer to nodes, or the entries of a file of names.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,8 @@ class NumberTable {
   // Call it after the last Add and before Row.
   void Finish();
   uint64_t size() const { return numbers_.size(); }
-  // Returns an upper bound of size(), since some numbers may be equal.
+  // Returns an upper bound of what size() would be after Finish. Equal numbers that are not merged yet count
+  // separately.
   uint64_t size_so_far() const { return numbers_.size() + pending_.size(); }
   // Row returns kNoRow for a number that was never added.
   static constexpr NodeId kNoRow = NodeId{UINT32_MAX};

@@ -159,7 +159,7 @@ absl::Status WriteLabelArray(const SourceFile& file, const DueLabels& due, Impor
   PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(file, /*member=*/"", monitor));
   const auto& shape = array.header().shape;
   const uint64_t targets = shape.size() == 2 ? shape[1] : 1;
-  // A row of labels is held in memory, so their number is limited.
+  // A row of labels is held in memory, so the number of targets is limited.
   constexpr uint64_t kMostTargets = uint64_t{1} << 20;
   if (shape.empty() || shape.size() > 2 || shape[0] != nodes || targets == 0 || targets > kMostTargets) {
     return array.ShapeError(
@@ -231,7 +231,7 @@ absl::StatusOr<SplitGraphs> ReadSplitArrays(const std::array<SourceFile, 3>& fil
                                             ImportMonitor& monitor) {
   constexpr uint64_t kAtOnce = uint64_t{1} << 16;
   SplitGraphs out{.name = "given", .graphs = {}};
-  std::vector<uint8_t> seen(nodes);  // the split of each node plus 1; 0 if it has none yet
+  std::vector<uint8_t> seen(nodes);  // for each node: 1 plus the index of its split, or 0 if it has no split yet
   std::vector<int64_t> piece;
   for (size_t split = 0; split < files.size(); ++split) {
     PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(files[split], /*member=*/"", monitor));

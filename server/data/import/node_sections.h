@@ -53,8 +53,8 @@ absl::Status WriteTimeArray(const SourceFile& file, const DueLabels& due, Import
 absl::Status WritePositions(const SourceFile& file, bool is_array, const DueLabels& due, ImportMonitor& monitor,
                             GraphWriter& writer, GraphSummary& summary);
 
-// Reads splits from arrays of rows, or from masks [nodes] of 0 and 1. Errors: InvalidArgument, for example if a node
-// is in two splits. Memory: one byte per node.
+// Reads a split from three arrays of node rows or, with `masks`, from three masks [nodes] of 0 and 1. Errors:
+// InvalidArgument, for example if a node is in two splits. Memory: one byte per node.
 absl::StatusOr<SplitGraphs> ReadSplitArrays(const std::array<SourceFile, 3>& files, bool masks, uint64_t nodes,
                                             ImportMonitor& monitor);
 // Renumbers, sorts and writes the splits, and sets the summary's fields about splits.
@@ -64,7 +64,7 @@ absl::Status WriteSplits(SplitGraphs split, const Renumbering& renumbering, Grap
 SplitGraphs DrawNodeSplit(const ImportOptions& options, const LabelledNodes& labelled);
 
 // Imports sparse node features from text or from a SciPy matrix, and sorts them by node and column.
-// Threads: one at a time. Memory: the given memory for sorting, plus 8 bytes per node and 24 per column. The bytes
+// Threads: one at a time. Memory: EdgeSorterOptions::memory_bytes, plus 8 bytes per node and 24 per column. The bytes
 // for nodes and columns must fit in limits.memory_bytes.
 class SparseFeaturesImport {
  public:

@@ -484,7 +484,7 @@ absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(files.times, FindNpy(source, "node_time"));
   PF_RETURN_IF_ERROR(CheckAtMostOne({&files.edge_index, &files.adjacency}));
   PF_RETURN_IF_ERROR(CheckAtMostOne({&files.features, &files.bfloat16_features, &files.sparse_features}));
-  // If possible, this error is reported before the edges are read.
+  // If feature_type asks for a type but the features are sparse or missing, fails before the edges are read.
   if (!files.features && !files.bfloat16_features) {
     const FeatureSummary found{.type = files.sparse_features ? DataType::kSparse : DataType::kNone};
     PF_RETURN_IF_ERROR(CheckConverted(options, found));

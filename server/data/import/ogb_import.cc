@@ -121,9 +121,9 @@ class OgbImport {
     return builder_.FinishSizes(!both);
   }
 
-  // Returns true if every graph has both directions of its edges. Stops reading at the first graph that lacks a
-  // direction. Inverses are added for the whole set or not at all, so that all of its graphs have the same kind of
-  // edges.
+  // Returns true if every graph has both directions of its edges. Stops reading at the first graph that lacks the
+  // inverse of an edge. Inverses are added for the whole set or not at all, so that all of its graphs have the same
+  // kind of edges.
   absl::StatusOr<bool> ListsBothDirections() {
     const int64_t due = builder_.num_source_edges();
     PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files_.edges, monitor_));

@@ -33,7 +33,7 @@ class Renumbering {
   NodeId New(NodeId old) const { return none() ? old : new_of_old_[old]; }
   // Returns the source's row for a row of the store. The call searches all rows, so use it only for messages.
   NodeId Old(NodeId row) const;
-  // Call it only if there is a renumbering.
+  // Returns the source's row of each row of the store. Call it only if none() is false.
   std::vector<NodeId> OldOfNew() const;
 
  private:
@@ -59,24 +59,25 @@ using OutDegrees = std::vector<uint32_t>;
 std::vector<NodeId> OrderByDegree(const OutDegrees& degrees);
 
 // A function that passes over all edges once. It calls visit(node, sources) for each node with in-edges, in rising
-// order of nodes. `sources` holds the in-neighbours of the node, sorted; they may repeat. The list may stop after its
-// first kMostAsked entries.
+// order of nodes. `sources` holds the in-neighbours of the node, sorted; they may repeat. If there are more than
+// kMostAsked in-neighbours, the function may pass only the first kMostAsked.
 using EdgeLists =
     std::function<absl::Status(const std::function<void(NodeId node, std::span<const NodeId> sources)>& visit)>;
 
 // Returns the rows ordered by communities of at most 4,096 nodes. Within such a community, rows are ordered by
 // smaller communities of at most 64 nodes, then by falling out-degree, then by row. Communities are ordered by their
-// labels; a label is the row of the node that it came from.
-// Each level is a label propagation. A node takes the most frequent label of its in-neighbours among communities that
-// have room. On a tie it keeps its own label if that is one of the most frequent, and takes the smallest of them
-// otherwise. A level makes at most five passes over all edges. It stops earlier after a pass that moved less than a
-// hundredth of the nodes. The result is deterministic.
+// labels. At first, each node's label is its own row.
+// Each level is a label propagation. A node takes the most frequent label of its in-neighbours. It ignores labels of
+// other communities that are full. On a tie it keeps its own label if that is one of the most frequent labels.
+// Otherwise it takes the smallest of the most frequent labels. A level makes at most five passes over all edges. It
+// stops earlier after a pass in which less than a hundredth of the nodes changed their label. The result is
+// deterministic.
 // Sources: Raghavan, Albert and Kumara 2007 (label propagation); Meyerhenke, Sanders and Schulz 2014, "Partitioning
 // complex networks via size-constrained clustering"; Boldi, Rosa, Santini and Vigna 2011, "Layered label propagation"
 // (one order out of several sizes of clusters). Errors: those of `edges`.
 absl::StatusOr<std::vector<NodeId>> OrderByCommunity(const OutDegrees& degrees, const EdgeLists& edges);
 
-// Renumbers the ends of sorted edges and sorts them again.
+// Renumbers the ends of sorted edges, and then sorts the edges again.
 // Threads: one at a time; sorts on several threads itself.
 // Memory: sorting.memory_bytes, and kOrderBytesPerNode per node. Disk: one more copy of the edges, in a file without
 // a name.
@@ -105,8 +106,8 @@ extern template absl::StatusOr<std::unique_ptr<EdgeSorter<FullEdge>>> RenumberEd
     std::unique_ptr<EdgeSorter<FullEdge>>, const RenumberEdgesOptions&, const EdgeSorterOptions&, ImportMonitor&,
     Renumbering&);
 
-// Takes rows of equal length in the order of the source and returns them in the order of the store, through a file
-// without a name.
+// Takes rows of equal length in the order of the source, keeps them in a file without a name, and returns them in the
+// order of the store.
 // Threads: one at a time. Memory: memory_bytes, and one row for each part of the file.
 // If rows are renumbered, each row is written to disk and read back once, in batches. The file is divided into parts.
 // Each part is small enough to be read into half of the memory. The other half holds the write buffers of all parts.

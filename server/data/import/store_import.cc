@@ -39,7 +39,7 @@ absl::Status WithName(const absl::Status& status, const fs::path& path, const st
 }
 
 // Checks that values lie within the range that the summary of their table states. Models size embeddings and outputs
-// by this range. Checksums do not prove the range, since a forged file can have valid ones.
+// by this range. Valid checksums do not prove the range, since a forged file can have valid checksums too.
 class RangeCheck {
  public:
   // `what` names the table in messages. `low` and `high` hold one bound per column; they are empty if the table has
@@ -154,7 +154,7 @@ absl::Status CheckSummary(const Graph& graph, ImportMonitor& monitor) {
 
 class FoundStore final : public FoundSource {
  public:
-  // `may_link` says that the file belongs to the server and that nobody writes to it any more.
+  // `may_link` is true if the file belongs to the server and nobody writes to it any more.
   FoundStore(SourceFile file, bool may_link) : file_(std::move(file)), may_link_(may_link) {}
 
   // Counts the file twice: it is linked or copied first, and then verified at its new place.
@@ -209,7 +209,8 @@ class FoundStore final : public FoundSource {
     const absl::Status told_truly =
         std::visit([&](const auto& opened) { return CheckSummary(*opened, monitor); }, store);
     if (!told_truly.ok()) return Annotate(told_truly, file_.name);
-    // VerifyAll does not report the header, the table of sections and the gaps between sections.
+    // VerifyAll reports no progress for the header, the table of sections and the gaps between sections. Their bytes
+    // are reported here.
     PF_RETURN_IF_ERROR(monitor.Advance(what, file_.bytes - told));
     return SummaryOf(store);
   }

@@ -97,7 +97,7 @@ class Finder {
  public:
   Finder(const fs::path& source, FilesByName files) : source_(source), files_(std::move(files)) {}
 
-  // Sets stem_ to the path of every file up to "_graph_indicator.txt".
+  // Finds NAME_graph_indicator.txt, and sets stem_ to its path without "_graph_indicator.txt".
   absl::Status FindName() {
     for (const auto& [path, file] : files_) {
       if (!path.ends_with(kIndicator)) continue;

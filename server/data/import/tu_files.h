@@ -27,7 +27,7 @@
 
 namespace permafrost::data {
 
-// Finds the files. Threads: pure, except for opened files.
+// Finds the files. Threads: safe anywhere.
 
 struct TuFiles {
   // The tables of nodes or of edges: labels are whole numbers that name categories; attributes are measured numbers.
@@ -63,8 +63,9 @@ bool IsZipName(const std::filesystem::path& file);
 
 // Reads the features of a TUDataset's nodes or edges: labels (categories) and attributes (measures), side by side in
 // one table. If there are only labels, each label becomes an int32 column that holds the label minus its smallest
-// value. With attributes or `one_hot` the columns are float32. Attributes come first. Then each label has a one-hot
-// column for every number from its smallest to its largest, as in PyG's TUDataset with use_node_attr.
+// value. With attributes or `one_hot` the columns are float32. Attributes come first, then one-hot columns. Each
+// label has one such column for every number from the label's minimum to its maximum, as in PyG's TUDataset with
+// use_node_attr.
 // Threads: one at a time. Memory: a row.
 class TuFeatures {
  public:
@@ -118,8 +119,8 @@ class TuFeatures {
   std::vector<float> floats_;
 };
 
-// Reads the features of a TUDataset's edges by row: in the file's order, or in any order after Keep, which uses a
-// file without a name.
+// Reads the features of a TUDataset's edges, one row per call. Without Keep, rows are read in the file's order. Keep
+// copies all rows to a file without a name; after that, rows can be read in any order.
 // Threads: one at a time. Memory: a row and a buffer. Borrows features and monitor.
 class TuRows {
  public:
@@ -195,9 +196,9 @@ class TuEdges {
   absl::StatusOr<Next> End();
   // Returns true if the line shows that ids begin at 0. From then on all ids are read as beginning at 0.
   bool FindsZero(std::string_view line);
-  // Call it after an invalid row. Returns true if a later row shows that ids begin at 0, since the row may be valid
-  // once ids begin at 0. Errors: transient ones and Cancelled. Other faults in the rest of the file are ignored,
-  // since the earlier row is reported first.
+  // Call it after an invalid row. Reads on, and returns true if a later row shows that ids begin at 0. The invalid
+  // row may be valid with such ids. Errors: transient ones and Cancelled. Invalid rows in the rest of the file are
+  // ignored, since the first invalid row is the one to report.
   absl::StatusOr<bool> ZeroFollows();
   // Reads and sorts the whole file. Returns false if ids turn out to begin at 0.
   absl::StatusOr<bool> Sort();

@@ -325,7 +325,7 @@ class TuImport {
     }
     std::vector<float> row(static_cast<size_t>(columns));
     for (const int64_t degree : degrees) {
-      // The first reading found no degree above largest_degree_, so there is no column for it.
+      // The first reading found no degree above largest_degree_, so the file has changed since.
       if (degree > largest_degree_) return Changed();
       capped_ += degree > most;
       const auto value = static_cast<int32_t>(std::min(degree, most));

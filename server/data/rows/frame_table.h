@@ -21,7 +21,7 @@ namespace permafrost::data {
 // Estimates how often neighbour sampling will draw each node. A feature cache chooses its rows by this estimate until
 // it has counted draws itself. Threads: safe anywhere.
 
-// Adds to sums[v], for each node v, the expected number of batches of an epoch that contain v. The epoch runs over
+// Adds to sums[v], for each node v, the expected number of batches in an epoch that contain v. The epoch runs over
 // `seeds` (distinct rows), with these fan-outs (NeighborSamplingOptions). A node with k neighbours draws each of them
 // with probability min(1, fan-out / k). A node that is drawn several times in one batch counts once. Draws are taken
 // to be independent. Reads all edges once for each hop, and calls `keep_going` now and then. Errors: Cancelled if
@@ -47,10 +47,10 @@ class UseSchedule {
   explicit UseSchedule(uint64_t rows) : next_(rows), last_(rows) {}
   static constexpr uint64_t kBytesPerRow = sizeof(UseSlot) + sizeof(uint32_t);
 
-  // Announces a batch that will use the rows in `rows` and in `more`. Each of them is below the constructor's `rows`,
-  // and may occur several times. Calls `known` for each row that had no known next use before this call. Returns the
-  // number of the batch, counted from 1. Returns 0 if the batch was not recorded, because too many batches wait or it
-  // has too many rows.
+  // Announces a batch that will use the rows in `rows` and in `more`. Each row is below the constructor's `rows`, and
+  // may occur several times. Calls `known` for each row that had no known next use before this call. Returns the
+  // number of the batch, counted from 1. If too many batches wait, or if the batch has too many rows, records nothing
+  // and returns 0.
   uint64_t Announce(std::span<const NodeId> rows, std::span<const NodeId> more, const Visit& known);
   // Ends the announcement of batch `number`, because the batch uses its rows now or will never use them. The next use
   // of these rows is then in a later batch or unknown. Calls `changed` for each row whose next use changes. Does
@@ -84,8 +84,8 @@ class UseSchedule {
   std::vector<uint32_t> last_;  // meaningful for rows with a next use
 };
 
-// Keeps rows of a table in memory. A frame is the memory for one row. A row that is asked for gets a frame, if
-// necessary the frame of the row that is dropped first.
+// Keeps rows of a table in memory. A frame is the memory for one row. A row that is asked for gets an empty frame or,
+// if there is none, the frame of a row that is dropped.
 // A pin keeps a row in its frame. Rows without pins are dropped in this order. First come the rows that no announced
 // batch uses (UseSchedule), by rising level. Within a level, the row that entered it first is dropped first. Then
 // come the rows that announced batches use, the row with the latest next use first. This order is Belady's choice, as
@@ -113,7 +113,7 @@ class FrameTable {
   // Returns the number of frames that Take can give. These are the empty frames, and the frames whose rows have no
   // pins.
   uint64_t available() const { return limit_ > pinned_ ? limit_ - pinned_ : 0; }
-  // Makes sure that `rows` more frames are available, even beyond the limit set by SetFrames.
+  // Makes sure that Take can give `rows` frames. Raises the limit set by SetFrames if necessary.
   void MakeRoom(uint64_t rows) {
     if (available() < rows) SetFrames(pinned_ + rows);
   }
@@ -132,14 +132,14 @@ class FrameTable {
   enum class Pinned { kMissing, kPinned, kAgain };
   Pinned Pin(uint32_t row, uint64_t mark);
   bool has(uint32_t row) const { return frame_of_row_[row].load(std::memory_order_relaxed) != 0; }
-  // Returns whether Take can give a frame without dropping a row that the batch in slot `next`, or a batch before it,
-  // uses.
+  // Returns whether Take can give a frame without dropping a row that is used by the batch in slot `next` or by an
+  // earlier batch.
   bool CanHold(UseSlot next) const;
   // Gives a frame and a pin to a row that has no frame. Returns the memory of the frame, or null if every frame is
   // pinned.
   std::byte* Take(uint32_t row, uint64_t mark);
   void Unpin(uint32_t row);
-  // Marks a pinned row whose reading failed. The frame becomes free when the row's last pin is removed.
+  // Notes that the reading of a pinned row failed. The frame becomes free when the row's last pin is removed.
   void Spoil(uint32_t row);
   bool spoilt(uint32_t row) const { return frame_of(row).spoilt; }
 
@@ -165,8 +165,9 @@ class FrameTable {
   std::byte* At(uint32_t frame) const { return memory_ + uint64_t{frame} * frame_bytes_; }
   Frame& frame_of(uint32_t row) { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
   const Frame& frame_of(uint32_t row) const { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
-  // Returns the list of a frame without pins. There is a list for each level, with the rows of that level whose next
-  // use is unknown. There is also a list for each announced batch, with the rows that this batch uses next.
+  // Returns the index of the list that holds a frame without pins. There is a list for each level, with the rows of
+  // that level whose next use is unknown. There is also a list for each announced batch, with the rows that this
+  // batch uses next.
   static size_t ListOf(const Frame& frame) {
     return frame.next == kNoUse ? frame.level : kLevels + size_t{frame.next} - kFirstUse;
   }
@@ -176,7 +177,7 @@ class FrameTable {
   void Unlink(uint32_t frame);
   // Returns the frame whose row is dropped first, or kNone if all frames are pinned.
   uint32_t Least() const;
-  // Takes the frame from its row, which must have no pins.
+  // Drops the row of the frame. The row must have no pins.
   void Empty(uint32_t frame);
   void Release(uint32_t frame);  // the frame must be empty
   void GiveBack(uint64_t first, uint64_t last);

@@ -1,8 +1,8 @@
 // Predicts what an epoch over a large graph will read from its disk, before anyone trains: `permafrost dataset plan`.
 // Batches are sampled as training samples them. The plan counts the rows that a feature cache would not hold, and the
 // reads that bring these rows. A running cache does better than the plan says, because batches sampled ahead share
-// rows, and because earlier epochs have counted draws. The plan leaves out evaluation and the reading of edges.
-// Threads: safe anywhere.
+// rows, and because it has counted the draws of earlier epochs. The plan leaves out evaluation and the reading of
+// edges. Threads: safe anywhere.
 #pragma once
 
 #include <cstdint>
@@ -32,18 +32,18 @@ inline constexpr EnumNames<ReadPlanCase, 4> kReadPlanCaseNames{
       {ReadPlanCase::kBfloat16, "bfloat16"},
       {ReadPlanCase::kBfloat16TwiceTheMemory, "bfloat16-twice-the-memory"}}}};
 
-// The reads of one epoch, from the second epoch on, when the cache is full.
+// The reads of one epoch once the cache is full, that is, from the second epoch on.
 struct PlannedReading {
   ReadPlanCase what = ReadPlanCase::kAsAsked;
   uint64_t memory_bytes = 0;
   uint64_t row_bytes = 0;       // as stored
   double pages_per_row = 0;     // the mean number of pages that reading one row touches
-  uint64_t held_rows = 0;       // the number of rows, the most wanted ones, that fit into the memory
+  uint64_t held_rows = 0;       // how many rows fit into the memory; these are the most wanted rows
   uint64_t most_memory = 0;     // the memory that would hold all rows
   double hit_rate = 0;          // the share of requested rows that are found in memory, 0..1
   double reads = 0, bytes = 0;  // reads from the disk, and their bytes (whole pages, with gaps)
   double missed_bytes = 0;      // bytes of the missed rows themselves
-  double seconds = 0;           // the time of the disk at its rates
+  double seconds = 0;           // the time that the disk takes at its rates
   double packed_seconds = 0;    // `seconds` if all missed rows were adjacent: a lower bound for any node order
   double fill_seconds = 0;      // an upper bound on the time to read the held rows, once, in the first epoch
 };
@@ -57,7 +57,7 @@ struct ReadPlan {
   double rows_an_epoch = 0;     // rows that batches of an epoch ask for; a row counts once for each batch
   int64_t distinct_rows = 0;    // distinct rows in all sampled batches
   uint64_t edge_bytes = 0;      // bytes of edges and offsets, which need memory beside the cache
-  uint64_t edge_feature_bytes = 0;  // bytes of edge features, which need memory too if a model reads them
+  uint64_t edge_feature_bytes = 0;  // bytes of edge features; they need memory too if a model reads them
   double seconds = 0;               // the time that planning took
   DiskRates disk;
   std::vector<PlannedReading> readings;  // kAsAsked first; bfloat16 only if it is smaller than the stored type
@@ -67,7 +67,7 @@ struct ReadPlan {
 inline constexpr int64_t kMaxPlannedEdges = 50'000'000;
 
 // Checks what can be checked without the graph. Errors: InvalidArgument with the violations "memory_bytes",
-// "batch_size", and "fan_outs" if there are none.
+// "batch_size" and "fan_outs" (the list is empty).
 absl::Status CheckReadPlanQuery(const ReadPlanQuery& query);
 
 // Measures the disk briefly, and makes a plan with the measured rates. Errors: those of CheckReadPlanQuery and
@@ -85,8 +85,7 @@ absl::StatusOr<ReadPlan> PlanDatasetOn(const Graph& graph, const StoredRows& sto
 // DATASET_STORE_TOO_OLD or DATASET_WITHOUT_TRAINING_NODES.
 absl::StatusOr<StoredRows> PlannableRows(const Graph& graph);
 
-// Returns the rank, 0 for the first, of each row when rows are sorted by `wanted`, largest first. Rows with equal
-// values keep their order.
+// Returns each row's rank by `wanted`, counted from 0 for the largest value. Rows with equal values keep their order.
 std::vector<uint32_t> RanksOf(std::span<const float> wanted);
 
 }  // namespace permafrost::data

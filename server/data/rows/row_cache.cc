@@ -162,7 +162,7 @@ absl::Status RowCache::Start(std::shared_ptr<const Graph> graph, DiskReader::Opt
   const uint64_t longest = WholePages(std::clamp(2 * gap_bytes, kLeastLongestRead, kMostLongestRead));
   reader.max_read_bytes = static_cast<uint32_t>(std::max(longest, row_pages));
   const int buffers = static_cast<int>(std::max<uint64_t>(2, kMostBufferBytes / reader.max_read_bytes));
-  // The disk works on `depth` reads at once. As many more reads may be done but not copied yet.
+  // The disk works on up to `depth` reads at once. Up to `done` further reads may be done but not copied yet.
   const int done = std::min(reader.depth, buffers / 2);
   const int at_once = std::min({kQueueShare * reader.depth, kMostAtOnce, buffers - done});
   reader.depth = at_once + done;
@@ -280,7 +280,7 @@ absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std:
   } else {
     counters_.hits += std::ssize(lease.rows_);
   }
-  if (!status.ok()) return status;  // the lease's destructor unpins what it has
+  if (!status.ok()) return status;  // the lease's destructor unpins the rows pinned so far
   if (announced != nullptr && announced->cache_ != nullptr) {
     EndAnnouncement(announced->number_);
     announced->cache_ = nullptr;
@@ -370,8 +370,8 @@ namespace {
 // The rows that leases are reading take at most 1/kReadingShare of the frames. The other frames are for rows that
 // will be used again.
 constexpr uint64_t kReadingShare = 8;
-// With at most kNeededLeases leases, there is no such limit: the disk reads for one lease while the rows of the other
-// are gathered.
+// With at most kNeededLeases leases, this limit does not apply: the disk reads for one lease while the rows of the
+// other are gathered.
 constexpr int64_t kNeededLeases = 2;
 // With at most kLeastReadingLeases leases, the limit is larger: 1/kLargeReadingShare of the frames. The third lease
 // keeps the disk busy until the fourth is made.
@@ -439,7 +439,7 @@ RowCache::Fill RowCache::TakeFrame(NodeId row, uint64_t mark) {
 void RowCache::TakeAlong(uint64_t mark, Plan& plan) {
   const uint64_t room = frames_->frames() / kReadingShare;
   if (!uses_.any() || along_rows_ >= room) return;
-  const size_t most = std::min(room - along_rows_, kMostAlongLooks);  // each row takes one look
+  const size_t most = std::min(room - along_rows_, kMostAlongLooks);  // one look is needed for each row
   const auto more_pages = static_cast<uint64_t>(kAlongShare * static_cast<double>(gap_bytes_)) / kPageBytes;
   // Estimates how many of the next batches find their rows in frames. Batches share rows, so this is more than the
   // frames divided by the largest batch. A row that is first used by a later batch is usually dropped before its use.

@@ -45,8 +45,8 @@ std::vector<PlannedRead> PlanReads(const StoredRows& table, std::span<const Node
 
 // Counters of a feature cache, for metrics and for people.
 struct RowCounters {
-  // Rows that batches asked for. A row counts once for each batch. Hits were in memory or on their way there, and
-  // misses were read from the disk.
+  // Rows that batches asked for. A row counts once for each batch. It is a hit if it was in memory or being read
+  // already, else a miss.
   int64_t hits = 0, misses = 0;
   int64_t evictions = 0;
   int64_t reads = 0, read_bytes = 0;  // reads that were done, and their bytes
@@ -173,12 +173,13 @@ class RowCache {
   // Announces a batch that will pin the rows in `rows` and in `more`. Announce batches in the order in which they
   // will pin their rows. If a row does not exist, announces nothing; Pin will refuse the batch.
   Announcement Announce(std::span<const NodeId> rows, std::span<const NodeId> more);
-  // Pins `rows` and `more`, and begins to read the missing ones. A row may occur several times. Leases are read in
-  // the order in which they were made. `announced` is the announcement of these rows, or null if there is none. Pin
-  // ends the announcement. If the reads of all leases would leave too little memory for the most wanted rows, Pin
-  // pins nothing and returns ResourceExhausted. With `must`, Pin reads the rows nevertheless.
+  // Pins `rows` and `more`, and begins to read the missing ones. A row may occur several times. The rows of leases
+  // are read in the order in which the leases were made. `announced` is the announcement of these rows, or null if
+  // there is none. Pin ends the announcement. If the reads of all leases would leave too little memory for the most
+  // wanted rows, Pin pins nothing and returns ResourceExhausted. With `must`, Pin reads the rows nevertheless.
   // RowCounters::over_budget counts the batches that then take memory beyond the budget. Other errors:
-  // InvalidArgument if a row does not exist; the error of a read that failed meanwhile.
+  // InvalidArgument if a row does not exist; the error of the reader, if it failed; the error of a failed read of one
+  // of the rows, while a lease holds the row.
   absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must = false,
                             Announcement* announced = nullptr);
   // Returns the bytes of a row that is in a lease whose Await returned Ok.
@@ -206,7 +207,7 @@ class RowCache {
   };
   struct Plan {
     std::vector<Fill> fills;
-    std::vector<NodeId> along;  // those rows of `fills` that no lease waits for; they are pinned until the plan is done
+    std::vector<NodeId> along;  // rows of `fills` that no lease waits for; they are pinned until the plan is done
     std::vector<PlannedRead> reads;
     std::vector<Stopwatch> begun;  // when each read began
     size_t started = 0, done = 0;

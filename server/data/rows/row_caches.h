@@ -63,7 +63,8 @@ class RowCaches {
  public:
   struct Options {
     FeatureReader reader = FeatureReader::kAuto;
-    // The size of a cache in bytes. 0 means all memory that is left, and less when memory becomes short.
+    // The size of a cache in bytes. 0 means all memory that is left; the cache then shrinks when memory becomes
+    // short.
     uint64_t budget_bytes = 0;
     // Returns the memory that is left, or nullopt if it is unknown. Tests replace this function and the next two.
     std::function<std::optional<MemoryLeft>()> memory_left = GetMemoryLeft;
@@ -113,9 +114,11 @@ class RowCaches {
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the bytes that the kept cache takes.
   uint64_t Held() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the bytes that remain of `memory` and the kept rows after `job_bytes` and a reserve are taken.
+  // Returns the bytes that remain of `memory` and of the memory of the kept rows after `job_bytes` and a reserve are
+  // taken.
   uint64_t Left(const std::optional<MemoryLeft>& memory, uint64_t job_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Ends the reading of a session. Its rows stay in memory, except for rows whose memory the work between jobs needs.
+  // Ends the reading of a session. Its rows stay in memory. If the work between jobs needs memory, drops some of the
+  // rows.
   void EndSession(RowCache& cache);
   // Returns the bytes of memory that will be left once all edges of the session's graph are in memory. Edges come
   // into memory when they are first used. The result may be negative.
@@ -125,16 +128,16 @@ class RowCaches {
 
   const Options options_;
   absl::Mutex mu_;
-  // The key of the kept cache, and the cache itself. It is for the dataset that was used last.
+  // kept_ is the cache for the dataset that was used last, and key_ is its key.
   std::optional<Key> key_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<RowCache> kept_ ABSL_GUARDED_BY(mu_);
   bool open_ ABSL_GUARDED_BY(mu_) = false;                                 // a session with a cache is open
   std::map<std::filesystem::path, DiskRates> rates_ ABSL_GUARDED_BY(mu_);  // keyed by the folder of a store
   Stopwatch since_look_ ABSL_GUARDED_BY(mu_), since_return_ ABSL_GUARDED_BY(mu_), since_change_ ABSL_GUARDED_BY(mu_);
-  // Both are as of the session's begin. edges_to_map_ is the bytes of the graph's edges that were not mapped into
-  // memory yet, and mapped_before_ is MemoryLeft::mapped.
+  // Both values are from the beginning of the session. edges_to_map_ is how many bytes of the graph's edges were not
+  // mapped into memory yet. mapped_before_ is MemoryLeft::mapped.
   uint64_t edges_to_map_ ABSL_GUARDED_BY(mu_) = 0, mapped_before_ ABSL_GUARDED_BY(mu_) = 0;
-  bool returned_ ABSL_GUARDED_BY(mu_) = false;  // whether this session has returned free heap memory
+  bool returned_ ABSL_GUARDED_BY(mu_) = false;  // this session has returned free heap memory to the system
 };
 
 }  // namespace permafrost::data

@@ -9,16 +9,16 @@
 namespace permafrost::data {
 namespace {
 
-// To find repeated draws, up to kFewDraws draws are each compared with the draws before. More draws are sorted. With
-// at most kFewEdges edges, the earlier draws are bits of one number. With more edges, a draw is compared with kRun
-// earlier draws at a time, which takes a few instructions.
+// Repeated draws of an edge are found as follows. More than kFewDraws draws are sorted. Otherwise, each draw is
+// compared with the earlier draws. With at most kFewEdges edges, the earlier draws are bits of one number. With more
+// edges, a draw is compared with kRun earlier draws at a time, which takes a few instructions.
 constexpr int64_t kFewDraws = 48;
 constexpr uint64_t kFewEdges = 64;
 constexpr size_t kRun = 16;
 static_assert(kFewDraws % kRun == 0);
 
-// Calls take(i, draw, last) for i in 0..wanted-1, where `draw` is in 0..last. `take` must use edge `draw` or, if an
-// earlier call used that edge, edge `last`. No earlier call can have used edge `last`.
+// Calls take(i, draw, last) for i in 0..wanted-1, where `draw` is in 0..last. `take` must use edge `draw`. If an
+// earlier call used edge `draw`, `take` must use edge `last` instead, which no earlier call can have used.
 // Source: Bentley and Floyd 1987, "A sample of brilliance".
 template <class Take>
 void DrawEach(uint64_t degree, uint64_t wanted, SplitMix64& random, const Take& take) {

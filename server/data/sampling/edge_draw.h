@@ -150,7 +150,7 @@ inline double OpenUnit(uint64_t bits) { return (static_cast<double>(bits >> 12) 
 // The number of neighbours that a hop of sampling draws.
 // Threads: pure functions.
 
-// Returns the most edges that a hop draws of one node with `degree` in-edges. For kAllNeighbors, this is `degree`.
+// Returns the most edges that a hop draws for one node with `degree` in-edges. For kAllNeighbors, this is `degree`.
 // With replacement, it is `fan_out` even if `degree` is smaller, but 0 if `degree` is 0. Without replacement, it is
 // the smaller of `degree` and `fan_out`. A draw by weight may give fewer edges, since edges of weight 0 are never
 // drawn. `fan_out` satisfies IsFanOut.
@@ -165,7 +165,8 @@ class EdgeDraw {
  public:
   EdgeDraw(bool replace, bool weighted) : replace_(replace), weighted_(weighted) {}
 
-  // If a node has at most this many edges, a hop takes all of them, in their order and without a draw.
+  // Returns a limit: if a node has at most this many edges, a hop takes all of them, in their order and without a
+  // draw.
   uint64_t MostTakenWhole(int64_t fan_out) const;
   // Draws `fan_out` distinct edges, all equally likely, among the edges with a weight above 0. If there are fewer of
   // these edges, takes all of them. The result is in no particular order.
@@ -223,7 +224,7 @@ class TemporalDraw {
   // Writes the places of the chosen edges to `places` and returns their number, at most MaxDrawn. `timestamps` holds
   // the timestamps of the edges in `extent`. Only edges with a timestamp below `before` are taken; nullopt allows all
   // edges. kLast takes the `fan_out` latest edges and writes them in the order of the extent. Of edges with equal
-  // timestamps, it prefers those later in the extent.
+  // timestamps, it prefers the edges later in the extent.
   int64_t Draw(Adjacency::Extent extent, const int64_t* timestamps, std::optional<int64_t> before, int64_t fan_out,
                SplitMix64 random, std::span<uint64_t> places);
 

@@ -42,12 +42,12 @@ void LargestFirst(std::span<const GraphSize> sizes, std::span<uint32_t> order);
 std::optional<std::vector<uint32_t>> Deal(std::span<const GraphSize> sizes, std::span<const uint32_t> order,
                                           int64_t batches, const DealLimits& limits);
 
-// Returns the smallest number of batches with which Deal, on the order of LargestFirst, stays within the limits.
-// Finds it by bisection. Every single graph must be within the limits.
+// Returns the smallest number of batches with which Deal stays within the limits if it gets the order of
+// LargestFirst. Finds it by bisection. Every single graph must be within the limits.
 int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits);
 
-// Returns tight limits: Deal, on the order of LargestFirst with this number of batches, meets them with little room
-// to spare. They are never looser than `limits`, which the same deal must meet too.
+// Deals the graphs into this number of batches, in the order of LargestFirst. Returns limits that this deal meets
+// with little room to spare. They are never looser than `limits`, which the deal must meet too.
 DealLimits TightLimits(std::span<const GraphSize> sizes, int64_t batches, const DealLimits& limits);
 
 // The position in a job's sequence of training batches. It is all that a checkpoint keeps of the order.
@@ -71,14 +71,15 @@ struct EpochOrderOptions {
   // ranks, some ranks get none.
   int64_t rank = 0;
   int64_t world_size = 1;
-  spec::BatchingOptions batching;  // with shuffle, no bound may be below one graph's size
+  spec::BatchingOptions batching;  // with shuffle, every single graph must be within the bounds
 };
 
 // The graph ids of one epoch, batch after batch, over all ranks.
 struct EpochBatches {
   std::vector<uint32_t> graphs;
   std::vector<size_t> ends;  // the end of each batch in `graphs`
-  // For each graph, its place in the batch of a job on one rank. Empty if there is one rank: `graphs` has that order.
+  // For each graph, its place in the batch as a job on one rank would order it. Empty if there is only one rank,
+  // since `graphs` is then in this order already.
   std::vector<uint32_t> places;
 };
 
@@ -117,7 +118,7 @@ class EpochOrder {
   bool is_dealt() const { return options_.shuffle && options_.batching.kind != spec::BatchingKind::kRandom; }
   // Returns this rank's share of the part of `all` that belongs to a batch.
   std::span<const uint32_t> ShareOf(std::span<const uint32_t> all, const EpochBatches& epoch, int64_t batch) const;
-  // Returns how many graphs the ranks below `rank` get together, of a batch with `graphs` graphs.
+  // Returns how many graphs of a batch with `graphs` graphs go to the ranks below `rank`.
   int64_t Before(int64_t rank, int64_t graphs) const;
   // Returns the graphs of an epoch, batch after batch, before they are dealt to ranks.
   EpochBatches Compose(int64_t epoch) const;

@@ -36,9 +36,9 @@ class NegativeDraw {
   NegativeDraw(std::shared_ptr<const Graph> graph, spec::NegativeSampling sampling, uint64_t seed,
                std::shared_ptr<const std::vector<uint32_t>> non_neighbors = nullptr);
 
-  // Fills `targets` with drawn nodes, none of them `source` or a node to which `source` has an edge. Equal keys draw
-  // equal targets. If kTries draws for one target all fail, takes the next row that qualifies. If no row qualifies,
-  // fills `targets` with `source` and returns false. Errors: DataLoss.
+  // Fills `targets` with drawn nodes. None of them is `source` or a node to which `source` has an edge. Equal keys
+  // draw equal targets. If kTries draws for one target all fail, takes the next row that qualifies. If no row
+  // qualifies, fills `targets` with `source` and returns false. Errors: DataLoss.
   absl::StatusOr<bool> Draw(NodeId source, uint64_t key, std::span<NodeId> targets) const;
 
   static constexpr int kTries = 16;
@@ -59,8 +59,8 @@ struct SeedPairs {
   std::span<const int64_t> sources, targets;
 };
 
-// Removes every edge between the two seeds of a pair, in either direction. Keeps all rows. In disjoint sampling,
-// removes the edges between the nodes of the two seeds from the subgraphs of all seeds.
+// Removes every edge between the two seeds of a pair, in either direction. Keeps all rows. After disjoint sampling,
+// every seed's subgraph loses the edges between the nodes of the two seeds.
 void ExcludeEdges(const SeedPairs& pairs, SampledSubgraph& subgraph);
 
 }  // namespace permafrost::data

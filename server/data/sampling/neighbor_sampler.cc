@@ -22,7 +22,7 @@
 namespace permafrost::data {
 namespace {
 
-// The offsets of this many next targets are prefetched.
+// Offsets are prefetched this many targets ahead.
 constexpr size_t kTargetsAhead = 24;
 // If all edges of a target are taken, at most this many of its neighbours are prefetched. The processor itself
 // prefetches the rest of a longer list.
@@ -89,7 +89,7 @@ class HopDraw {
     EdgeDraw distinct;
     TemporalDraw temporal_distinct;
     // `extents` has one entry for each target of a piece. `places` has the drawn edges in order, except the edges of
-    // targets that are taken whole.
+    // targets whose edges are all taken.
     std::array<Adjacency::Extent, kPiece> extents;
     std::vector<uint64_t> places;
   };
@@ -251,7 +251,7 @@ size_t HopDraw::TakeWhole(Adjacency::Extent extent, AdjacencyReads& reads) const
   return static_cast<size_t>(extent.size());
 }
 
-// Draws edges for target `i`, which has in-edges and is not taken whole. Prefetches them, writes their places to the
+// Draws edges for target `i`, which has in-edges that are not all taken. Prefetches them, writes their places to the
 // worker's `places` from index `at` on, and returns their number.
 size_t HopDraw::DrawSome(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker, size_t at) const {
   const bool whole = IsReadWhole(extent);
@@ -267,7 +267,7 @@ size_t HopDraw::DrawSome(size_t i, Adjacency::Extent extent, AdjacencyReads& rea
 }
 
 // Reads the drawn neighbours of the targets. The first loop reads them as stored, and does nothing else because it
-// waits for memory. The second loop replaces each neighbour that is not a row by its target.
+// waits for memory. The second loop replaces each neighbour that is not a row by the target of its edge.
 void HopDraw::ReadFound(std::span<const NodeId> targets, const Worker& worker, AdjacencyReads& reads,
                         Piece& piece) const {
   Enlarge(piece.found, piece.edges);
@@ -442,7 +442,8 @@ class Sampler final : public NeighborSampler {
     }
   }
 
-  // Like Append, but within max_nodes: leaves out edges whose source gets no row. Not for a last hop apart.
+  // Like Append, but within max_nodes: leaves out edges whose source gets no row. Must not be called for a last hop
+  // apart.
   void AppendWithin(int64_t p, bool with_edge_places, SampledSubgraph& out) {
     const HopDraw::Piece& piece = draw_.piece(p);
     const auto begin = static_cast<size_t>(out.offsets.back());
@@ -490,7 +491,7 @@ class Sampler final : public NeighborSampler {
   std::vector<uint32_t> target_owners_, found_owners_;
 };
 
-// Adds a violation for max_nodes and one for max_edges if it is out of range or excluded by other options.
+// Adds a violation for each of max_nodes and max_edges that is out of range or excluded by other options.
 void CheckSampleBudget(const NeighborSamplingOptions& options, Violations& violations) {
   const auto check = [&](const char* field, int64_t bound) {
     if (bound < 0 || bound > spec::kMaxBudget) {

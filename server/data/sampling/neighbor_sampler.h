@@ -41,24 +41,24 @@ struct NeighborSamplingOptions {
   // kLabor draws each of a node's d in-edges with probability fan_out / d. So it draws `fan_out` edges on average,
   // and at most d. It excludes weights and replacement.
   spec::SamplerKind sampler = spec::SamplerKind::kNeighbor;
-  // The most rows and edges of a sample, 1..kMaxBudget; 0 means no bound. kNeighbor only.
-  // If a hop would draw more edges than max_edges leaves, its fan-out is lowered, for all its targets alike and to 0
-  // if necessary.
+  // The most rows (max_nodes) and edges (max_edges) of a sample, 1..kMaxBudget. 0 means no bound. kNeighbor only.
+  // If a hop would draw more edges than max_edges leaves, its fan-out is lowered for all its targets alike, to 0 if
+  // necessary.
   // Rows go to the seeds first, then to nodes as they are found. Once there are max_nodes rows, an edge is kept only
   // if its source has a row. So max_nodes excludes last_hop_apart, which gives no rows to sources.
   int64_t max_nodes = 0, max_edges = 0;
   uint64_t seed = 0;
   bool operator==(const NeighborSamplingOptions&) const = default;
 
-  // Returns the most edges that a hop draws of one node with `degree` in-edges.
+  // Returns the most edges that a hop draws for one node with `degree` in-edges.
   uint64_t MostDrawn(uint64_t degree, int64_t fan_out) const {
     return sampler == spec::SamplerKind::kLabor ? degree : MaxDrawn(degree, fan_out, replace);
   }
 };
 
 // The merged subgraph of a batch of seeds, as in PyG's NeighborLoader: each node's neighbours are drawn once, when
-// the node is first found. hops() counts the hops whose nodes have rows. These are all hops; with the last hop apart,
-// all but the last.
+// the node is first found. hops() counts the hops whose nodes have rows: all hops or, with the last hop apart, all
+// but the last one.
 struct SampledSubgraph {
   // Rows of the graph: the seeds as given, then the nodes first found in hop 1, hop 2 and so on, in the order in
   // which they were found. A node appears once or, after disjoint sampling, once for each seed that found it.
@@ -98,10 +98,10 @@ class NeighborSampler {
   virtual ~NeighborSampler() = default;
 
   // Samples around `seeds` into `out`, whose memory it reuses. Seeds are rows of the graph; they must be distinct
-  // unless the sample is disjoint. `sample` is the number of this sample within the job: equal numbers draw equally.
-  // `with_edge_places` says whether to fill out.edge_places. If `advisor` is given, each hop requests its pages from
-  // the advisor before it reads them. `times` [seeds] is for temporal sampling: all edges in a seed's subgraph must
-  // lie before the seed's time. Empty `times` allow every edge.
+  // unless the sample is disjoint. `sample` is the number of this sample within the job; equal numbers give equal
+  // draws. `with_edge_places` says whether to fill out.edge_places. If `advisor` is given, each hop requests its
+  // pages from the advisor before it reads them. `times` [seeds] is for temporal sampling: all edges in a seed's
+  // subgraph must lie before the seed's time. Empty `times` allow every edge.
   // Errors: InvalidArgument if a seed is not a row or occurs twice, if `times` is neither empty nor [seeds], or if
   // `times` is given without temporal sampling; InvalidArgument with the violation "max_nodes" if there are more than
   // max_nodes seeds; DataLoss if a touched block is damaged (the columns' status() tells which).

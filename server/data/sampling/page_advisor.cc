@@ -18,8 +18,9 @@
 namespace permafrost::data {
 namespace {
 
-// The number of places that one flush samples, and the number of pages that it samples at each place.
+// A flush samples this many places.
 constexpr int64_t kSampledPlaces = 64;
+// A flush looks up at most this many adjacent pages at each place.
 constexpr uint64_t kSampledPages = 4;
 // Weight of the newest flush in the moving average of the resident share.
 constexpr double kNewest = 0.25;
@@ -204,7 +205,7 @@ void PageAdvisor::Flush() {
   wanted_pages_ += pages;
   const double share = LookAtSample(pages);
   if (share >= 0) resident_share_ += kNewest * (share - resident_share_);
-  // A moving average decides instead of this flush alone, since the sampled pages may all be resident while many
+  // The moving average decides, not the share of this flush, since the sampled pages may all be resident while many
   // other pages are not.
   if (options_.enabled && resident_share_ < options_.resident_enough) Advise();
   wanted_.clear();

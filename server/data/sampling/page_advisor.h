@@ -15,8 +15,8 @@ namespace permafrost::data {
 
 struct PageCounters {
   int64_t wanted_pages = 0;    // pages that were requested; a page counts once for each Flush
-  int64_t resident_pages = 0;  // those of the sampled pages that were in memory already (by mincore)
-  int64_t sampled_pages = 0;   // those of the wanted pages that Flush looked up with mincore
+  int64_t resident_pages = 0;  // sampled pages that were in memory already
+  int64_t sampled_pages = 0;   // wanted pages that Flush looked up with mincore
   int64_t advised_bytes = 0;   // bytes passed to madvise(MADV_WILLNEED)
   int64_t advice_calls = 0;
   // Major page faults of this process since the advisor was made.
@@ -58,8 +58,8 @@ class PageAdvisor {
   // sampled pages are resident, and then for one batch in Options::resident_batches. The reason is that requesting
   // pages takes longer than sampling a batch whose pages are resident.
   bool WantsBatch();
-  // Limits the bytes that all later flushes together advise. Pages beyond the limit are left to page faults. If this
-  // is never called, there is no limit.
+  // Limits the total bytes that later flushes advise. Pages beyond the limit are left to page faults. If this is
+  // never called, there is no limit.
   void BeginBudget(uint64_t bytes) { budget_left_ = bytes; }
   // Notes the bytes of a mapping that will be read. Nothing else happens before Flush.
   void Request(std::span<const std::byte> bytes);

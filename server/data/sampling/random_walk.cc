@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kWalkLanes = 64;
 constexpr int64_t kWalksInPiece = 512;
 
-// Makes walks [begin, end) step by step together, end - begin <= kWalkLanes. While one walk waits for its neighbour,
+// Makes walks [begin, end) together, step by step; end - begin <= kWalkLanes. While one walk waits for its neighbour,
 // the other walks draw.
 void WalkTogether(AdjacencyReads& reads, std::span<const NodeId> starts, int64_t begin, int64_t end, int64_t length,
                   uint64_t seed, std::span<NodeId> out) {
@@ -97,10 +97,9 @@ struct Lane {
   bool has_before = false;
   bool arrived = false;  // the walk has just come to `node`, so `extent` is not read yet
   int tries = 0;
-  // The candidate for the next step, its place among the graph's edges, and the number that its weight must exceed.
-  uint64_t place = 0;
-  NodeId candidate = 0;
-  double draw = 0;
+  uint64_t place = 0;    // the candidate's place among the graph's edges
+  NodeId candidate = 0;  // for the next step
+  double draw = 0;       // the number that the candidate's weight must exceed
 };
 
 class Walker {
@@ -190,8 +189,8 @@ class Walker {
     searches_.push_back({&lane, lane.before_extent.begin, lane.before_extent.size()});
   }
 
-  // Accepts or refuses all pending candidates. Each is searched for, by bisection, among the neighbours of its walk's
-  // previous node. The searches take turns, one probe at a time.
+  // Accepts or refuses all pending candidates. A bisection searches for each candidate among the neighbours of its
+  // walk's previous node. The bisections take turns, one probe at a time.
   void SearchTogether() {
     for (bool searching = true; searching;) {
       searching = false;

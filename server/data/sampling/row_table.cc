@@ -7,7 +7,7 @@
 namespace permafrost::data {
 namespace {
 
-// The slots of this many next nodes are prefetched.
+// Slots are prefetched this many nodes ahead.
 constexpr size_t kAhead = 24;
 
 // The number of entries of direct_ in one huge page of 2 MiB. A larger table reserves whole huge pages, because

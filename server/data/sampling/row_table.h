@@ -15,11 +15,12 @@ namespace permafrost::data {
 // Threads: one at a time. Memory: kept between batches.
 class RowTable {
  public:
-  // The most nodes for which a table of all nodes is kept: 16 MiB, about what stays in a cache.
+  // A graph of at most this many nodes has a table of all nodes. It takes at most 16 MiB, about the size of a
+  // processor's cache.
   static constexpr uint64_t kDirectNodes = uint64_t{1} << 22;
 
-  // Every node is below `graph_nodes`, which is <= kMaxNodes. `first` >= 1 is the number by which the table stores
-  // row 0; tests pass a number near the end of the range.
+  // Every node is below `graph_nodes`, which is <= kMaxNodes. `first` >= 1 is the number that the table stores for
+  // row 0. Tests pass a number near the largest one.
   explicit RowTable(uint64_t graph_nodes, uint32_t first = 1) : graph_nodes_(graph_nodes), first_(first) {}
 
   // Forgets all nodes.
@@ -54,7 +55,7 @@ class RowTable {
   const uint64_t graph_nodes_;
   // Large tables lie in huge pages if the system has them, because a look-up reads anywhere in the table.
   AlignedVector<uint32_t> direct_;  // [graph_nodes], or empty
-  AlignedVector<Slot> slots_;       // a power of two of them, or none
+  AlignedVector<Slot> slots_;       // the size is a power of two, or 0
   int shift_ = 63;
   uint64_t first_;
   uint64_t kept_ = 0;
@@ -79,7 +80,7 @@ class DisjointRows {
  private:
   struct Slot {
     uint64_t pair = 0;
-    uint64_t row = 0;  // from an earlier batch if below first_
+    uint64_t row = 0;  // a number below first_ is left from an earlier batch
   };
   static uint64_t PairOf(uint32_t owner, NodeId node) { return uint64_t{owner} << 32 | node; }
   size_t SlotOf(uint64_t pair) const;
@@ -87,7 +88,7 @@ class DisjointRows {
   size_t Find(uint64_t pair) const;
   void Reserve(uint64_t rows, std::span<const NodeId> nodes, std::span<const uint32_t> node_owners);
 
-  std::vector<Slot> slots_;  // a power of two of them, or none; open addressing
+  std::vector<Slot> slots_;  // open addressing; the size is a power of two, or 0
   int shift_ = 63;
   // A row is stored as first_ + row, so a slot with a number below first_ is free.
   uint64_t first_ = 1;

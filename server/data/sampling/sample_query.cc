@@ -52,8 +52,8 @@ absl::StatusOr<uint64_t> EdgesOfNextHop(const GraphView& view, const NeighborSam
   return ok ? absl::StatusOr<uint64_t>(edges) : view.in.offsets.status();
 }
 
-// Samples the first hop, then the first two hops anew, and so on, so that a sample that is too large is refused
-// before it takes memory. This works because a sample of fewer hops draws the same edges in these hops.
+// Samples the first hop, then the first two hops anew, and so on. A sample that is too large is thus refused before
+// it takes memory. This works because a sample of fewer hops draws the same edges in these hops.
 absl::Status SampleSubgraph(const GraphView& view, const NeighborSamplingOptions& options,
                             std::span<const NodeId> seeds, std::span<const int64_t> times, int threads,
                             SampledSubgraph& subgraph) {

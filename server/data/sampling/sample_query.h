@@ -43,8 +43,8 @@ struct SampleAnswer {
   // The walks, [nodes, walk_length].
   int64_t walk_length = 0;
   std::vector<NodeId> walks;
-  // The rows in this answer with the source's names for them. Rows rise, and each is listed once. Empty if the graph
-  // has no names.
+  // Pairs (row, the source's name for it) for all rows in this answer. Rows rise, and each is listed once. Empty if
+  // the graph has no names.
   std::vector<std::pair<NodeId, std::string>> names;
   double seconds = 0;  // how long drawing took
 };

@@ -119,7 +119,7 @@ class SortedRuns {
   };
   class Merge;
 
-  // Returns how many runs may be merged at once; each of them takes a file and a buffer.
+  // Returns how many runs may be merged at once. Each merged run takes an open file and a buffer.
   size_t fan_in() const;
   // Merges the last fan_in() runs into one.
   absl::Status MergeLast();
@@ -138,8 +138,8 @@ extern template class SortedRuns<FullEdge>;
 struct EdgeSorterOptions {
   std::filesystem::path directory;  // for the run files
   uint64_t memory_bytes = 0;
-  // True to add the inverse of each edge in the sort. A self-loop is its own inverse and stays single. Inverses take
-  // no memory before the sort.
+  // If true, the sorter returns the inverse of each added edge too. A self-loop is its own inverse and stays single.
+  // Inverses are made during the sort and take no memory before it.
   bool add_inverses = false;
   int threads = 1;
 };

@@ -1,5 +1,7 @@
-// Temporary data of an import: values whose section cannot be written yet, or that do not fit in memory.
-// Threads: one at a time. Owns the file. It has no name, so the system deletes it when the process ends.
+// Keeps temporary data of an import on disk: values that do not fit in memory, or whose section cannot be written
+// yet.
+// Threads: one at a time. A NamelessFile owns its file on disk. This file has no name, so the system deletes it when
+// the process ends.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +24,8 @@ namespace permafrost::data {
 class NamelessFile {
  public:
   static absl::StatusOr<NamelessFile> Create(const std::filesystem::path& directory);
-  // Errors: a transient ResourceExhausted if the disk is full; Cancelled if `stop` is requested, which is checked
-  // between two pieces.
+  // Errors: a transient ResourceExhausted if the disk is full; Cancelled if `stop` is requested. The call checks
+  // `stop` before each piece that it writes.
   absl::Status Append(std::span<const std::byte> bytes, const std::stop_token& stop) {
     return Write(size_, bytes, stop);
   }

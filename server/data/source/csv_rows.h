@@ -78,8 +78,8 @@ enum class IntegerCell { kOk, kOutOfRange, kNotInteger };
 // Parses a cell as a decimal integer with an optional sign. The whole cell must be the number.
 IntegerCell ParseInteger(std::string_view cell, int32_t& value);
 IntegerCell ParseInteger(std::string_view cell, int64_t& value);
-// Parses a cell as a number, rounded to float. The whole cell must be the number. Returns nullopt if it is not a
-// number or not finite.
+// Parses a cell as a number, rounded to float. The whole cell must be the number. Returns nullopt if the cell is not
+// a number or the number is not finite.
 std::optional<float> ParseFinite(std::string_view cell);
 // Returns the words for messages about a cell that ParseFinite refuses: kBeyondFloat32 for a number such as "1e300",
 // otherwise "is not a finite number".

@@ -54,25 +54,26 @@ inline uint64_t DefaultImportMemory() { return MemoryLimit() / 4; }
 
 // Limits on what an import may use, whatever its source contains. A small gzip file can hold billions of rows.
 struct ImportLimits {
-  // The most memory, in bytes. For many small graphs, the limit applies separately to the data about all graphs, to
-  // the edges of one graph, and to the edge features of one graph. For one large graph, it limits the total for
-  // sorting and buffers. A larger value allows larger sets, and lets a hostile source take more memory from the rest
-  // of the machine.
+  // The most memory, in bytes. For a set of small graphs, three things may each take this much: the data about all
+  // graphs, the edges of one graph, and the edge features of one graph. For one large graph, the limit is on the
+  // total for sorting and buffers. A larger value allows larger sets, and lets a hostile source take more memory from
+  // the rest of the machine.
   uint64_t memory_bytes = DefaultImportMemory();
   // A packed file (gzip, zstd, a member of a ZIP or NPZ archive) may unpack to the larger of
   // `harmless_unpacked_bytes` and `most_expansion` times its packed size. Tables usually unpack to 2 to 20 times
-  // their packed size, and a column of one repeated value to a thousand times. 200 million rows of such a column are
-  // still harmless. A larger value lets a hostile file keep an import busy for longer.
+  // their packed size, and a column of one repeated value to a thousand times. The default of
+  // `harmless_unpacked_bytes` admits 200 million short rows of such a column. A larger value lets a hostile file keep
+  // an import busy for longer.
   uint64_t harmless_unpacked_bytes = uint64_t{1} << 30;
   uint64_t most_expansion = 200;
-  // The number of threads that parse and sort the edges of one large graph, at least 1. The store does not depend on
-  // it.
+  // The number of threads that parse and sort the edges of one large graph, at least 1. The resulting store does not
+  // depend on this number.
   int threads = AvailableCores();
   // Returns Ok if a source file may be read. The import calls this function after opening the file, with the path of
   // the opened file, links resolved. So a link that was moved after an earlier check cannot lead elsewhere. An error
-  // ends the import; its message follows the file's name. A transient error (base/status.h) means that the answer is
-  // unknown for now and the import may be tried again. If the function is empty, any file may be read. The function
-  // is not called if the system does not tell the path (no /proc).
+  // ends the import; the file's name is put before the error's message. A transient error (base/status.h) means that
+  // the answer is unknown for now and the import may be tried again. If the function is empty, any file may be read.
+  // The function is not called if the system does not tell the path (no /proc).
   std::function<absl::Status(const std::filesystem::path&)> may_read;
   // A folder of the server's own files, links resolved. Once an import reads a file in this folder, the server no
   // longer writes to that file. So an import that keeps the file unchanged may link it instead of copying it. An

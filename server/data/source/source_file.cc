@@ -412,7 +412,7 @@ class ZipMemberReader final : public SourceReader {
   int met_ = 0;  // the last errno that a call of libzip set; 0 if none
 };
 
-// If `bytes` is not null, it receives the size of the whole archive.
+// Opens an archive. If `bytes` is not null, sets it to the size of the whole archive.
 absl::StatusOr<std::unique_ptr<zip_t, CloseArchive>> OpenArchive(const SourceFile& file, const ImportMonitor& monitor,
                                                                  uint64_t* bytes = nullptr) {
   PF_ASSIGN_OR_RETURN(Descriptor opened, OpenSource(file, monitor));

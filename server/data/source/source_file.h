@@ -35,11 +35,12 @@ struct SourceFile {
 };
 
 // Returns the type of the file that `path` leads to, or not_found if there is none. Messages call the file `name`.
-// Errors: PermissionDenied if the system will never let the file be looked at; transient ones: ResourceExhausted if
-// descriptors or memory run out, Internal if the disk fails.
+// Errors: PermissionDenied if the system will never let the file be looked at. Transient errors: ResourceExhausted if
+// descriptors or memory run out; Internal if the disk fails.
 absl::StatusOr<std::filesystem::file_type> TypeOfSource(const std::filesystem::path& path, const std::string& name);
-// Judges `error`, with which the listing of a directory ended. Returns Ok if it is no error, or if the directory does
-// not exist. Messages call the directory `name`. Errors: same as TypeOfSource.
+// Call it after listing a directory. `error` is the error code with which the listing ended. Returns Ok if `error` is
+// not set, or if it says that the directory does not exist. Messages call the directory `name`. Errors: same as
+// TypeOfSource.
 absl::Status CheckListed(const std::error_code& error, const std::string& name);
 // Returns the first of `stem`.csv.gz, `stem`.csv.zst and `stem`.csv that exists below `source`, or nullopt if none
 // does. `stem` is a path such as "raw/edge". TellUnreadFiles (data/import/import.h) refuses a second of these files.

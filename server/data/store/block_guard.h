@@ -36,9 +36,9 @@ class BlockGuard {
   BlockGuard(std::string name, std::span<const std::byte> bytes, std::span<const uint64_t> checksums,
              uint64_t block_bytes, ContentCheck check);
 
-  // Verifies each block of bytes [begin, end) that has not been verified yet. Advises the kernel to load the whole
-  // block before reading it. Returns false if a block is damaged; status() then says which one. From then on, Touch
-  // returns false for every range that includes this block.
+  // Verifies each block that overlaps bytes [begin, end) and has not been verified yet. Advises the kernel to load
+  // the whole block before reading it. Returns false if a block is damaged; status() then says which one. From then
+  // on, Touch returns false for every range that includes this block.
   bool Touch(uint64_t begin, uint64_t end) const {
     if (begin >= end) return true;
     for (uint64_t b = begin >> shift_, last = (end - 1) >> shift_; b <= last; ++b) {
@@ -46,11 +46,11 @@ class BlockGuard {
     }
     return true;
   }
-  // Returns the range of bytes that touching and using bytes [begin, end) reads from the file. If the first or the
-  // last block is not verified yet, the range includes all of that block.
   struct Range {
     uint64_t begin = 0, end = 0;
   };
+  // Returns the range of bytes that are read from the file when bytes [begin, end) are touched and used. If the first
+  // or the last block is not verified yet, the range includes all of that block.
   Range Reads(uint64_t begin, uint64_t end) const;
   // Returns Ok if no damage was found. Otherwise returns a DataLoss that names the file, the section and the bytes of
   // the first damage.
@@ -91,7 +91,7 @@ class BlockHashes {
 };
 
 // The values of one section of a mapped file. Touch must verify values before they are read.
-// Threads: all methods are safe anywhere. A Column is a view: it is valid while the store that gave it out is open.
+// Threads: all methods are safe anywhere. A Column is a view: it is valid while the store that returned it is open.
 template <class T>
 class Column {
  public:
@@ -101,12 +101,12 @@ class Column {
 
   uint64_t size() const { return values_.size(); }
   bool empty() const { return values_.empty(); }
-  // Read only values for which Touch returned true.
+  // Callers may use only values for which Touch returned true.
   const T* data() const { return values_.data(); }
   const T& operator[](uint64_t i) const { return values_[i]; }
 
-  // Verifies those of values [begin, end) that are not verified yet; end <= size(). Returns false if any of values
-  // [begin, end) is damaged. None of them may be used then.
+  // Verifies the values in [begin, end) that are not verified yet; end <= size(). If any value in [begin, end) is
+  // damaged, returns false, and none of these values may be used.
   bool Touch(uint64_t begin, uint64_t end) const {
     return guard_ == nullptr || guard_->Touch(begin * sizeof(T), end * sizeof(T));
   }

@@ -130,8 +130,8 @@ int64_t CategoryTable::num_categories() const {
   if (one_hot()) return columns;
   if (values.empty()) return 1;
   if (ranked) return static_cast<int64_t>(values.size());
-  // A column of 64-bit integers may hold any number. Clamping the numbers keeps their difference from overflowing. It
-  // changes only numbers that are too large for a model to train on.
+  // A column of 64-bit integers may hold any number. The numbers are clamped so that their difference does not
+  // overflow. This changes only numbers that are too large for a model to train on.
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;
   return std::clamp<int64_t>(std::clamp(values.back(), -kMost, kMost) - std::clamp(base, -kMost, kMost) + 1, 1, kMost);
 }
@@ -200,7 +200,8 @@ absl::StatusOr<Categories> CategoriesFromJson(std::string_view text) {
 
 namespace {
 
-// The most categories of `own` for a dense map. A dense map takes 8 bytes for each, even if it does not occur.
+// If `own` has more categories than this, the map is sparse. A dense map takes 8 bytes for each category, even for
+// one that does not occur.
 constexpr int64_t kMostDense = int64_t{1} << 21;
 
 // Returns the category in `known` for a value of `own`, or nullopt if there is none.
@@ -233,7 +234,7 @@ namespace {
 // If `numbered` is true, returns the tables whose categories the import numbered. Otherwise returns the remaining
 // tables.
 Categories OnlyNumbered(const Categories& all, bool numbered) {
-  // Degrees count as numbered, because the import made them by counting. Their table alone looks like that of a
+  // Degrees count as numbered, because the import made them by counting. Yet their table looks like the table of a
   // column that was taken over unchanged.
   const auto belongs = [numbered](const CategoryTable& table) {
     return numbered == (table.renumbered() || table.origin == CategoryOrigin::kDegree);

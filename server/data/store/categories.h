@@ -1,5 +1,5 @@
-// Tables that map the categories in a dataset's columns to the values in the dataset's source. With them, categories
-// of one dataset are translated into categories of another. The store's file keeps the tables.
+// Tables that map the categories in a dataset's columns to the values in the dataset's source. They serve to
+// translate the categories of one dataset into the categories of another. The store's file keeps the tables.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace permafrost::data {
 class StoreFile;
 
 // Label -1 of one dataset and label 7 of another may both be category 0. Therefore a job's weights are stored with
-// the tables of its training dataset. The categories of another dataset can then be matched by source values.
-// Threads: value types and pure functions.
+// the tables of its training dataset. With these tables, the categories of another dataset are matched by source
+// values. Threads: value types and pure functions.
 
-// If a column has more distinct values than this, its table keeps none of them (CategoryTable::too_many).
+// If a column has more distinct values than this, its table keeps no values (CategoryTable::too_many).
 inline constexpr int64_t kMaxCategoryValues = 1'000'000;
 
 enum class CategoryOrigin : uint32_t {
@@ -103,8 +103,8 @@ class CategoryMap {
   bool as_they_stand() const { return as_they_stand_; }
   // Returns the values of `own` that `known` lacks, rising.
   const std::vector<int64_t>& unknown_values() const { return unknown_values_; }
-  // Returns the category for unknown values and for categories that cannot occur: one more than the last category of
-  // `known`.
+  // Returns one more than the last category of `known`. Unless as_they_stand() is true, To returns this category for
+  // unknown values and for categories that cannot occur.
   int64_t unknown() const { return unknown_; }
   int64_t To(int64_t category) const {
     if (as_they_stand_) return category;
@@ -120,8 +120,9 @@ class CategoryMap {
   bool as_they_stand_ = true;
   int64_t unknown_ = 0;
   std::vector<int64_t> unknown_values_;
-  std::vector<int64_t> dense_;                   // indexed by category of `own`; empty if there are too many
-  std::unordered_map<int64_t, int64_t> sparse_;  // used instead of dense_ then; its keys are the categories that occur
+  std::vector<int64_t> dense_;  // indexed by category of `own`; empty if sparse_ is used
+  // Used if there are too many categories for dense_, or negative ones. Its keys are the categories that occur.
+  std::unordered_map<int64_t, int64_t> sparse_;
 };
 
 // The sections of a store's file that hold the tables.

@@ -37,8 +37,8 @@ inline ImportedSummary SummaryOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return ImportedSummary(store->summary()); }, dataset);
 }
 
-// Returns the tables of the dataset's categories. Returns nullopt if the pointer is null, or if an older version
-// imported the dataset. Errors: DataLoss.
+// Returns the tables of the dataset's categories. Returns nullopt if `dataset` holds a null pointer, or if an older
+// version imported the dataset. Errors: DataLoss.
 inline absl::StatusOr<std::optional<Categories>> CategoriesOf(const OpenedDataset& dataset) {
   return std::visit(
       [](const auto& store) {

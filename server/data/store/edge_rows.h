@@ -40,7 +40,7 @@ class EdgeRows {
   // Returns the mapped bytes of the edge's id, from which Read finds the edge's row. The span is empty if the graph
   // has no ids. For kWeights, returns the bytes of the weight.
   std::span<const std::byte> ReadsOfId(uint64_t place) const;
-  // Returns the mapped bytes of the edge's row, which it finds by reading the edge's id. The span is empty if the row
+  // Returns the mapped bytes of the edge's row. Reads the edge's id to find the row. The span is empty if the row
   // cannot be read.
   std::span<const std::byte> ReadsOfRow(uint64_t place) const;
 
@@ -63,7 +63,7 @@ class EdgeRows {
 absl::Status ReadEdgeRows(const EdgeRows& rows, uint64_t begin, uint64_t end, float* out);
 absl::Status ReadEdgeRows(const EdgeRows& rows, uint64_t begin, uint64_t end, int64_t* out);
 
-// Returns the bytes that the rows of all edges take in the store. A job reads all of them in an epoch.
+// Returns the bytes that the rows of all edges take in the store. A job reads all these bytes in an epoch.
 uint64_t EdgeTableBytes(const GraphSummary& graph, EdgeInputs inputs);
 // Returns the bytes that the row of one edge takes in a batch, where a category takes 8 bytes.
 uint64_t EdgeRowBytes(const GraphSummary& graph, EdgeInputs inputs);

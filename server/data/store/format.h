@@ -4,11 +4,11 @@
 // Numbers are little-endian, as on the machine that wrote them. A reader with the other byte order recognises the
 // file by the field `endianness` and refuses it.
 // Sections are in the order of the table, and the gaps between them are zero. The last section, block_checksums, ends
-// the file. It holds the XXH3-64 of each block of all other sections, in the order of the table. A block has the
-// `block_bytes` of its section's entry; the last block of a section may be shorter. A section whose blocks are pages
-// begins at a page, so that each of its pages can be read and verified alone.
-// Version 2 can still be read. Its section entries end before the field `block_bytes` (kEntryBytesV2), and all its
-// blocks have BlockGuard::kBlockBytes.
+// the file. It holds the XXH3-64 of each block of all other sections, in the order of the table. The field
+// `block_bytes` of a section's entry is the length of its blocks; the last block may be shorter. A section whose
+// blocks are pages begins at a page, so that each of its pages can be read and verified alone.
+// Version 2 can still be read. Its section entries end before the field `block_bytes` (kEntryBytesV2), and each of
+// its blocks has BlockGuard::kBlockBytes bytes.
 // Version 1 can still be read. It holds a graph set, and its header lacks `layout` and `block_bytes`
 // (kHeaderBytesV1). Its sections follow the table directly, it has no block_checksums, and each
 // SectionEntry::checksum is the XXH3-64 of the section's bytes.
@@ -54,8 +54,8 @@ struct RowGroups {
 };
 
 // Returns groups in which each row lies on as few pages as its length allows. Within a group, rows follow each other
-// directly. Returns RowGroups() if more than a fifth of the table would be gaps, or if rows lie on as few pages
-// without gaps.
+// directly. Returns RowGroups() if more than a fifth of the table would be gaps, or if gaps would not lower the
+// number of pages per row.
 RowGroups GroupsFor(uint64_t row_bytes);
 
 // Returns the mean number of pages that reading one row touches.
@@ -67,8 +67,7 @@ inline constexpr uint32_t kStoreEndianness = 0x01020304;
 // kStoreEndianness as a machine with the other byte order reads it
 inline constexpr uint32_t kOtherEndianness = 0x04030201;
 inline constexpr uint64_t kSectionAlignment = 64;
-// The first page is kept for the header and the table, so that sections can be written before the header and the
-// table are known.
+// The first page is kept for the header and the table. Sections can thus be written before these two are known.
 inline constexpr uint64_t kFirstSection = 4096;
 
 enum class StoreLayout : uint32_t { kGraphSet = 1, kGraph = 2 };
@@ -87,7 +86,7 @@ struct FileHeader {
   uint32_t section_count;
   StoreLayout layout;
   uint32_t block_bytes;  // always BlockGuard::kBlockBytes, the largest block of any section
-  // XXH3-64 of all fields before this one, followed by the section table.
+  // XXH3-64 of all fields before this one and of the section table, in this order.
   uint64_t checksum;
 };
 static_assert(sizeof(FileHeader) == 72 && offsetof(FileHeader, checksum) == 64);
@@ -147,7 +146,7 @@ enum class SectionKind : uint32_t {
   kEdgeSource = 4,    // graph set: uint32 [edges]
   kEdgeTarget = 5,    // graph set: uint32 [edges]
   kNodeFeatures = 6,  // [nodes, width]; graph set: int32 or float32; graph: any type of DenseFeatures
-  kEdgeFeatures = 7,  // [edges, width], types as kNodeFeatures; graph: any number of rows if in_edge_ids is present
+  kEdgeFeatures = 7,  // [edges, width], types of kNodeFeatures; graph: any number of rows if in_edge_ids is present
   kLabels = 8,        // float32 [graphs, targets]; graph: [nodes, targets], absent if there are no targets
   kTrainGraphs = 9,   // graph set: uint32 [graphs of the split]
   kValidGraphs = 10,  // uint32

@@ -218,7 +218,7 @@ absl::Status ReadRows(const DenseFeatures& features, uint64_t begin, uint64_t en
     return features.bytes.status();
   }
   for (uint64_t row = begin, next; row < end; row = next) {
-    // The scales cover one row, so ToFloat can convert only one row at a time.
+    // There is one scale for each column, so ToFloat can convert only one row at a time.
     const uint64_t group = features.type == DataType::kInt8 ? 1 : features.groups.rows;
     next = group == 0 ? end : std::min(end, row - row % group + group);
     const auto count = static_cast<int64_t>(next - row) * features.width;

@@ -32,7 +32,7 @@ inline constexpr uint64_t kMaxNodes = uint64_t{UINT32_MAX};  // so that a row an
 
 // The neighbours of every node in one direction. Ids are not compressed, because reading compressed ids slows
 // sampling. On the graph of bench/power_law.py, differences between neighbours coded as varints took 2.4 bytes an
-// edge instead of 4. Drawing a fan-out for the nodes in the order of rows then took more than twice the time.
+// edge instead of 4. Drawing a fan-out of neighbours for each node, in row order, then took more than twice the time.
 struct Adjacency {
   Column<uint64_t> offsets;    // [nodes + 1]
   Column<NodeId> neighbors;    // [edges], rising for each node; parallel edges are adjacent
@@ -82,17 +82,17 @@ using Features = std::variant<std::monostate, DenseFeatures, SparseFeatures>;
 // evaluated.
 struct GivenLinks {
   std::array<Column<NodeId>, 3> links;  // by Split: [links, 2] source, target
-  // By Split, for validation and test only. GivenLinksSummary says in which form they are; may be absent.
+  // By Split. The training split has none, and the other two may have none. GivenLinksSummary tells the form.
   std::array<Column<NodeId>, 3> negatives;
 };
 
 // A whole graph, as columns. Samplers and batchers need nothing else, so tests can build a GraphView over vectors.
 struct GraphView {
   uint64_t nodes = 0, edges = 0;
-  // The sources of the edges that end in each node (CSC). Message passing gathers over these.
+  // The sources of the edges that end in each node (CSC). Message passing gathers over these edges.
   Adjacency in;
-  // The targets of the edges that begin in each node (CSR). Random walks follow these. If the graph is symmetric,
-  // `out` has the same columns as `in`.
+  // The targets of the edges that begin in each node (CSR). Random walks follow these edges. If the graph is
+  // symmetric, `out` has the same columns as `in`.
   Adjacency out;
   Features node_features;
   Features positions;           // of the nodes: dense float32, or monostate
@@ -192,8 +192,8 @@ class Graph {
   virtual uint64_t names_checksum() const { return 0; }
   virtual const GraphView& view() const = 0;
   virtual const NodeNames& names() const = 0;
-  // Returns DataLoss, naming the file, once the file was cut short or written to since Open, or a touched block was
-  // damaged. Returns a transient error once the disk failed to deliver a part of the file; opening the file again may
+  // Returns DataLoss, naming the file, if the file was cut short or written to after Open, or if a touched block was
+  // damaged. Returns a transient error if the disk failed to deliver a part of the file; opening the file again may
   // help. After either error, values that were read before may be wrong. Trust values only if a CheckIntact after
   // reading them returns Ok.
   virtual absl::Status CheckIntact() const = 0;
@@ -205,8 +205,8 @@ class Graph {
   // another graph.
   virtual std::filesystem::path path() const { return {}; }
   // Returns the tables of categories of the edge features and of the labels. Node features of a large graph are
-  // numbers, not categories. Returns nullopt if the graph was imported by an older version, which did not keep these
-  // tables. Errors: DataLoss.
+  // numbers, not categories. Returns nullopt if an older version imported the graph, without these tables. Errors:
+  // DataLoss.
   virtual absl::StatusOr<std::optional<Categories>> categories() const { return std::optional<Categories>(); }
   // Returns where the dense node features lie. Returns nullopt if there are none, or if the store is of an older
   // version, which has no checksums of pages.
@@ -227,8 +227,8 @@ struct SparseRows {
 absl::StatusOr<SparseRows> ReadRows(const SparseFeatures& features, uint64_t begin, uint64_t end);
 
 // A graph that is derived from another graph and keeps it alive. Methods that a subclass does not override return the
-// original graph's values. However, checksum(), content_checksum() and path() return 0 or an empty path. Threads:
-// same as Graph.
+// original graph's values. However, checksum() and content_checksum() return 0, and path() is empty. Threads: same as
+// Graph.
 class DerivedGraph : public Graph {
  public:
   const GraphSummary& summary() const override { return summary_; }

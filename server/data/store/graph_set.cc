@@ -84,7 +84,7 @@ class MappedGraphSet final : public GraphSet {
   std::filesystem::path path() const override { return file_->path(); }
 
  private:
-  // A section's place in the file, and the status of its verification, which the section's first reader runs.
+  // A section's place in the file, and the result of verifying the section, which its first reader does.
   struct Section {
     const StoreFile::Section* place = nullptr;  // null if the section is absent
     std::unique_ptr<BlockGuard> guard;
@@ -293,7 +293,7 @@ class MappedGraphSet final : public GraphSet {
     return absl::OkStatus();
   }
 
-  // A set's file has only the kinds up to kFirstKinds, categories and positions.
+  // Besides the kinds up to kFirstKinds, a set's file may have only categories and positions.
   static constexpr size_t kFirstKinds = static_cast<size_t>(SectionKind::kTestGraphs);
 
   const std::unique_ptr<StoreFile> file_;

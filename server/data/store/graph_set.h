@@ -44,9 +44,8 @@ struct GraphSetSummary {
   // The origin of features that the import made, such as "labels" or "degree". Empty if the import took over a table
   // of the source.
   std::string node_feature_origin, edge_feature_origin;
-  // The number of stored edges that repeat the two ends of an earlier edge. If the import was asked to `coalesce`
-  // edges, this is the number of repeated edges that it dropped. Older versions counted repeated edges for TUDatasets
-  // only.
+  // The number of stored edges with the same two ends as an earlier edge. If the import was asked to `coalesce`
+  // edges, this is the number of these edges that it dropped. Older versions counted them for TUDatasets only.
   int64_t duplicate_edges = 0;
   // Lines that the import told its user: how it read ambiguous input, and which files it did not read. Each is one
   // line of UTF-8.
@@ -59,11 +58,11 @@ struct GraphSetSummary {
   EdgeDirections directions = EdgeDirections::kUnknown;
 };
 
-// An open store. Opening it reads no data: only the header, the section table, the block checksums, the gaps and the
-// summary. A section's blocks are verified the first time that someone asks for the section.
+// An open store. Opening it reads only the header, the section table, the block checksums, the gaps and the summary.
+// A section's blocks are verified the first time that someone asks for the section.
 // Threads: all methods are safe anywhere.
-// Invariant: once a method has returned a section, the section's offsets rise and its ids are in range. For edge
-// ends, the range is the number of nodes of their graph. Owns the mapping; spans live as long as the GraphSet.
+// Invariant: once a method has returned a section, the section's offsets rise and its ids are in range. An end of an
+// edge is below the number of nodes of its graph. Owns the mapping; spans live as long as the GraphSet.
 class GraphSet {
  public:
   // The name of the file in a dataset's directory.
@@ -97,14 +96,14 @@ class GraphSet {
   virtual absl::StatusOr<FeatureTable> positions() const { return FeatureTable(); }
   // Returns the labels, [graphs, num_targets], NaN where a label is missing. The span is empty if all are missing.
   virtual absl::StatusOr<std::span<const float>> labels() const = 0;
-  // Returns the tables of the set's categories, or nullopt if the set was imported by an older version, which did not
-  // keep these tables.
+  // Returns the tables of the set's categories. Returns nullopt if an older version imported the set, without these
+  // tables.
   virtual absl::StatusOr<std::optional<Categories>> categories() const { return std::optional<Categories>(); }
   // Returns the graph ids of a split, in the order of the file.
   virtual absl::StatusOr<std::span<const uint32_t>> split(Split split) const = 0;
-  // Returns DataLoss, naming the file, once the file was cut short or written to since Open. Returns a transient
-  // error once the disk failed to deliver a part of the file; opening the file again may help. After either error,
-  // values read from spans before may be wrong, be zeros or break the invariant. Trust them only if a CheckIntact
+  // Returns DataLoss, naming the file, if the file was cut short or written to after Open. Returns a transient error
+  // if the disk failed to deliver a part of the file; opening the file again may help. After either error, values
+  // that were read from spans before may be wrong, be zeros or break the invariant. Trust them only if a CheckIntact
   // after the reading returns Ok.
   virtual absl::Status CheckIntact() const = 0;
   // Verifies every section of the file. Calls `progress` now and then with the bytes done and the bytes in total. If

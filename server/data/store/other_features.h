@@ -23,7 +23,7 @@ namespace permafrost::data {
 enum class MadeFeatures {
   kOwnColumn,  // a one-hot row with a column for each node
   kDegree,     // a one-hot row of kDegreeCap + 1 columns: the in-degree, capped at kDegreeCap
-  kOwnDegree,  // as kDegree, with no columns beyond the graph's largest in-degree
+  kOwnDegree,  // like kDegree, but with no columns above the graph's largest in-degree
   kConstant    // one column that is always 1
 };
 inline constexpr int64_t kDegreeCap = 255;
@@ -57,7 +57,7 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> WithFeatures(std::shared_ptr<con
 struct FeatureTranslation {
   FeatureCategories own, known;   // before and after the translation; table i of `own` becomes table i of `known`
   std::vector<CategoryMap> maps;  // one for each pair of tables
-  // True if no value changes. The summary then still gets the ranges of `known`.
+  // True if no value changes. Even then, the summary gets the ranges of `known`.
   bool as_it_stands() const;
 };
 
@@ -74,9 +74,9 @@ struct Translation {
 // Pairs (value in the source, number of rows with this value), in rising order of the values.
 using CountedValues = std::vector<std::pair<int64_t, int64_t>>;
 
-// Counts the rows that hold each unknown value of the table `translation.own.tables[table]`. The table belongs to the
-// edge features if `of_edges` is true, else to the node features. In a large graph, it belongs to the edge features.
-// Errors: DataLoss.
+// Counts, for each unknown value of the table `translation.own.tables[table]`, the rows that hold the value. The
+// table belongs to the edge features if `of_edges` is true, else to the node features. The table of a large graph
+// always belongs to the edge features. Errors: DataLoss.
 absl::StatusOr<CountedValues> CountUnknown(const GraphSet& set, bool of_edges, const FeatureTranslation& translation,
                                            size_t table);
 absl::StatusOr<CountedValues> CountUnknown(const Graph& graph, const FeatureTranslation& translation, size_t table);

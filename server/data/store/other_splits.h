@@ -42,8 +42,8 @@ std::shared_ptr<const Graph> WithSummary(std::shared_ptr<const Graph> graph, Gra
 // Division of a set of small graphs into folds, which replace the splits of the import.
 // Threads: pure functions. The sets that they return are safe anywhere.
 
-// Returns the ids of all graphs, ordered by class and shuffled by the seed within each class. `classes` holds a
-// number for each graph. NaN is a class of its own, and comes first.
+// Returns the ids of all graphs, ordered by class and shuffled by the seed within each class. classes[i] is the class
+// of graph i. NaN is a class of its own, and comes first.
 std::vector<uint32_t> ShuffledByClass(std::span<const float> classes, uint64_t seed);
 
 // Returns the graphs of each split, in rising order of their ids. Graphs are dealt in turn to the folds, in the order
@@ -91,23 +91,24 @@ Split SplitOf(const spec::LinkSplitOptions& options, NodeId a, NodeId b);
 absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const spec::LinkSplitOptions& options,
                                      const std::function<bool()>& keep_going, bool edge_features = false);
 
-// Divides the links by their timestamps: the earliest links train, later links validate, and the latest links test.
-// Links with equal timestamps are in the same split, so validation and test may be smaller than asked for. `messages`
-// has every edge, since the sampler decides for each seed which edges it may see (NeighborSamplingOptions::temporal).
-// Parallel edges are separate links. Errors: those of SplitLinks; InvalidArgument if the graph has no timestamps.
+// Divides the links by their timestamps: the earliest links are for training, later links for validation, and the
+// latest links for test. Links with equal timestamps are in the same split, so the validation and test splits may be
+// smaller than asked for. `messages` has every edge, since the sampler decides for each seed which edges it may see
+// (NeighborSamplingOptions::temporal). Parallel edges are separate links. Errors: those of SplitLinks;
+// InvalidArgument if the graph has no timestamps.
 absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph,
                                            const spec::LinkSplitOptions& options,
                                            const std::function<bool()>& keep_going, bool edge_features = false);
 
 // Returns the links that the source gave, with the source's splits and order. A link need not be an edge of the
-// graph. If an edge joins the two nodes of a validation or test link, in either direction, it is held out, even if it
-// is also a training link. The graph must have given links (summary().links.given). Errors: Cancelled if `keep_going`
-// returns false; DataLoss.
+// graph. Every edge between the two nodes of a validation or test link, in either direction, is held out. This holds
+// even for an edge that is also a training link. The graph must have given links (summary().links.given). Errors:
+// Cancelled if `keep_going` returns false; DataLoss.
 absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& graph,
                                          const std::function<bool()>& keep_going, bool edge_features = false);
 
-// The next three functions return the bytes of memory that a split takes: by SplitLinks, TakeGivenLinks and
-// SplitLinksByTime, in this order.
+// The next three functions return the bytes of memory that the results of SplitLinks, TakeGivenLinks and
+// SplitLinksByTime take, in this order.
 uint64_t LinkSplitBytes(const GraphSummary& graph, bool edge_features = false);
 uint64_t GivenLinksBytes(const GraphSummary& graph, bool edge_features = false);
 uint64_t TimedLinkSplitBytes(const GraphSummary& graph);

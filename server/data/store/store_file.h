@@ -56,7 +56,7 @@ class StoreFile {
   // Returns a hash over the kinds, sizes and checksums of the sections. The hash leaves out the sections `summary`
   // and `seen_categories`: they only repeat what other sections hold, and a later version may write them differently.
   uint64_t ContentChecksum() const;
-  // Returns a hash like ContentChecksum over the sections that name a large graph's nodes.
+  // Returns a hash like ContentChecksum, but only over the sections that name a large graph's nodes.
   uint64_t NamesChecksum() const;
 
   // Returns the text of the section `summary` after verifying it. Errors name the file.

@@ -54,7 +54,7 @@ class StoreFileWriter {
   FileWriter file_;
   std::stop_token stop_;
   std::vector<SectionEntry> entries_;
-  SectionEntry open_{};    // the current section, before its `bytes` and `rows` are known; offset 0 if none is open
+  SectionEntry open_{};    // the current section, `bytes` and `rows` not set yet; offset 0 if no section is open
   uint64_t appended_ = 0;  // bytes of rows in the current section
   BlockHashes hashes_;
   std::vector<uint64_t> checksums_;
@@ -67,7 +67,7 @@ class StoreFileWriter {
 class GraphWriter {
  public:
   // `directory` must exist, and the caller removes it after an error. With `packed_rows`, rows of node features lie
-  // without gaps, so some rows lie on one more page.
+  // without gaps, so some rows lie on one page more than they need.
   static absl::StatusOr<std::unique_ptr<GraphWriter>> Create(const std::filesystem::path& directory,
                                                              std::stop_token stop, bool packed_rows = false);
   virtual ~GraphWriter() = default;

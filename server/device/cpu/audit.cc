@@ -143,8 +143,8 @@ std::string ResultText(size_t index, const Bits& replay, const Bits& step) {
                       Describe(replay.type, replay.sizes), " in the replay");
 }
 
-// Returns the first operator of the replay that differs, or whose result differs, from that at the same place of the
-// step. Returns nullopt if there is none.
+// Compares each operator of the replay with the operator at the same place of the step. Returns the first one that is
+// another operator or has another result; nullopt if there is none.
 std::optional<graphcache::Difference> FirstOperator(const Trace& replay, const Trace& step) {
   for (const auto& [place, ours] : replay) {
     const auto theirs = step.find(place);

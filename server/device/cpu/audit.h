@@ -34,8 +34,9 @@ class StepProducts {
  public:
   // Adds the matrix products of one call of an operator with `arguments`. A product operator counts as one. An
   // operator of a whole layer takes matrices named weight, w1 or w2. It counts as one product of each of these
-  // matrices with the rows of its first tensor. The backward of such an operator counts as two per matrix, for the
-  // gradients of weight and input. Other products in such operators are not counted.
+  // matrices with the rows of its first tensor. The backward of such an operator counts as two products per matrix:
+  // one for the gradient of the weight, and one for the gradient of the input. Other products in such operators are
+  // not counted.
   void Add(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   // Runs all added products on new tensors of the same sizes, and returns the seconds that they take together. Each
   // size runs a few times.

@@ -33,26 +33,26 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureOnCpu(const StepP
                                                                      Arena& arena);
 
 // Captures `program` once for every shape. The probes are batches of different content, with no size below 2. Every
-// size that may differ between batches differs between the probes, and no two sizes differ in the same way. Probe 0
-// has the largest shape to be served without the heap. The program runs on each probe in turn, and each run is
-// recorded. The runs may differ only in their inputs and in integers that follow from the inputs' sizes
-// (tape_compare.h). A replay on each probe must leave the same bits in state and outputs as the run. Otherwise the
-// step cannot be captured for every shape. The last probe is a test: nothing is learned from its shape. Everything
-// else is as for CaptureOnCpu. Errors of `probes` pass through.
+// size that may differ between batches differs between the probes, and no two sizes change by the same amounts from
+// probe to probe. Probe 0 has the largest shape to be served without the heap. The program runs on each probe in
+// turn, and each run is recorded. The runs may differ only in their inputs and in integers that follow from the
+// inputs' sizes (tape_compare.h). A replay on each probe must leave the same bits in state and outputs as the run.
+// Otherwise the step cannot be captured for every shape. The last probe is a test: nothing is learned from its shape.
+// Everything else is as for CaptureOnCpu. Errors of `probes` pass through.
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(const StepProgram& program,
                                                                             const ProbeInputs& probes, Arena& arena);
 
 // The number of probes on which a ladder's step is recorded. A ladder is a set of executables, each for one shape.
-// Each then tests what was learned from these probes, as the last probe does in a dynamic capture.
+// Each executable then tests what was learned from these probes, as the last probe does in a dynamic capture.
 inline constexpr size_t kLadderProbes = kDynamicProbes - 1;
 
 // A step that was recorded once. Executables of single shapes are made from it. Borrows the program.
 struct RecordedStep {
   std::unique_ptr<Tape> tape;  // recorded at the first probe
   StepSizes sizes;
-  // The storage plan of the largest executable so far, and the sizes of its inputs. The plan serves smaller shapes
-  // too.
+  // The storage plan of the largest executable so far. The plan serves smaller shapes too.
   StoragePlan plan;
+  // The sizes of that executable's inputs.
   std::vector<int64_t> planned;
 };
 

@@ -55,9 +55,9 @@ class CpuExecutable final : public graphcache::Executable {
   const std::vector<Origin>& origins() const { return origins_; }
   const std::vector<std::string>& lines() const { return lines_; }
 
-  // Returns how many storage allocations of the last replay came from the heap. The number is above 0 in two cases
-  // only. An operator's temporaries depend on values, or a dynamic executable's inputs are larger than those with
-  // which its plan was learned.
+  // Returns how many storage allocations of the last replay came from the heap. The number can be above 0 if the
+  // temporaries of an operator depend on values. It can also be above 0 if the inputs of a dynamic executable are
+  // larger than those with which its plan was learned. Otherwise it is 0.
   int64_t unplanned_allocations() const { return unplanned_; }
   size_t num_calls() const { return calls_.size(); }
 
@@ -65,7 +65,7 @@ class CpuExecutable final : public graphcache::Executable {
   // An argument that is filled in at each replay: one tensor or a list of tensors.
   struct Fill {
     uint32_t arg = 0;
-    bool list = false, optional = false;  // it is a list; its elements are optional
+    bool list = false, optional = false;  // list: it is a list; optional: its elements are optional
     std::vector<int32_t> slots;           // one slot, or one per element; -1: no tensor
   };
   struct Call {
@@ -77,7 +77,7 @@ class CpuExecutable final : public graphcache::Executable {
     uint32_t place = 0;              // the place on the tape
   };
 
-  // An integer argument of a call whose value follows from the sizes of the inputs.
+  // An integer argument of a call. Its value follows from the sizes of the inputs.
   struct SizedInteger {
     uint32_t call = 0, arg = 0;
     std::optional<uint32_t> element;
@@ -94,15 +94,15 @@ class CpuExecutable final : public graphcache::Executable {
   const StepProgram& program_;
   Arena& arena_;
   std::vector<Call> calls_;
-  std::vector<at::Tensor> values_;                     // by slot; state, numbers and hoisted views stay
+  std::vector<at::Tensor> values_;                     // by slot; state, numbers and hoisted views stay set
   std::vector<std::pair<uint32_t, uint32_t>> inputs_;  // (slot, input number)
-  std::vector<uint32_t> output_slots_, made_outputs_;  // all outputs; those that are not state
+  std::vector<uint32_t> output_slots_, made_outputs_;  // slots of all outputs; slots of outputs that are not state
   std::vector<Tape::Mark> marks_;
   std::vector<Origin> origins_;
   std::vector<std::string> lines_;
   std::optional<StepSizes> sizes_;  // set if the executable is dynamic
   std::vector<SizedInteger> integers_;
-  std::vector<int64_t> sizes_now_, sizes_set_;  // of the inputs; those for which integers_ are set
+  std::vector<int64_t> sizes_now_, sizes_set_;  // the inputs' sizes now, and when integers_ were last set
   torch::jit::Stack stack_;
   const CallWatcher* watch_ = nullptr;  // set during a watched replay
   StoragePlan plan_;

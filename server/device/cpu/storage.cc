@@ -64,7 +64,7 @@ void GiveBackHeap(void* block) {
 }
 
 // The blocks of all arenas, so that a deleter can tell memory of an arena from memory of the heap. For most freed
-// addresses, reading two atomics is enough, since they lie below or above all arenas.
+// addresses, reading two atomics is enough, since most addresses lie below or above all arenas.
 class ArenaBlocks {
  public:
   void Add(const char* begin, size_t bytes, Arena* arena) {

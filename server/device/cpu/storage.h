@@ -38,7 +38,7 @@ class Arena {
   size_t bytes() const { return bytes_; }
   // Returns the block, and allocates it if needed. Throws c10::OutOfMemoryError.
   char* data();
-  // Notes that `block` is freed now. A call of ServeAnySize served it, and it outlived the call.
+  // Notes that `block` is freed now. `block` is storage that outlived the ServeAnySize call which served it.
   void NoteFree(const void* block);
 
  private:

@@ -43,8 +43,8 @@ struct TapeBreak {
 absl::Status BreakStatus(const TapeBreak& broken);
 
 // A function that is called in place of each operator of a step. `place` is the operator's index in a recording of
-// the step. `stack` holds the operator's arguments. The watcher must call `perform` once, which runs the operator: it
-// takes the arguments off the stack and puts the results there.
+// the step. `stack` holds the operator's arguments. The watcher must call `perform` once. `perform` takes the
+// arguments off the stack, runs the operator and puts the results on the stack.
 using CallWatcher = std::function<void(size_t place, const c10::OperatorHandle& op, torch::jit::Stack& stack,
                                        absl::FunctionRef<void()> perform)>;
 
@@ -76,11 +76,12 @@ class Tape {
     // optional tensors.
     std::vector<c10::IValue> args;
     std::vector<Use> uses;
-    // The slots of each return value: one, or several if the value is a list.
+    // By return value: its slots. A tensor has one slot, and a list has one slot per element.
     std::vector<std::vector<size_t>> returns;
     bool view = false;  // true: by its schema, every output is a view of an input
-    // The index in lines() of the user's line that called the operator, and whether the operator computes a gradient.
+    // The index in lines() of the user's line that called the operator.
     uint32_t line = 0;
+    // True if the operator computes a gradient.
     bool is_backward = false;
     std::string_view name() const { return handle.operator_name().name; }
   };
@@ -98,10 +99,10 @@ class Tape {
   // outputs of `body`. Exceptions pass through.
   std::vector<at::Tensor> Record(const std::vector<at::Tensor>& inputs, const Body& body);
   // Runs `body`, a step on `inputs`, on this thread and compares each operator, as it runs, with the recording. The
-  // inputs are another batch than the recorded one, of equal shapes. Every difference other than in tensors' values
-  // (a host value, a constant, the order of operators) breaks the tape. With `on_integer`, the inputs may have other
-  // shapes, and on_integer receives each integer argument that differs. Returns the outputs of `body`. Exceptions
-  // pass through.
+  // inputs must be a batch other than the recorded one, with the same shapes. Every difference other than in tensors'
+  // values (a host value, a constant, the order of operators) breaks the tape. With `on_integer`, the inputs may have
+  // other shapes, and on_integer receives each integer argument that differs. Returns the outputs of `body`.
+  // Exceptions pass through.
   std::vector<at::Tensor> Compare(const std::vector<at::Tensor>& inputs, const Body& body,
                                   const OnInteger& on_integer = nullptr);
 
@@ -128,11 +129,10 @@ class Tape {
     if (!broken_) broken_ = std::move(broken);
   }
 
-  // Notes a Mark on the tape that records on this thread. Returns false if no tape records. For MarkPhase of
-  // step_program.h.
+  // Notes a Mark on the tape that records on this thread. Returns false if no tape records. Called by MarkPhase
+  // (step_program.h).
   static bool NoteMark(int phase);
-  // Assigns later operators on the tape that records on this thread, if any, to `line`. For NoteLine of
-  // step_program.h.
+  // If a tape records on this thread, assigns its later operators to `line`. Called by NoteLine (step_program.h).
   static void NoteLine(std::string_view line);
 
  private:

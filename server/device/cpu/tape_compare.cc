@@ -187,8 +187,8 @@ int64_t IntegerAt(const Tape& tape, const IntegerPlace& place) {
 
 std::optional<TapeBreak> StepSizes::Find(std::span<const std::unique_ptr<Tape>> tapes, StepSizes& out) {
   out = {};
-  // Collects the sizes that differ between shapes: one row for each input dimension that does, with its values. Equal
-  // rows are kept once.
+  // Collects the sizes that differ between shapes. Each input dimension whose size differs gives one row, with its
+  // size at each shape. Equal rows are kept once.
   std::vector<std::vector<int64_t>> of_size;  // [sizes][shapes]
   for (size_t s = 0; s < tapes.front()->slots().size(); ++s) {
     const Tape::Slot& slot = tapes.front()->slots()[s];

@@ -89,7 +89,7 @@ class CudaBackend final : public Backend {
   }
   absl::StatusOr<bool> EndStep() const override {
     PF_RETURN_IF_ERROR(owner_.Claim("EndStep"));
-    // To publish, the thread asks the driver, which takes longer than a small step.
+    // Does not publish after every step, because Publish asks the driver, and that takes longer than a small step.
     if (const auto now = std::chrono::steady_clock::now(); now >= next_publication_) {
       next_publication_ = now + kPublishInterval;
       Publish();
@@ -154,9 +154,9 @@ class CudaBackend final : public Backend {
             .peak_bytes = stats.allocated_bytes[kAll].peak,
             .allocations = stats.allocation[kAll].allocated};
   }
-  // Reads and publishes the values that only the device's thread may read. If another thread asked the driver for
-  // free memory, that would invalidate a capture. It could also wait long for the allocator's lock, which is held
-  // while the driver finds memory.
+  // Reads and publishes the values that only the device's thread may read. If another thread asked the driver how
+  // much memory is free, that would invalidate a capture. That thread could also wait long for the allocator's lock,
+  // which is held while the driver finds memory.
   void Publish() const {
     const StorageUse storage = ReadStorage();
     const auto stats = Allocator().getDeviceStats(device_.index());
@@ -177,7 +177,7 @@ class CudaBackend final : public Backend {
   int64_t total_ = 0;     // bytes of the card
   int64_t for_jobs_ = 0;  // bytes that were free when the card was opened, minus the workspaces
   mutable OwnerThread owner_;
-  // Only the owner thread uses the next two.
+  // Only the owner thread uses the next two members.
   mutable std::chrono::steady_clock::time_point next_publication_;
   mutable int depth_ = 0;  // nesting depth of Within
 

@@ -1,6 +1,6 @@
 // An NVIDIA GPU. Executables are CUDA graphs, one for each shape (graph_capturer.h).
 // Threads: same as Backend. Only the device's thread calls the device. It publishes the device's state at most every
-// 200 ms, and at a job's end. Other threads see the state last published.
+// 200 ms, and at a job's end. Other threads see the state that was published last.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace permafrost::device {
 
-// Checks that card `index` can be used. Errors: FailedPrecondition if something is missing, naming the first such
-// thing. It may be the driver, the card, the module, a library of the module, or a driver that is new enough.
+// Checks that card `index` can be used. Errors: FailedPrecondition, naming the first fault: the driver, the card, the
+// module or a library of the module is missing, or the driver is too old.
 absl::Status FindCuda(int index);
 // Call it only if FindCuda(index) is Ok.
 std::unique_ptr<Backend> MakeCudaBackend(int index);

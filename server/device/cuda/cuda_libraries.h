@@ -1,10 +1,10 @@
-// The libraries of a CUDA device, which the program loads at run time and does not link. The first is NVIDIA's
-// driver, which tells the cards of this machine. The second is a module of this project that links libtorch's CUDA
-// half. The driver is loaded first, since the CUDA half is large, and prints long warnings on machines without a
-// card.
-// There are two reasons not to link the CUDA half. A program that links it does not start on a machine that lacks it.
-// Its static thread-local storage of 190 KB keeps threads with small stacks from starting, and threads of the HTTP
-// server have 100 KB.
+// The libraries that a CUDA device needs. The program loads them at run time and does not link them. The first is
+// NVIDIA's driver, which lists the cards of this machine. The second is a module of this project that links
+// libtorch's CUDA half. The driver is loaded first, since the CUDA half is large, and prints long warnings on
+// machines without a card.
+// There are two reasons not to link the CUDA half. A program that links the CUDA half does not start on a machine
+// without it. The static thread-local storage of the CUDA half takes 190 KB of each thread's stack. Threads with
+// smaller stacks then do not start, and those of the HTTP server have 100 KB.
 // Threads: safe anywhere.
 #pragma once
 
@@ -49,9 +49,9 @@ absl::Status CheckDriverVersion(const CudaDriver& driver, int wanted);
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
-  // Begins to capture the work that this thread enqueues on its current stream. This must not be the default stream.
-  // The graph's memory comes from `pool`, which other live graphs may share. If this call throws, the allocator is as
-  // before.
+  // Begins to capture the work that this thread enqueues on its current stream. The current stream must not be the
+  // default stream. The graph's memory comes from `pool`, which other live graphs may share. If this call throws, the
+  // allocator is as before.
   virtual void BeginCapture(c10::MempoolId_t pool) = 0;
   // Ends the capture and makes the graph ready to be replayed. If this call throws, the stream no longer captures,
   // the allocator no longer allocates from the pool, and the graph must not be used any more.

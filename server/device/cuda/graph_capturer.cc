@@ -127,8 +127,7 @@ class OnSideStream {
   }
 
  private:
-  // Makes all work that is enqueued on stream `later` from now on wait for the work enqueued so far on stream
-  // `earlier`.
+  // Makes stream `later` wait for all work that was enqueued so far on stream `earlier`.
   static void WaitFor(const c10::Stream& earlier, const c10::Stream& later) {
     if (earlier == later) return;
     c10::Event event(earlier.device_type());
@@ -235,7 +234,8 @@ class GraphExecutable final : public graphcache::Executable {
         empty_cache_(device.empty_cache),
         graph_(device.make_graph()) {}
 
-  // Captures the step on `first`. Exceptions of the device pass through; after one, the program's state is undefined.
+  // Captures the step on `first`. Exceptions of the device pass through. After an exception, the program's state is
+  // undefined.
   absl::Status Record(const graphcache::StepInputs& first, c10::Stream side) {
     const SilentPhases silent;
     PF_RETURN_IF_ERROR(inputs_.Take(first, staging_));
@@ -287,14 +287,14 @@ class GraphExecutable final : public graphcache::Executable {
   const std::unique_ptr<DeviceGraph> graph_;
 };
 
-// Restores the state, then calls the program's steady_state, so that a proof from it is possible.
+// Restores the state, then calls the program's steady_state, so that a proof can start from the result.
 void BeginProof(const StepProgram& program, SavedState& saved) {
   saved.Rewind();
   if (program.steady_state) program.steady_state();
 }
 
-// Runs the step twice on `inputs`, and replays it on `batch`, the same batch before its copy to the device. Returns
-// the name of the first tensor that FindDifference finds; nullopt if there is none.
+// Runs the step twice on `inputs`, and replays it on `batch`. `batch` is the original of which `inputs` is the copy
+// on the device. Returns the name of the first tensor that FindDifference finds; nullopt if there is none.
 absl::StatusOr<std::optional<std::string>> ProveReplay(const StepProgram& program, const graphcache::StepInputs& batch,
                                                        const graphcache::StepInputs& inputs,
                                                        GraphExecutable& executable, SavedState& saved) {

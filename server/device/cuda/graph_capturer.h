@@ -64,9 +64,9 @@ struct GraphDevice {
 //   + kProofFloor * the largest change in the tensor's group
 //   + two roundings of the tensor's type.
 // An output has no value before the step. In its bound, its largest absolute value therefore replaces both of the
-// largest changes. The proof detects an omitted operator, a stale input or a stale host number. It does so if this
-// error changes a tensor by more than a thousandth of the step's own change. Integers and other types must have equal
-// values.
+// largest changes. The proof detects an omitted operator, a stale input or a stale host number. It detects such an
+// error if the error changes a tensor by more than a thousandth of the step's own change. Integers and other types
+// must have equal values.
 // Threads: the device thread; waits for the device.
 inline constexpr double kProofRelative = 1e-3, kProofNoise = 8, kProofFloor = 1e-5;
 
@@ -92,8 +92,8 @@ class GraphCapturer final : public Capturer {
   // allocator's free blocks are returned to the driver, since a capture can take memory only from the driver and may
   // free none. All graphs of a capturer share one pool of memory. So replays run one after the other, and each replay
   // invalidates the outputs of the replay before it. Errors: same as Capturer. If the device itself refuses the
-  // capture, the error is a graph break without an operator. Errors of the device that the step did not cause pass
-  // through (fault.h: IsOutOfMemory, IsFatalToDevice).
+  // capture, the error is a graph break without an operator. Device errors that the step did not cause pass through
+  // (fault.h: IsOutOfMemory, IsFatalToDevice).
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
                                                                   const graphcache::StepInputs& first,
                                                                   const graphcache::StepInputs& second) override;

@@ -14,7 +14,8 @@ namespace permafrost::device {
 
 // Returns the number of graphs in libtorch's cache. `instance` is the address of MPSGraphCache::_instance_cache. If
 // this variable holds null, no graph was made yet, and the result is 0. Reads the memory of a std::unordered_map. In
-// 64-bit libc++ and libstdc++, it has two words of buckets, the first node, then the count.
+// 64-bit libc++ and libstdc++, the map consists of two words for the buckets, a pointer to the first node, and the
+// count.
 uint64_t ReadGraphEntries(const void* instance);
 
 // The functions of the device that a GraphEntries uses. Tests replace them.
@@ -36,8 +37,8 @@ GraphEntriesProbe ProbeOfMps();
 // only if a trial confirms it.
 class GraphEntries {
  public:
-  // Tests the count. A product of a new shape must raise it by 1, the same product again must leave it, and emptying
-  // the caches must set it to 0. The caches are empty afterwards. Exceptions of the probe pass through.
+  // Tests the count. A product of a new shape must raise it by 1, and the same product again must leave it unchanged.
+  // Emptying the caches must set it to 0. The caches are empty afterwards. Exceptions of the probe pass through.
   explicit GraphEntries(const GraphEntriesProbe& probe);
 
   // Returns nullopt if the count is not known. reason() then says why.
@@ -80,7 +81,7 @@ struct GraphCacheCalls {
       hooks.unfreezeGraphCache();
     }
   }
-  // Drops the graphs and nothing else, if libtorch has a call for that. Returns true if it has.
+  // Drops the graphs and nothing else, if libtorch has a call for that. Returns whether libtorch has the call.
   static bool Clear(const Hooks& hooks) {
     if constexpr (requires { hooks.clear_graph_cache(); }) {
       hooks.clear_graph_cache();

@@ -133,7 +133,8 @@ using Calls = GraphCacheCalls<at::MPSHooksInterface>;
 const at::MPSHooksInterface& Hooks() { return at::detail::getMPSHooks(); }
 int64_t Bytes(size_t bytes) { return static_cast<int64_t>(bytes); }
 
-// Returns the bytes that the allocator holds, including free blocks. Returns nullopt if it does not report them.
+// Returns the bytes that the allocator holds, including free blocks. Returns nullopt if the allocator does not report
+// the number.
 std::optional<int64_t> ReservedBytes() {
   auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(Hooks().getMPSDeviceAllocator());
   if (allocator == nullptr) return std::nullopt;
@@ -246,7 +247,7 @@ class MpsBackend final : public Backend {
 
   const int64_t recommended_max_;
   mutable OwnerThread owner_;
-  // Only the owner thread uses the next two.
+  // Only the owner thread uses the next two members.
   mutable DriverThreshold threshold_{0};
   mutable std::optional<GraphEntries> entries_;  // set by the first Enter
 

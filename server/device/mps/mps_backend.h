@@ -1,7 +1,7 @@
 // Apple's GPU, through libtorch's MPS backend. libtorch compiles a graph for each shape and never evicts one.
-// Therefore the graph cache limits the shapes that reach it, and EmptyCaches drops everything that it compiled. All
-// calls go through at::detail::getMPSHooks(). So this code compiles on machines without such a GPU, and is tested
-// there with other hooks.
+// Therefore the graph cache limits the shapes that reach libtorch, and EmptyCaches drops everything that libtorch
+// compiled. All calls go through at::detail::getMPSHooks(). So this code compiles on machines without such a GPU, and
+// is tested there with other hooks.
 #pragma once
 
 #include <functional>
@@ -39,7 +39,7 @@ absl::StatusOr<MpsEnvironment> ReadMpsEnvironment(const Environment& environment
 
 // A pool for the Objective-C objects that Metal makes. When the pool is destroyed, it releases the objects made since
 // it was opened. Without a pool, a thread never releases them. On systems other than Apple's, a pool does nothing.
-// Threads: made and destroyed on one thread, innermost first.
+// Threads: a pool is made and destroyed on one thread. The pool that was made last is destroyed first.
 class AutoreleasePool {
  public:
   AutoreleasePool();
@@ -53,8 +53,8 @@ class AutoreleasePool {
 };
 
 // Makes executables for a backend without recordings. An executable runs the program itself, at one shape. Nothing is
-// recorded or proven. The purpose is that the graph cache's policy limits the shapes that reach a device that
-// compiles by shape.
+// recorded or proven. On a device that compiles by shape, the graph cache's policy thus limits the shapes that reach
+// the device.
 // Threads: the device thread.
 class ShapedCapturer final : public Capturer {
  public:

@@ -135,7 +135,7 @@ class StandInGuard final : public c10::impl::NoOpDeviceGuardImpl<c10::kMPS> {
   c10::Stream getNewStream(c10::Device /*device*/, int /*priority*/) const override { return OneStream(); }
   c10::Stream exchangeStream(c10::Stream /*stream*/) const noexcept override { return OneStream(); }
   c10::DeviceIndex deviceCount() const noexcept override { return within ? 1 : 0; }
-  // The stand-in does work at once when it is enqueued, so every event has come.
+  // The stand-in does work at once when the work is enqueued, so every event has occurred already.
   void record(void** /*event*/, const c10::Stream& /*stream*/, c10::DeviceIndex /*device*/,
               c10::EventFlag /*flag*/) const override {}
   void block(void* /*event*/, const c10::Stream& /*stream*/) const override {}
@@ -305,7 +305,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> LinearBackward(const at::Tensor& 
 }
 
 // Returns true if the operator works on storages themselves or on tensors without storage, or is linear_backward.
-// RunOnHost cannot run it on bytes that two devices share.
+// RunOnHost cannot run such an operator on bytes that two devices share.
 bool IsOfStorage(std::string_view op) {
   return op.starts_with("set_") || op == "is_set_to" || op == "_efficientzerotensor" || op == "linear_backward";
 }

@@ -34,7 +34,7 @@ class MpsStandIn {
 
 // Runs `body`, a step on device mps, and returns the operators that it calls, in order. The device may be real or the
 // stand-in. The list has only operators with a kernel on MPS. In place of a composite operator, it has the operators
-// that this calls. Exceptions of the body pass through.
+// that the composite operator calls. Exceptions of the body pass through.
 // Threads: the device's thread if MPS is real.
 std::vector<graphcache::OpCall> RecordMpsCalls(const std::function<void()>& body);
 

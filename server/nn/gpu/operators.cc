@@ -59,7 +59,7 @@ float* To(const at::Tensor& t) { return t.mutable_data_ptr<float>(); }
 
 // Encoders, pooling and losses: the operators before and after the layers.
 
-// kernels.cu defines the same struct.
+// kernels.cu has its own definition of this struct, which must agree.
 struct Tables {
   const float* from[kMostTables];
   float* to[kMostTables];

@@ -1,6 +1,7 @@
-// The operators of nn/ops for a GPU whose kernels were compiled. Each function launches kernels of kernels.cu and
-// PyTorch's matrix products. It takes and returns what the CPU's function does, in float32, int64 or int32.
-// Threads: the device thread. The functions take tensors of any device that the launcher's kernels can read.
+// The operators of nn/ops for a GPU whose kernels were compiled. Each function has the arguments and results of the
+// operator's CPU function, in float32, int64 or int32. It launches kernels of kernels.cu and PyTorch's matrix
+// products.
+// Threads: the device thread. The functions take tensors on any device whose memory the launcher's kernels can read.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +33,7 @@ inline constexpr int64_t kMostBlocks = 65'535;
 // sorts the edges.
 inline constexpr int64_t kMostCountedEdges = 1 << 14;
 
-// kernels.cu defines the same constants as macros (COLUMNS, SHARES, ...).
+// kernels.cu defines these constants too, as macros (COLUMNS, SHARES, ...).
 inline constexpr int64_t kColumns = 8, kShares = 128, kLanes = 32, kRows = 8;
 inline constexpr int64_t kMostTables = 16;
 
@@ -81,7 +82,7 @@ std::tuple<Tensor, Tensor, Tensor> NormBackward(const Tensor& grad, const Tensor
 Tensor PoolForward(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, bool mean);
 Tensor PoolBackward(const Tensor& grad, const Tensor& graph_of_row, bool mean);
 
-// Both functions return the mean, the sum, the count, and the gradient of the mean.
+// Both losses return the mean, the sum and the count of LossTerms (nn/loss.h), then the gradient of the mean.
 std::tuple<Tensor, Tensor, Tensor, Tensor> RegressionLoss(const Tensor& prediction, const Tensor& labels, bool square);
 std::tuple<Tensor, Tensor, Tensor, Tensor> CrossEntropyLoss(const Tensor& logits, const Tensor& labels,
                                                             const OptionalTensor& class_weights);

@@ -35,14 +35,14 @@ constexpr int32_t kWarp = 32, kMostThreads = 256;
 // The type of a kernel's values, in the words of C.
 struct ValueType {
   const char* name;                // "float"
-  const char* suffix;              // ending of its literals and of math functions for it: "f"
+  const char* suffix;              // ending of literals and math functions of the type: "f"
   std::string (*literal)(double);  // rounds a number to the type; returns the shortest literal
 };
 
 // The formula of each elementwise step, as a C expression. $0, $1 and $2 are the operands. $3 and $4 are the numbers
 // x and y. $5 ends the names of math functions. In C, every comparison with NaN except `!=` is false. So the formulas
-// choose among operands in an order that lets NaN pass. Steps that compare yield 0 for a NaN operand, but kNotEqual
-// yields 1.
+// choose among operands in an order that lets NaN pass. For a NaN operand, kNotEqual yields 1, and all other
+// comparing steps yield 0.
 struct Formula {
   RegionOp op;
   const char* text;
@@ -286,7 +286,7 @@ class ColumnValues {
   // Returns the variable that holds a step's value after the lines have run.
   std::string Of(int32_t step);
 
-  // of_target() has the lines that are the same for every edge, of_edge() the lines for edge e.
+  // of_target() returns the lines that do not depend on the edge. of_edge() returns the lines for edge e.
   const std::vector<std::string>& of_target() const { return of_target_; }
   const std::vector<std::string>& of_edge() const { return of_edge_; }
   bool reads_edge() const { return reads_edge_; }

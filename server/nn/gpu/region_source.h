@@ -1,7 +1,7 @@
 // Writes the forward pass of an edge region (nn/kernels/edge_region.h) as one kernel of CUDA C++, which a device
 // compiles at run time. The text needs no headers. The kernel uses no atomic additions, so equal inputs give equal
-// bits. The kernel's outputs equal those of RunEdgeRegion (nn/ops/edge_region.h) up to rounding, also where they are
-// NaN or infinite.
+// bits. Up to rounding, the kernel's outputs equal those of RunEdgeRegion (nn/ops/edge_region.h). NaN and infinite
+// outputs are equal too.
 // Threads: a pure function, safe anywhere.
 #pragma once
 

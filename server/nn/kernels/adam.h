@@ -9,7 +9,7 @@ namespace permafrost::nn {
 struct AdamUpdate {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double learning_rate = 0, weight_decay = 0;
-  bool decoupled = false;  // true: AdamW, where weight decay shrinks the value itself; false: added to the gradient
+  bool decoupled = false;  // true: weight decay shrinks the value (AdamW); false: it is added to the gradient
   // Bias corrections: 1 - beta1^step and 1 - beta2^step.
   double correction1 = 1, correction2 = 1;
 };

@@ -154,7 +154,7 @@ HWY_INLINE void PairTile(int64_t pairs, const LeftPairs& left, const uint32_t* H
   }
 }
 
-// Multiplies the last rows of a product, too few for a whole tile, as a tile of fewer rows.
+// Multiplies the last rows of a product, which are too few for a whole tile, as a smaller tile.
 template <int kRows, class Epilogue>
 HWY_INLINE void LastPairs(int64_t rows, int64_t pairs, const LeftPairs& left, const uint32_t* panel, int64_t i,
                           int64_t j, int64_t columns, const Epilogue& epilogue) {
@@ -214,7 +214,7 @@ void StorePairs(int64_t m, int64_t n, int64_t k, const LeftPairs& left, const ui
   });
 }
 
-// Multiplies with b, [k, n]. Makes each panel of b just before it is used, so that it is in cache.
+// to [m, n] = left * b, where b is [k, n]. Makes each panel of b just before its use, so that the panel is in cache.
 void StoreOuterPairs(int64_t m, int64_t n, int64_t k, const float* b, const LeftPairs& left, uint32_t* panel,
                      float* to) {
   for (int64_t j0 = 0; j0 < n; j0 += kBfloat16Panel) {

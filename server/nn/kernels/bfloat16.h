@@ -1,8 +1,8 @@
 // Products of float32 matrices. Both factors are rounded to bfloat16 as they are packed. The instruction VDPBF16PS of
 // AVX512-BF16 adds the products up in float32. It takes two products at once, and treats subnormal numbers as 0.
-// Results, biases and later operations stay float32. Call these functions only if HasBfloat16Products().
-// Threads: any. Sums are in the order of rows and columns on any thread. Each thread keeps memory for the rounded
-// rows of its largest product.
+// Results, biases and later operations stay float32. Call these functions only if HasBfloat16Products() returns true.
+// Threads: any. Sums are added up in the order of rows and columns, whichever thread runs. Each thread keeps memory
+// for the rounded rows of its largest product.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ void Bfloat16InputGradient(int64_t rows, int64_t in, int64_t out, const float* g
                            const float* active, float* ga);
 // to [m, n] = left^T * right, where left is [rows, m] and right is [rows, n].
 void Bfloat16Outer(int64_t rows, int64_t m, int64_t n, const float* left, const float* right, float* to);
-// sums [width] = the sums over the rows of values [rows, width].
+// sums [width] = the column sums of values [rows, width].
 void Bfloat16ColumnSums(int64_t rows, int64_t width, const float* values, float* sums);
 
 }  // namespace permafrost::nn

@@ -1,7 +1,7 @@
 // An edge region: a list of steps that compute values for each edge, reduce them by target, and may compute further
 // from the reduced values. Each step has a level and a width. A shared step holds one row of values, a target step
 // one row for each target, and an edge step one row for each edge. Edges are processed target by target, so that a
-// step may compute an edge's value from the reduced values of its target.
+// step may compute an edge's value from the reduced values of that edge's target.
 // Threads: plain values, and functions that are safe anywhere.
 #pragma once
 
@@ -22,15 +22,15 @@ enum class RegionOp : uint8_t {
   kShared,    // the input is one row: [width]
   kTarget,    // row t of the input [targets, width]
   kEdge,      // row e of the input [edges, width]
-  kGather,    // row index[e] of the input [rows, width], by the index at position `index`
+  kGather,    // the row of the input [rows, width] that the index at position `index` has for edge e
   kConstant,  // `x`, a shared step of width 1
-  // Changes of level or width. An edge step that is reduced becomes a target step.
+  // Changes of level or width. kSum, kMax and kMin reduce an edge step to a target step.
   kExpand,  // target to edge: the row of the edge's target
   kSum,
   kMax,     // 0 for a target without edges, as scatter_reduce_ with include_self=false on zeros; NaN passes through
   kMin,     // same as kMax
   kCount,   // the number of edges of each target; a target step of width 1
-  kRowSum,  // sums each run of `group` values of a row; the width is that of `a` divided by `group`
+  kRowSum,  // sums each `group` adjacent values of a row; its width is the width of `a` / `group`
   kDetach,  // the operand unchanged; no gradient passes
   // Elementwise functions of `a`.
   kNeg,
@@ -58,7 +58,7 @@ enum class RegionOp : uint8_t {
   kDiv,
   kMaximum,  // NaN passes through; equal values share the gradient
   kMinimum,
-  // Masks that compare `a` with the number x: 1 or 0, without gradients.
+  // Comparisons of `a` with the number x. They yield a mask of 1 and 0, and pass no gradient.
   kLess,
   kLessEqual,
   kGreater,
@@ -88,7 +88,7 @@ extern const EnumNames<RegionLevel, 3> kRegionLevelNames;
 struct RegionStep {
   RegionOp op = RegionOp::kConstant;
   // Positions of earlier steps; -1: none. An operand of an elementwise step is a shared step, or has the step's own
-  // level. The operand's width is the step's width or a divisor d of it. Then each of its values serves width / d
+  // level. The operand's width d is the step's width or a divisor of it. Each value of the operand serves width / d
   // adjacent columns of the step.
   int32_t a = -1, b = -1, c = -1;
   int32_t input = -1, index = -1;  // positions among inputs and indices

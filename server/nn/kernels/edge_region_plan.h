@@ -1,6 +1,6 @@
 // Plans how the steps of a region run over a tile: which steps run, and in which registers. For the gradient it also
-// plans which values are kept and which steps have an adjoint. A tile is a run of targets with all of their edges. A
-// register holds a row for each target or for each edge of a tile.
+// plans which values are kept and which steps have an adjoint. A tile is a range of targets with all of their edges.
+// A register holds a row for each target or for each edge of a tile.
 // Threads: plain values, and functions that are safe anywhere.
 #pragma once
 
@@ -33,8 +33,8 @@ struct RegionRegisters {
   int64_t target_columns = 0, edge_columns = 0;
 };
 
-// The value that a kSum step adds up for each edge without storing it. It is the value of a kAdd or kMul step, or the
-// ReLU of that value. Or it is a row of the step `passed` where that ReLU passes a gradient, and 0 elsewhere.
+// The value that a kSum step adds up for each edge without storing it. It has one of three forms: the value v of a
+// kAdd or kMul step, relu(v), or the value of step `passed` where v is positive or NaN, and 0 elsewhere.
 struct SummedValue {
   int32_t step = -1;  // the kAdd or kMul step; -1: the sum reads stored rows
   bool relu = false;
@@ -53,8 +53,8 @@ struct RegionPass {
   int64_t summed_columns = 0;  // the total width of all summed values
 };
 
-// A row of a target or table that is narrower than this is copied for each edge, so that steps run over contiguous
-// values.
+// Rows of targets and of tables are copied for each edge if they have fewer columns than this. Steps then run over
+// contiguous values.
 inline constexpr int32_t kLeastViewWidth = 16;
 
 // A region, and everything that can be planned from the region alone.
@@ -72,12 +72,12 @@ struct RegionPlan {
   // For each step, true if it is an edge step that gathers or expands rows without a copy. Its readers take each row
   // in place.
   std::vector<char> is_view;
-  // For each input, true if it has a row for each target and these rows may have gaps between them, as in a slice of
-  // wider rows.
+  // For each input, true if it has a row for each target, and the kernels accept gaps between these rows. A slice of
+  // wider rows has such gaps.
   std::vector<char> may_lie_apart;
   // The shared steps to compute, in their order.
   std::vector<int32_t> shared_steps;
-  // For each step, where its values begin among those of the shared steps; -1: they do not lie there.
+  // For each step, the offset of its values in the memory of the shared steps; -1: the values are not in this memory.
   std::vector<int64_t> shared_place;
   int64_t shared_columns = 0;
   int32_t widest = 1;
@@ -92,7 +92,7 @@ struct RegionGradientPlan {
 
   // For each step s with home[s] == s, true if it receives an adjoint on which a wanted input's gradient depends.
   std::vector<char> active;
-  // Steps whose values the adjoints need. If an adjoint reads a value, the value's register is not reused.
+  // Computes the values that the adjoints need. If an adjoint reads a value, the register of the value is not reused.
   RegionPass values;
   // For each step, the register of its adjoint (-1: none).
   std::vector<int32_t> adjoint_of;
@@ -108,8 +108,8 @@ struct ReadByGradient {
 ReadByGradient ReadsOf(RegionOp op, int k);
 // Returns whether a step passes a gradient to operand k.
 bool PassesGradient(RegionOp op, int k);
-// Returns true if `step` can read an operand of `width` columns without a copy. `width` must be the step's own, or so
-// small that each value of the operand fills whole vectors of the step's columns.
+// Returns true if `step` can read an operand of `width` columns without a copy. It can if `width` is the step's own
+// width. A kMul step also can if each value of the operand fills whole vectors of the step's columns.
 bool TakesWidth(const RegionStep& step, int32_t width);
 // Returns whether operand k receives the step's adjoint unchanged, provided that the operand has the step's level and
 // width.

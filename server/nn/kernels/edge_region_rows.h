@@ -1,8 +1,9 @@
 // Works on the rows of a region. Rows are gathered, expanded and reduced to change level or width. Elementwise steps
 // run over contiguous values. Functions of both kinds come with their gradients.
-// If `base` is not null, the result is added to it, and `base` may be the output itself. If `base` is null, the
-// output is the result alone.
-// Threads: any, each with rows of its own. Rows are added in their order. SumGroups adds a row's values by lanes.
+// If `base` is null, the output is the result alone. Otherwise the output is base + result, and `base` may be the
+// output itself.
+// Threads: any, each with rows of its own. Rows are added in their order. SumGroups adds up the values of a group
+// vector by vector, and then adds the lanes.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,8 @@ void ExpandTargets(const RegionSegments& segments, int64_t width, const T* targe
 template <class T>
 void SumEdges(const RegionSegments& segments, int64_t width, const T* edges, const int64_t* rows, const T* base,
               T* targets);
-// targets[t] = the largest (or smallest) of the target's edges; 0 if there are none, NaN if one is NaN.
+// targets[t] = the largest (or smallest) value of the target's edges. It is 0 without edges, and NaN if a value is
+// NaN.
 template <class T>
 void ExtremeOfEdges(const RegionSegments& segments, int64_t width, bool largest, const T* edges, T* targets);
 // The gradient of ExtremeOfEdges, given its result `extreme`. to[e] = base[e] + (edges[e] equals extreme[t] ? g[t] /

@@ -249,7 +249,7 @@ class TileGradient {
     }
   }
 
-  // Returns memory, as wide as the step, for the gradient of operand k, a shared step.
+  // Operand k is a shared step. Returns memory for its gradient, as wide as the step that reads it.
   T* RowSum(int k) { return sums_.data() + static_cast<int64_t>(k) * plan_.widest; }
 
   // Adds the gradient from rows [r, r + n) of the step. y and g begin at the values and the adjoint of row r.

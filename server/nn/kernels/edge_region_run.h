@@ -1,4 +1,4 @@
-// Runs a region, or its gradient, tile by tile. A tile is a run of targets with all of their edges. Intermediate
+// Runs a region, or its gradient, tile by tile. A tile is a range of targets with all of their edges. Intermediate
 // values stay in the cache, unless one target has too many edges.
 // Threads: any, each with targets of its own. Results do not depend on how targets are divided among calls, with one
 // exception: a sum over all targets covers only the targets of its call. Each thread keeps up to 32 MiB of tile
@@ -12,12 +12,12 @@
 
 namespace permafrost::nn {
 
-// The arrays of a call, which the caller has checked: a target's edges are places[offsets[t]] ..
-// places[offsets[t + 1] - 1], and indices are in range. If HasNoEdges(region), offsets and places may be null; then
+// The arrays of a call. The edges of target t are places[offsets[t]] .. places[offsets[t + 1] - 1]. The caller has
+// checked that offsets, places and indices are in range. If HasNoEdges(region), offsets and places may be null; then
 // no target has edges.
 template <class T>
 struct RegionInputs {
-  std::span<const T* const> inputs;         // RegionPlan::may_lie_apart tells which of them may have gaps between rows
+  std::span<const T* const> inputs;         // gaps between rows: only if RegionPlan::may_lie_apart
   std::span<const int64_t> strides;         // for each input, values from one row to the next
   std::span<const int64_t* const> indices;  // [edges] each
   const int32_t *offsets, *places;
@@ -34,9 +34,9 @@ struct RegionGradients {
   // For each input, the memory for its gradient; null: the gradient is not wanted. The shape depends on the steps
   // that read the input.
   //   kTarget, kEdge: rows as in the input.
-  //   kShared: [width], this call's share of the sum.
+  //   kShared: [width], the sum over this call's targets.
   //   kGather: if the input's entry in `tables` is 0, a row for each edge, at the edge's place. Otherwise [rows,
-  //     width], this call's share of the sum.
+  //     width], the sum over this call's edges.
   std::span<T* const> inputs;
   std::span<const int64_t> tables;  // for each input, rows of the table to sum into; 0: a row for each edge
 };

@@ -1,5 +1,5 @@
-// Computes the gradient for rows that a region gathers by a second region, whose targets are the gathered rows. The
-// second region sums over the edges that read a row, so no gradient is stored for each edge.
+// Computes the gradient of the rows that a region gathers. A second region does this, and its targets are the
+// gathered rows. The second region sums over the edges that read a row, so no gradient is stored for each edge.
 // Threads: plain values, and functions that are safe anywhere.
 #pragma once
 
@@ -26,19 +26,21 @@ struct RegionSource {
 };
 
 struct SourceGradient {
-  // Runs first, over the targets of the differentiated region. Without outputs, it need not run.
+  // Runs first, over the targets of the differentiated region. If it has no outputs, it need not run.
   EdgeRegion targets;
   std::vector<RegionSource> target_inputs;
   // Runs over the rows of the input, with the edges that read each row. Its output is the gradient.
   EdgeRegion rows;
   std::vector<RegionSource> row_inputs;
-  // For each index of `rows`: the equal index of the differentiated region, or -1 for the targets of the edges.
+  // For each index of `rows`, the position of this index in the differentiated region. -1: it is the target of each
+  // edge.
   std::vector<int32_t> row_indices;
 };
 
-// Returns the gradient for input `input`, which kGather steps read, from the gradients of the given outputs. Returns
-// nullopt if the gradient depends on a value that is reduced over a target's edges and then read by an edge step.
-// Also returns nullopt if computing a function again would cost more than storing a row for each edge.
+// Returns the regions that compute the gradient of input `input` from the gradients of the given outputs. kGather
+// steps read this input. Returns nullopt if the gradient depends on a value that is reduced over a target's edges and
+// then read by an edge step. Also returns nullopt if computing a function again would cost more than storing a row
+// for each edge.
 std::optional<SourceGradient> GradientBySource(const RegionPlan& plan, int32_t input,
                                                std::span<const char> given_outputs);
 

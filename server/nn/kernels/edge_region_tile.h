@@ -1,5 +1,5 @@
-// Computes the values of a region's steps for one tile: a run of targets with all of their edges. Threads: one thread
-// per object.
+// Computes the values of a region's steps for one tile: a range of targets with all of their edges. Threads: one
+// thread per object.
 #pragma once
 
 #include <cstdint>

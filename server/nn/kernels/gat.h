@@ -1,5 +1,5 @@
 // GATv2's attention over CSR, and its gradients, without a tensor of messages: a message lives in registers.
-// Threads: any, each with rows of its own. Sums are in the order of the edges.
+// Threads: any, each with rows of its own. Sums are added up in the order of the edges.
 #pragma once
 
 #include <cstdint>

@@ -104,8 +104,8 @@ HWY_INLINE void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t a_row, int64_t 
   SomeColumns(rows, kRows, i, j, columns, epilogue);
 }
 
-// Multiplies the last rows of a product, too few for a whole tile, as a tile of fewer rows. Each addition waits for
-// the one before, so a tile of one or two rows takes as long as a tile of four.
+// Multiplies the last rows of a product, which are too few for a whole tile, as a smaller tile. Each addition waits
+// for the one before, so a tile of one or two rows takes as long as a tile of four.
 template <int kRows, class T, class Epilogue>
 HWY_INLINE void LastRows(int64_t rows, int64_t k, const T* HWY_RESTRICT a, int64_t a_row, int64_t a_k,
                          const T* HWY_RESTRICT panel, int64_t i, int64_t j, int64_t columns, const Epilogue& epilogue) {

@@ -1,7 +1,7 @@
 // Linear maps over rows, and their gradients: a single map, or two maps with ReLU between. Weights are [out, in], and
 // are packed once for all rows. Several threads may process the rows in chunks. Each function is compiled for several
 // instruction sets, one of which is chosen at run time.
-// Threads: any. Sums are in the order of rows and columns on any thread.
+// Threads: any. Sums are added up in the order of rows and columns, whichever thread runs.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Computes losses with their gradients: losses of classes, and the loss of skip-gram over random walks.
-// Threads: any, each with rows or walks of its own. Sums are made in float64, in the order of rows.
+// Threads: any, each with rows or walks of its own. Sums are added up in float64, in the order of rows.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ void ScoreWalk(const WalkShape& shape, const T* table, const int64_t* walk, T* s
 template <class T>
 double LossOfPairs(bool negative, int64_t count, T* scores);
 
-// Writes gradients, [length, dimension]: for each node of the walk, its gradients summed over the pairs that contain
-// it, times `scale`. derivatives: [pairs], the derivatives that LossOfPairs has written.
+// Writes gradients, [length, dimension]: for each node of the walk, the sum of its gradients from all pairs that
+// contain it, times `scale`. derivatives: [pairs], the derivatives that LossOfPairs has written.
 template <class T>
 void GradientOfWalk(const WalkShape& shape, const T* table, const int64_t* walk, const T* derivatives, T scale,
                     T* gradients);

@@ -1,5 +1,5 @@
 // Batch norm with ReLU and dropout over chunks of rows, for kernels that keep a chunk in cache.
-// Threads: any. Sums are in the order of rows.
+// Threads: any. Sums are added up in the order of rows.
 #pragma once
 
 #include <algorithm>

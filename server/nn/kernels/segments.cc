@@ -94,7 +94,8 @@ PERMAFROST_SEGMENTS(float, F32)
 PERMAFROST_SEGMENTS(double, F64)
 #undef PERMAFROST_SEGMENTS
 
-// The most vectors of columns that a loop handles at once. Each loop keeps up to two arrays of them in registers.
+// The most vectors of columns that a loop handles at once. Each loop keeps one or two arrays of kMaxVectors vectors
+// in registers.
 constexpr int kMaxVectors = 4;
 
 template <int kVectors, class D, class T>

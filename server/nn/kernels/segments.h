@@ -1,5 +1,5 @@
 // Weighted sums and maxima of rows over CSR, and the sums of GINE's and GIN's messages, with their gradients over the
-// transposed CSR. All of them are gathers: a row is written once, by one thread, which adds up the row's edges in
+// transposed CSR. Every kernel here gathers: each row is written once, by the thread that adds up the row's edges in
 // their order.
 // Threads: any, each with rows of its own.
 #pragma once
@@ -20,8 +20,9 @@ struct SegmentRows {
 template <class T>
 void SumSegments(const SegmentRows<T>& rows, int64_t begin, int64_t end, T* to, int64_t to_stride);
 
-// The gradient of x: gx[s] = the sum over places p of row s of weights[edges[p]] * scale[r] * g[r]. Here r is
-// rows[p], and places with r >= targets are left out. For s < targets, scale[s] * self[s] * g[s] + own[s] is added.
+// The gradient of x. gx[s] is the sum, over the places p of row s, of weights[edges[p]] * scale[r] * g[r]. Here r is
+// rows[p]. Places with r >= targets are left out. If s < targets, scale[s] * self[s] * g[s] + own[s] is added to
+// gx[s].
 template <class T>
 struct SegmentGradient {
   // The arrays of CsrTranspose (nn/ops/segment_ops.h). Row s has places [offsets[s], offsets[s + 1]), in the order of
@@ -50,7 +51,8 @@ void LargestOfSegments(const MaxRows<T>& rows, int64_t begin, int64_t end, T* la
 template <class T>
 void SharesOfLargest(const MaxRows<T>& rows, const T* largest, const T* g, int64_t begin, int64_t end, T* share);
 
-// gx[s] = the sum over places p of row s, with r = rows[p] < targets, of share[r] where x[s] equals largest[r].
+// gx[s] is the sum of share[r] over the places p of row s where x[s] equals largest[r]. Here r is rows[p]. Places
+// with r >= targets are left out.
 template <class T>
 struct MaxGradient {
   // The arrays of CsrTranspose (nn/ops/segment_ops.h). Row s has places [offsets[s], offsets[s + 1]), in the order of

@@ -1,6 +1,6 @@
 // Selects the instruction sets that the kernels are compiled for: the baseline, AVX2 and AVX-512 on x86, NEON on ARM.
-// Include it before any header of Highway. Instruction sets with vectors of unknown length (SVE, RVV) are left out,
-// because such vectors cannot be elements of the kernels' arrays of registers.
+// Include this file before any header of Highway. Instruction sets with vectors of unknown length (SVE, RVV) are left
+// out, because such vectors cannot be elements of the kernels' arrays of registers.
 #pragma once
 
 #include <hwy/detect_targets.h>

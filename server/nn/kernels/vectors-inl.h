@@ -1,4 +1,4 @@
-// Loops by vectors over the columns of rows, prefetches of rows, and vector functions. For 0, inf and NaN, the
+// Loops over the columns of rows by vectors, prefetches of rows, and vector functions. For 0, inf and NaN, the vector
 // functions give the results of std's functions. This file is compiled once for each instruction set: .cc files
 // include it, and Highway's foreach_target.h includes each of these .cc files again.
 #if defined(PERMAFROST_NN_KERNELS_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -20,9 +20,9 @@ namespace permafrost::nn::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Calls body(tag, std::integral_constant of the number of vectors, first column) for the columns from `c` on that
-// fill whole vectors, and moves `c` past them. Takes kVectors vectors at once (a power of two), then kVectors / 2 at
-// once, and so on down to one.
+// Processes the columns from `c` on that fill whole vectors, and moves `c` past them. Calls body(tag,
+// std::integral_constant of the number of vectors, first column). Takes kVectors vectors at once (a power of two),
+// then kVectors / 2 at once, and so on down to one.
 template <int kVectors, class D, class Body>
 HWY_INLINE void ForVectors(D d, int64_t width, const Body& body, int64_t& c) {
   static_assert(kVectors > 0 && (kVectors & (kVectors - 1)) == 0);
@@ -75,7 +75,7 @@ HWY_INLINE V Expm1Of(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Expm1(d, hn::IfThenElse(hn::Gt(x, most), most, x)));
 }
 
-// hn::Log and hn::Log1p treat inf and NaN as finite numbers.
+// Returns log(x), also for inf and NaN, which hn::Log treats as finite numbers.
 template <class D, class V>
 HWY_INLINE V LogOf(D d, V x) {
   using T = hn::TFromD<D>;

@@ -150,9 +150,9 @@ struct InEdges {
   Tensor Zero() const { return at::zeros({}, options); }
   Tensor Ones() const { return weights.defined() ? weights : at::ones({sources.size(0)}, options); }
 
-  // Returns [rows]: the weight of each row's self-loop. A row without a self-loop gets 1. Each self-loop adds its
-  // weight less 1, so a row with a single self-loop gets exactly that loop's weight. Returns an undefined tensor if
-  // all rows get 1.
+  // Returns [rows]: the weight of each row's self-loop. A row without a self-loop gets 1. To this 1, each self-loop
+  // adds its weight less 1, so a row with a single self-loop gets exactly that loop's weight. Returns an undefined
+  // tensor if all rows get 1.
   Tensor SelfLoops() const {
     if (!weights.defined()) return {};
     return Sum(at::where(is_self_loop, weights - 1, Zero())) + 1;

@@ -1,4 +1,4 @@
-// The convolutions, one for each architecture. Models stack them as layers, both for nodes and for sets of graphs.
+// The convolutions, one for each architecture. Models of nodes and models of sets of graphs stack them as layers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -47,12 +47,12 @@ struct ConvCall {
   double attention_p = 0;  // dropout probability of the attention
 };
 
-// Threads: the device thread. Its tensors belong to the model.
+// Threads: the device thread. The tensors belong to the model.
 class Convolution {
  public:
   virtual ~Convolution() = default;
-  // Returns [targets, out], after the activation. `targets` is the number of rows of `edges`, or of `in` if the
-  // offsets are undefined.
+  // Returns [targets, out], after the activation. `targets` is the number of rows with in-edges in `edges`. If the
+  // offsets are undefined, it is the number of rows of `in`.
   virtual at::Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const = 0;
   // Layer-wise inference, as in LayerWiseModel. Combine applies no ReLU. The chunk's edge_features hold the tensor
   // that ConvCall has in edge_rows.
@@ -62,7 +62,7 @@ class Convolution {
 };
 
 // Counts of values (4 bytes each) of one layer in training. The counts cover the layer's parameters, the values saved
-// for the backward pass, and the values that the backward pass allocates while it is in this layer.
+// for the backward pass, and the values that the backward pass of the layer allocates.
 struct ConvCost {
   double parameters = 0, saved = 0, backward = 0;
 };
@@ -76,7 +76,7 @@ struct ConvolutionKind {
   spec::Architecture architecture;
   std::unique_ptr<Convolution> (*make)(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   // Computes the factors of messages. Each source is in [0, rows), and `offsets` covers the rows with in-edges.
-  // edge_rows: true if edges have rows.
+  // edge_rows: true if layers get ConvCall::edge_rows.
   MessageNorm (*norm)(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
                       int64_t rows, at::ScalarType type, bool edge_rows);
   // Same as LayerWiseModel::InverseSqrtDegrees. Null: the convolution uses no degrees.

@@ -4,7 +4,7 @@
 //   prediction = mlp(pool(h, or what jumping knowledge makes of all layers))
 // With a virtual node, each graph has an extra row. Each layer first adds this row to the nodes of its graph; the
 // nodes then update the row. Source of the virtual node: Gilmer et al. 2017, as OGB's GNN_node_Virtualnode. Parameter
-// names are those of the PyG module that computes the same, in client/python/src/permafrost/models/graph_sets.py.
+// names are those of the equivalent PyG module in client/python/src/permafrost/models/graph_sets.py.
 
 #include <ATen/ATen.h>
 #include <ATen/core/Tensor.h>
@@ -38,7 +38,7 @@ using at::Tensor;
 struct SetGraph {
   // Source, target and their index; for GINE also the edge rows.
   GineEdges edges;
-  ConvEdges conv;     // for models other than GIN and GINE: the same edges with the norm of messages
+  ConvEdges conv;     // for models other than GIN and GINE: the edges, with the norm of messages
   Tensor edge_rows;   // edge rows of attention, as in ConvCall; undefined: there are none
   Tensor edge_code;   // as in ConvCall
   Tensor real_nodes;  // [1] int64
@@ -47,7 +47,7 @@ struct SetGraph {
   Mode mode = Mode::kTrain;
 };
 
-// A layer: convolution, norm, ReLU, dropout. Threads: the device thread. Its tensors belong to the model.
+// A layer: convolution, norm, ReLU, dropout. Threads: the device thread. The tensors belong to the model.
 class SetLayer {
  public:
   virtual ~SetLayer() = default;

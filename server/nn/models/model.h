@@ -33,9 +33,9 @@ struct NodeBlock {
   at::Tensor feature_columns;  // [entries] int64
   at::Tensor feature_values;   // [entries] float32; undefined: all are 1
   at::Tensor positions;        // [N, columns] float32, which programs read; undefined: the model reads none
-  // In-edges as CSR: the in-edges of row r come from rows sources[offsets[r] .. offsets[r + 1]). Only rows below the
-  // second to last entry of row_ends have in-edges. `sources` may be longer than the last offset; the entries beyond
-  // it are padding that no row reaches.
+  // In-edges as CSR: the in-edges of row r come from rows sources[offsets[r] .. offsets[r + 1]). Only the first
+  // row_ends[row_ends.size() - 2] rows have in-edges. `sources` may be longer than the last offset; the entries
+  // beyond it are padding that no row reaches.
   at::Tensor offsets;  // [row_ends[row_ends.size() - 2] + 1] int64
   at::Tensor sources;  // [E] int64
   // [E] int64, rising: the target of each edge. Only blocks for programs have edge targets. A block for a program has
@@ -143,7 +143,7 @@ struct GraphSetBatch {
   at::Tensor node_features;
   at::Tensor edge_features;
   at::Tensor positions;      // [N, columns] float32, which programs read; may be undefined
-  at::Tensor edge_source;    // [E] int64: numbers of rows of this batch
+  at::Tensor edge_source;    // [E] int64: row numbers within this batch
   at::Tensor edge_target;    // [E] int64, rising
   at::Tensor graph_of_node;  // [N] int64; padding nodes belong to the last graph
   at::Tensor labels;         // [G, targets] float32, NaN where missing and in padding graphs

@@ -30,7 +30,7 @@ struct EncoderInput {
 
 // Encodes a feature table. Each categorical column has an embedding, and the embeddings are summed (as in OGB's
 // AtomEncoder). Float columns go through a linear map. A set without features gets one learned vector for all rows.
-// Threads: the device thread. Its tensors belong to the model.
+// Threads: the device thread. The tensors belong to the model.
 class Encoder {
  public:
   // Draws embeddings by Xavier uniform, as OGB's encoders do.
@@ -64,7 +64,7 @@ struct RealRowsOf {
 at::Tensor FixedBatchNormRelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                               const at::Tensor& running_mean, const at::Tensor& running_var);
 
-// The norm, ReLU and dropout behind a layer. Threads: the device thread. Its tensors belong to the model.
+// The norm, ReLU and dropout behind a layer. Threads: the device thread. The tensors belong to the model.
 class RowNorm {
  public:
   // kBatch: PyG's BatchNorm (NAME.module.*). kLayer: PyG's LayerNorm with mode "node" (NAME.*). kNone: no norm.

@@ -23,8 +23,8 @@ constexpr int64_t kParallelNormValues = 1 << 17;
 // starts to grow at a smaller input. A running float32 sum over 230,000 rows made gradients wrong by a hundredth.
 constexpr int64_t kMostChunks = 4096;
 
-// Returns memory for two sums per column and chunk. Its size follows from the padded number of rows, not from the
-// number of real rows.
+// Returns memory for two sums per column and chunk. Its size depends on the number of all rows, padding included, and
+// not on the number of real rows.
 Tensor SumsOfChunks(const Tensor& x) {
   return at::empty({RowChunks::CountOf(x.size(0), 2 * x.size(1), kMostChunks), 2, x.size(1)}, x.options());
 }

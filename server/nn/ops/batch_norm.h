@@ -26,8 +26,8 @@ struct BatchNormOptions {
 // A batch with fewer real rows is normalised by the running statistics, and leaves them unchanged.
 inline constexpr int64_t kLeastNormRows = 2;
 
-// Adds one to `batches`, the number of batches that have updated the running statistics, if this batch has at least
-// kLeastNormRows real rows. batches: [] int64; real_rows: [1] or [] of any type.
+// If this batch has at least kLeastNormRows real rows, adds one to `batches`, the number of batches that have updated
+// the running statistics. batches: [] int64; real_rows: [1] or [] of any type.
 // In a shared step, call it after the norm on the same thread, since the norm counts the rows of all ranks.
 void CountNormBatch(const at::Tensor& batches, const at::Tensor& real_rows);
 

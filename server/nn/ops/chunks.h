@@ -99,7 +99,7 @@ inline constexpr int64_t kParallelProducts = 1 << 20;
 // fast as one (`--filter gathers`).
 inline constexpr int64_t kParallelGathers = 1 << 16;
 // Returns true if a region with this much work is split among threads. `limit` is meant for libtorch's threads. A
-// crew begins a region faster, so its limit is lower.
+// crew begins a region faster, so the limit for a crew is lower.
 inline bool IsShared(int64_t work, int64_t limit) {
   constexpr int64_t kSooner = 8;
   return work >= (OperatorThreads() == 0 ? limit : limit / kSooner);
@@ -190,7 +190,7 @@ class MlpBackwardChunks {
   }
 
   // Adds up the gradients of all chunks, but writes only part c of `to`, which is split into `count` parts. Call it
-  // for each c, after Run has finished for all chunks.
+  // for each c < count, after Run has finished for all chunks.
   void AddShare(int64_t c, int64_t count, const MlpWeights& to) const {
     int64_t before = 0;
     for (const at::Tensor* t : {&to.w1, &to.b1, &to.w2, &to.b2}) {

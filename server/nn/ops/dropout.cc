@@ -16,8 +16,8 @@ namespace {
 
 using at::Tensor;
 
-// From this many values on, several threads share them. At half as many values (40 us of work) two threads were as
-// fast as one: `bench/run parallel --filter drops`.
+// If there are at least this many values, several threads share the work. At half as many values (40 us of work) two
+// threads were as fast as one: `bench/run parallel --filter drops`.
 constexpr int64_t kDropGrain = 1 << 15;
 constexpr int64_t kLow32 = 0xffffffff;
 

@@ -16,7 +16,7 @@ struct DropoutKey {
 };
 
 // Returns [N, C]: each value is x / (1 - p), or 0 with probability p. x: [N, C] floating; step: [1] int64, steps
-// done. row_keys: [N] int64, the key of each row, of which the low 32 bits count; undefined: the row's own position.
+// done. row_keys: [N] int64, the key of each row (only the low 32 bits are used); undefined: the row's own position.
 // 0 <= p < 1; p = 0 returns x. Masks are equal on every device. Source: Srivastava et al. 2014; the hash is
 // MurmurHash3's finalizer (Appleby), chained over the key, the row and the column.
 at::Tensor Dropout(const at::Tensor& x, const at::Tensor& step, const DropoutKey& key, double p,

@@ -20,7 +20,7 @@ namespace permafrost::nn {
 struct GatEdges {
   at::Tensor offsets;      // [T + 1] int64: edges [offsets[r], offsets[r + 1]) end at row r
   at::Tensor sources;      // [E] int64 rows of left; E may exceed the last offset
-  CsrTranspose transpose;  // TransposeCsr of these edges, or of more rows; for the backward
+  CsrTranspose transpose;  // TransposeCsr of these edges, or of the edges of more rows; for the backward
   // The value e of each edge, [E, W], and of each self-loop, [T, W]. If both are undefined, e is 0.
   at::Tensor rows, self_rows;
 };

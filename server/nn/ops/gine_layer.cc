@@ -198,13 +198,13 @@ class GineAggregation {
       : messages_{Read<T>(x), DataOrNull<T>(edge_rows), DataOrNull<int32_t>(code), x.size(1)},
         partial_(code ? edge_rows->numel() : 0) {}
 
-  // Sets what Sum reads.
+  // Sets the arrays that Sum reads.
   void SetInEdges(const Tensor& offsets, const Tensor& source) {
     offsets_ = Read<int32_t>(offsets);
     source_ = Read<int64_t>(source);
   }
-  // Sets what Gradient reads, and `ge`, to which it writes the gradient of edge rows: one part [codes, C] for each
-  // chunk if edges have codes, else one tensor [E, C].
+  // Sets the arrays of Gradient, which writes the gradient of edge rows to `ge`. If edges have codes, `ge` has one
+  // part [codes, C] for each chunk. Otherwise `ge` is one tensor [E, C].
   void SetOutEdges(const Tensor& offsets, const Tensor& targets, const Tensor& edges, const Tensor& ge) {
     offsets_ = Read<int32_t>(offsets);
     targets_ = Read<int32_t>(targets);

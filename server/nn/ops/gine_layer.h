@@ -55,8 +55,8 @@ at::Tensor GineLayer(const at::Tensor& x, const GineEdges& edges, const at::Tens
 at::Tensor GineLayerEval(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
                          const GineWeights& weights, const BatchNormOptions& norm = {});
 
-// These two compute the results of GineLayer and GineLayerEval by PyTorch's operators. They are the reference, and
-// run wherever the fused operator does not.
+// These two functions compute the results of GineLayer and GineLayerEval by PyTorch's operators. They are the
+// reference, and run wherever the fused operator does not.
 at::Tensor GineLayerPlain(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
                           const GineWeights& weights, const GineDropout& dropout, const BatchNormOptions& norm = {});
 at::Tensor GineLayerEvalPlain(const at::Tensor& x, const GineEdges& edges, const GineWeights& weights,
@@ -66,7 +66,7 @@ at::Tensor GineLayerEvalPlain(const at::Tensor& x, const GineEdges& edges, const
 struct SummedEdges {
   at::Tensor offsets;      // [T + 1] int64: edges [offsets[r], offsets[r + 1]) end at row r
   at::Tensor sources;      // [E] int64 rows of x; E may exceed the last offset
-  CsrTranspose transpose;  // TransposeCsr of these edges, or of more rows; for the backward
+  CsrTranspose transpose;  // TransposeCsr of these edges, or of the edges of more rows; for the backward
   // rows is [codes, C], and edge k has the value e = rows[code[k]]. If code is undefined, rows is [E, C], and the value
   // is rows[k].
   at::Tensor rows;

@@ -62,8 +62,8 @@ struct ConvSizes {
   bool own;  // true if W multiplies [sum, x_i], false if the sum alone
 };
 
-// Returns the work of a region, counted in multiplications. Without a product, it is the number of gathered values,
-// each counted as the multiplications that take as long.
+// Returns the work of a region, counted in multiplications. Without a product, each gathered value counts as the
+// multiplications that take as long.
 int64_t WorkOf(const ConvSizes& s, bool weight) {
   constexpr int64_t kOfValue = kParallelProducts / kParallelGathers;
   return weight ? s.rows * s.products() : kOfValue * (s.rows + s.edges) * s.width;
@@ -136,8 +136,8 @@ std::tuple<Tensor, Tensor> GraphConvCpu(const Tensor& x_in, const OptionalTensor
   return {y, in};
 }
 
-// Gradients of x ([0] if not wanted), weight ([0] if there is none), bias, and the sum (to which bias and addend are
-// added).
+// Gradients of x ([0] if not wanted), weight ([0] if there is none), bias, and the sum (the value before bias and
+// addend are added).
 using GraphConvGradients = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
 // rows: [T, K], the rows that the weight multiplied; none without a weight. x_rows: N.

@@ -22,7 +22,7 @@ namespace permafrost::nn {
 struct ConvEdges {
   at::Tensor offsets;      // [T + 1] int64: row r sums edges [offsets[r], offsets[r + 1])
   at::Tensor sources;      // [E] int64 rows of x; E may exceed the last offset
-  CsrTranspose transpose;  // TransposeCsr of these edges, or of more rows
+  CsrTranspose transpose;  // TransposeCsr of these edges, or of the edges of more rows
   at::Tensor weights;      // [E] or undefined: all 1
   at::Tensor self;         // [T] or undefined: all 0
   at::Tensor scale;        // [T] or undefined: all 1

@@ -57,8 +57,8 @@ Tensor RowLinearCpu(const Tensor& x_in, const Tensor& weight, const OptionalTens
   return y;
 }
 
-// y: the output if ReLU followed the map, else none. Returns the gradients of x, weight and bias; [0] for each that
-// is not wanted.
+// y: the output if ReLU followed the map, else none. Returns the gradients of x, weight and bias; a gradient that is
+// not wanted is [0].
 std::tuple<Tensor, Tensor, Tensor> RowLinearBackwardCpu(const Tensor& grad_in, const Tensor& x_in,
                                                         const OptionalTensor& y, const Tensor& weight,
                                                         std::array<bool, 3> wanted, bool bfloat16) {
@@ -73,7 +73,7 @@ std::tuple<Tensor, Tensor, Tensor> RowLinearBackwardCpu(const Tensor& grad_in, c
   const int64_t weights = wants_weight ? s.out * s.in : 0, partial = weights + s.out;
   const RowChunks chunks(s.rows, s.in * s.out);
   const int64_t grain = ChunkGrain(chunks, s.rows * s.in * s.out), most = chunks.count();
-  const Tensor g = y ? at::empty_like(grad) : Tensor();  // the gradient after ReLU
+  const Tensor g = y ? at::empty_like(grad) : Tensor();  // the gradient of ReLU's input
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "row_linear_backward", [&] {
     using T = scalar_t;
     const int64_t scratch_size = wants_weight ? ProductScratch<T>(s.rows / most + 1, widths.products) : 0;

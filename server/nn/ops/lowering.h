@@ -1,6 +1,7 @@
 // Chooses the operators of a step: the CPU's fused operators, the PyTorch operators that express the step best, or
 // shape-free PyTorch operators. Shape-free operators add no entry to libtorch's cache of compiled MPS graphs
-// (graphcache/census.h). The functions here are the pieces in which the two kinds of PyTorch operators differ.
+// (graphcache/census.h). LinearRows, ReluRows, SelectRows and AddRows are the pieces in which the two kinds of
+// PyTorch operators differ.
 #pragma once
 
 #include <ATen/core/Tensor.h>

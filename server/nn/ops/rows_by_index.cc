@@ -17,8 +17,8 @@ namespace {
 
 using at::Tensor;
 
-// From this many gathered values on, several threads share them. At half as many values (25 us of work) two threads
-// were as fast as one: `bench/run parallel --filter gathers`.
+// If there are at least this many gathered values, several threads share the work. At half as many values (25 us of
+// work) two threads were as fast as one: `bench/run parallel --filter gathers`.
 constexpr int64_t kEmbeddingGrain = 1 << 16;
 // The number of columns whose gradients one thread sums. kNarrowBlock is for many rows, which are worth more threads.
 constexpr int64_t kEmbeddingBlock = 64, kNarrowBlock = 16;

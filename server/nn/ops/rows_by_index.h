@@ -27,8 +27,8 @@ at::Tensor RowEmbedding(const at::Tensor& table, const at::Tensor& indices);
 // values below categories[c]. The last column varies fastest. The product of `categories` is below 2^31.
 // permafrost::combine_categories.
 at::Tensor CombineCategories(const at::Tensor& features, const std::vector<int64_t>& categories);
-// Returns [product of the tables' rows, C]: row `code` is the sum of one row of each table, the rows of the
-// categories that the code combines. Differentiable in the tables.
+// Returns [product of the tables' rows, C]: row `code` is the sum of one row from each table. These are the rows of
+// the categories that the code combines. Differentiable in the tables.
 at::Tensor CombineTables(const std::vector<at::Tensor>& tables);
 
 // y[g] = the sum, or the mean, of the rows of x that belong to graph g; 0 if there are none.

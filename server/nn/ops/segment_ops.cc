@@ -298,7 +298,7 @@ Tensor BackwardComposite(const Tensor& grad, const Tensor& offsets, const Tensor
     const Tensor real = segment.lt(offsets.size(0) - 1);
     messages = messages * at::where(real, *weights, at::zeros({}, grad.options())).unsqueeze(1);
   }
-  // Messages of entries beyond the last offset are 0, whatever row they name.
+  // Messages of entries beyond the last offset are 0, whatever row such an entry names.
   return AddRows(at::zeros({rows_of_x, grad.size(1)}, grad.options()), sources.clamp_max(rows_of_x - 1), messages);
 }
 

@@ -1,7 +1,7 @@
-// The edges of a batch or block, in the orders by which messages and their gradients are gathered. There are no
-// atomics, and the order of sums does not depend on the number of threads.
+// Groups the edges of a batch or block by target and by source, so that messages and their gradients can be gathered.
+// Sums need no atomics, and their order does not depend on the number of threads.
 //
-// Message passing over CSR, and linear maps of sparse rows, as registered operators that a capture sees. Offsets
+// Also defines message passing over CSR, and linear maps of sparse rows, as operators that a capture sees. Offsets
 // begin at 0 and rise. Indices come from our own batcher, which keeps them in range; release builds do not check each
 // index. Entries beyond the last offset are padding. No row reaches them, and they may hold any values in range.
 // Threads: any; kernels use ATen's threads. Results do not depend on the number of threads.
@@ -14,8 +14,8 @@
 namespace permafrost::nn {
 
 // Helpers of the operators below and of permafrost::segments_of, which group edges by row. Places are int32.
-// Errors: c10::Error if a count exceeds int32. The message begins with `name`, the operator, and uses `of`, the kind
-// of rows.
+// Errors: c10::Error if a count exceeds int32. The message begins with the operator's `name`, and uses `of` as the
+// word for rows, such as "nodes".
 void CheckPlaces(const char* name, const char* of, int64_t rows, int64_t edges);
 // Writes offsets, [rows + 1]. Row r gets places [offsets[r], offsets[r + 1]), one for each key that equals r. `count`
 // is the number of all keys.
@@ -51,8 +51,8 @@ struct CsrTranspose {
 CsrTranspose TransposeCsr(const at::Tensor& offsets, const at::Tensor& sources, int64_t nodes);
 
 // out[r] = sum over e in [offsets[r], offsets[r + 1]) of weights[e] * x[sources[e]].
-// x: [N, C] float32 or float64; rows of x may have gaps between them. offsets: [R + 1] int64; sources: [E] int64,
-// below N up to the last offset; weights: [E] of x's type, not differentiated, or undefined (all 1). Returns [R, C].
+// x: [N, C] float32 or float64; gaps between its rows are accepted. offsets: [R + 1] int64; sources: [E] int64, below
+// N up to the last offset; weights: [E] of x's type, not differentiated, or undefined (all 1). Returns [R, C].
 // Differentiable in x. On devices without kernels it is made of index_select and index_add.
 at::Tensor SegmentSum(const at::Tensor& x, const at::Tensor& offsets, const at::Tensor& sources,
                       const at::Tensor& weights);
@@ -79,8 +79,8 @@ at::Tensor DenseOfSparse(const at::Tensor& offsets, const at::Tensor& columns, c
                          at::ScalarType type);
 
 // out[r, c] = max over e in [offsets[r], offsets[r + 1]) of x[sources[e], c]; 0 if the segment is empty. Offsets and
-// sources are as for SegmentSum. x: [N, C] float32 or float64. transpose: TransposeCsr of these rows and sources, or
-// of more rows. If it is undefined, it is made when needed. Returns [R, C].
+// sources are as for SegmentSum. x: [N, C] float32 or float64. transpose: TransposeCsr of these entries, or of the
+// entries of more rows. If it is undefined, it is made when needed. Returns [R, C].
 // Differentiable in x. Equal maxima share the gradient, as in PyTorch's amax. PyG's MaxAggregation also shares the
 // gradient, but loses half of it where the maximum is 0. On the CPU this is one operator; on other devices and in
 // other lowerings it is scatter_reduce over the gathered rows.

@@ -25,11 +25,11 @@ absl::Status LinkArtifact(const std::filesystem::path& source, const std::filesy
 // The headers of a table of predictions, and the names of its rows. Each row begins with its names, one for each of
 // `columns`, and then has its predicted values.
 struct NamedRows {
-  std::vector<std::string> columns;  // "graph"; or "node"; or "source", "target" and their "time"
+  std::vector<std::string> columns;  // "graph"; or "node"; or "source", "target" and, if links have times, "time"
   std::vector<std::string> names;    // [rows * columns]
   std::vector<std::string> values;   // headers of the predicted values: "prediction_0", ...
-  // The first value column in which a NaN means that there is no value. In it and in later ones, a NaN becomes an
-  // empty cell.
+  // The index of the first value column in which values may be absent. In this column and all later ones, a NaN means
+  // an absent value and becomes an empty cell.
   size_t empty_nan = std::numeric_limits<size_t>::max();
 };
 

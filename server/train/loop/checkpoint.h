@@ -116,7 +116,7 @@ class CheckpointStore {
 
  private:
   absl::StatusOr<std::vector<int64_t>> Steps() const;  // newest first
-  // Passes the tensors to `take`, and returns everything else.
+  // Passes the tensors to `take`, and returns the checkpoint without them.
   absl::StatusOr<Checkpoint> Load(int64_t step, const TakePart& take) const;
   absl::Status Write(const Checkpoint& checkpoint);
   absl::Status WriteFiles(const Checkpoint& checkpoint, const std::filesystem::path& directory) const;
@@ -135,11 +135,11 @@ class CheckpointStore {
 // Threads: one thread.
 class CheckpointSchedule {
  public:
-  // The time from a run's first step to its first checkpoint by time. It is short, so that a job that is killed again
-  // and again still makes progress. Later intervals double up to CheckpointOptions::every_seconds.
+  // The time from a run's first step to the first checkpoint that is due by time. It is short, so that a job that is
+  // killed again and again still makes progress. Later intervals double up to CheckpointOptions::every_seconds.
   static constexpr absl::Duration kFirst = absl::Seconds(1);
-  // The largest fraction of a run that writing checkpoints by time may take: if one takes long, the next comes later.
-  // The first checkpoint is an exception, because its cost is unknown.
+  // The largest fraction of a run's time that may go into writing checkpoints that are due by time. If a checkpoint
+  // takes long, the next one comes later. The first checkpoint is an exception, because its cost is unknown.
   static constexpr double kMaxPart = 0.02;
 
   explicit CheckpointSchedule(const spec::CheckpointOptions& options);

@@ -104,7 +104,7 @@ Differences Compare(const Rig& got, const Rig& want) {
   out.values = {std::abs(loss - want_loss) / std::max(1.0, std::abs(want_loss)), "loss"};
   if (std::isnan(loss) != std::isnan(want_loss)) out.values.part = 1e30;
   const std::vector<nn::NamedTensor> ours = got.State(), theirs = want.State();
-  // The differences of gradients are divided by one scale for all layers, the largest value.
+  // The largest difference of gradients is divided by the largest gradient, both over all layers.
   double gradients = 0, scale = 0;
   for (size_t i = 0; i < ours.size(); ++i) {
     if (theirs[i].value.requires_grad() || !theirs[i].value.is_floating_point()) continue;
@@ -237,7 +237,7 @@ absl::StatusOr<SelfTestArm> SelfTest::Run(const Plan& plan) {
       memory = Memory();
     }
   }
-  // As a job does, this also evaluates at the end.
+  // Evaluates at the end, as a job does.
   PF_RETURN_IF_ERROR(
       Evaluate(rig->engine, *rig->task, data::Split::kTest, {.step = plan.steps, .keep_predictions = true}, [] {
         return true;

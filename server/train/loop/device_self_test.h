@@ -39,9 +39,9 @@ struct SelfTestArm {
   std::optional<int64_t> driver_bytes;
   int64_t compared = 0;       // steps that were also run on the CPU
   double difference = 0;      // largest difference of a loss or running statistic in any step
-  std::string differs;        // name of the value that `difference` is about, and its step
-  double gradients = 0;       // median over the steps of the largest difference of gradients in a step
-  double gradients_most = 0;  // largest difference of gradients in any step
+  std::string differs;        // name of the value with this difference, and the step
+  double gradients = 0;       // largest difference of gradients in a step: median over steps
+  double gradients_most = 0;  // largest difference of gradients in a step: maximum over steps
 };
 
 struct SelfTestReport {
@@ -58,12 +58,12 @@ struct SelfTestReport {
 // within kSelfTestJump. A wrong kernel differs in every step.
 inline constexpr double kSelfTestTolerance = 1e-4, kSelfTestJump = 5e-2;
 
-// Trains GINE on a set of small graphs in several jobs: one sealed; one under `always`, whose entries must grow; one
-// under `always` whose cache is cleared every few steps; and one for each policy that keeps nothing. For each
-// compared step, the device and the CPU start from equal state on the same batch. The comparison covers the loss,
-// running statistics, and the optimizer's moments, which contain the gradients. It leaves out the weights, because
-// Adam moves a weight by a full step even if its gradient is only rounding noise. Calls `progress` with a line before
-// each job.
+// Trains GINE on a set of small graphs in several jobs. The first job is sealed. Another job runs under `always`, and
+// its entries must grow. A further job under `always` has its cache cleared every few steps. Each policy that keeps
+// nothing also has a job. For each compared step, the device and the CPU start from equal state on the same batch.
+// The comparison covers the loss, running statistics, and the optimizer's moments, which contain the gradients. It
+// leaves out the weights, because Adam moves a weight by a full step even if its gradient is only rounding noise.
+// Calls `progress` with a line before each job.
 // Errors: those of OpenBackend and of the jobs.
 absl::StatusOr<SelfTestReport> RunSelfTest(const SelfTestOptions& options, const data::OpenedDataset& dataset,
                                            const std::function<void(std::string_view line)>& progress);

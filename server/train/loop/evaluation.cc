@@ -56,7 +56,7 @@ absl::Status CheckSameNodes(const data::ImportedSummary& trained, const data::Im
 }
 
 // Refuses a dataset unless its nodes are known to be in the order of the training, since an import may renumber
-// nodes. If the nodes have no names, their ids are their rows.
+// nodes. If the nodes of neither dataset have names, a node's id is its row number in both datasets.
 absl::Status CheckSameOrder(const EvaluateRequest& request, const data::ImportedSummary& trained) {
   const auto* const from = std::get_if<data::GraphSummary>(&trained);
   const auto* const graph = std::get_if<std::shared_ptr<const data::Graph>>(&request.dataset);
@@ -136,8 +136,8 @@ absl::Status CheckBeside(const spec::TrainOptions& options, const data::OpenedDa
                       violations.front().description, static_cast<double>(held) / 1e6));
 }
 
-// Checks that predictions and labels fit in the memory that the process does not yet hold. Their size is that of
-// numbers and, with `text`, also that of CSV.
+// Checks that predictions and labels fit in the memory that the process does not yet hold. With `text`, also counts
+// the size of the predictions as CSV.
 absl::Status CheckRoom(const data::OpenedDataset& dataset, int64_t rows, int64_t values, bool text,
                        const MemoryLimits& limits) {
   constexpr double kNumberBytes = 8, kTextBytes = 14, kNameBytes = 24;

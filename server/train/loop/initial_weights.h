@@ -21,20 +21,20 @@ namespace permafrost::train {
 // Copies tensors of `file`, a safetensors file, into the model. Returns one line about the tensors that it copied and
 // those that it left out.
 // Compares the file's categories with `own`, the categories that the model reads, and moves each row of weights to
-// the category with the same value. If the file lacks a value, the model's row for it stays as it is; the returned
-// line counts such rows. If the categories of the file or of the model are unknown, rows are copied in the file's
-// order.
-// Errors: InvalidArgument if `file` is not a safetensors file. Without how.by_name, InvalidArgument if tensors of
-// file and model differ, with the name of the first such tensor and their number. With how.by_name, InvalidArgument
-// if no tensor fits. After an error, the model is unchanged.
+// the category with the same value. If the file lacks a value that the model has, the model's row for it stays as it
+// is. The returned line counts these rows. If the categories of the file or of the model are unknown, rows are copied
+// in the file's order.
+// Errors: InvalidArgument if `file` is not a safetensors file. Without how.by_name, InvalidArgument if tensors of the
+// file and the model differ. The error has the name of the first differing tensor, and the number of differing
+// tensors. With how.by_name, InvalidArgument if no tensor fits. After an error, the model is unchanged.
 absl::StatusOr<std::string> TakeWeights(std::string_view file, const spec::InitialWeights& how, nn::TensorSet& tensors,
                                         const std::optional<data::Categories>& own = std::nullopt);
 
 // Copies all tensors of `file`, which must match the model's tensors by name and shape. A model's tensor named in
 // `zero_rows` has one more row than in the file, and this last row becomes zeros. `source` names the owner of the
 // weights, for errors.
-// Errors: InvalidArgument if `file` is not a safetensors file, or if tensors differ, with the name of the first such
-// tensor and their number.
+// Errors: InvalidArgument if `file` is not a safetensors file, or if tensors differ. The error then has the name of
+// the first differing tensor, and the number of differing tensors.
 absl::Status TakeAllWeights(std::string_view file, std::string_view source, nn::TensorSet& tensors,
                             const std::vector<std::string>& zero_rows = {});
 
@@ -66,7 +66,7 @@ bool HasNodeRows(const spec::TrainOptions& options, const data::OpenedDataset& d
 std::map<std::string, std::string> NodeNamesMetadata(const spec::TrainOptions& options,
                                                      const data::OpenedDataset& dataset);
 
-// Returns true if, by the metadata of a file of weights, its rows belong to other nodes than this graph's, or are in
+// Returns true if the metadata of a weights file say that its rows belong to nodes other than this graph's, or are in
 // another order. Returns false if the metadata say nothing about nodes.
 bool SaysOtherNodes(const std::map<std::string, std::string>& metadata, const data::Graph& graph);
 

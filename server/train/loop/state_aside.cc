@@ -55,7 +55,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The least size of a tensor to be parked. A smaller one costs less as a copy in memory than as a part of the file.
+// The least size of a tensor to be parked. A smaller tensor costs less as a copy in memory than as a part of the
+// file.
 constexpr size_t kLeastBytes = size_t{64} << 10;
 
 bool IsWorthParking(const at::Tensor& tensor) {

@@ -1,5 +1,5 @@
-// Replaces the content of a run's tensors for a while, or back. Weights are replaced by their averages, the
-// optimizer's state by zeros during a capture, and all that a step changed by its earlier values.
+// Replaces the values of a run's tensors. Weights are replaced by their averages, and the optimizer's state by zeros
+// during a capture. Tensors that a step changed are replaced by their values before the step.
 // Threads: the device thread.
 #pragma once
 

@@ -159,8 +159,8 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
     const SingleThreadedBackward on_this_thread;
     std::optional<collective::Part> part;
     if (output.loss.defined() && collective::IsShared()) part.emplace(own.count);
-    // grad() is called instead of backward(), which accumulates into .grad and for this copies a tensor that is still
-    // held elsewhere, for example by a recording.
+    // grad() is called instead of backward(), because backward() accumulates into .grad. For this, it copies a
+    // gradient that is still held elsewhere, for example by a recording.
     std::vector<at::Tensor> gradients = torch::autograd::grad({terms.mean}, optimizer.parameters());
     if (output.loss.defined()) {
       // The program's loss may divide by the number of labels, and the gradient of 0 / 0 is NaN.

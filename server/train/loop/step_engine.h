@@ -63,8 +63,8 @@ class ErrorSums {
   std::vector<nn::NamedTensor> tensors_;
 };
 
-// The moments of a training step at which on_phase is called: kBegin at the begin of the step, and each other one at
-// the end of its phase.
+// The moments of a training step at which on_phase is called: kBegin at the begin of the step, and each other value
+// at the end of the phase that it names.
 enum Phase : int { kBegin, kForward, kBackward, kOptimizer };
 
 struct LossOptions {
@@ -84,7 +84,8 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
                                  std::function<void(int phase)> on_phase);
 
 // Returns the evaluation step, which is forward only. It adds the batch's loss to `losses`, and its absolute error to
-// `errors` unless the loss has classes. It returns the predictions [padded graphs, outputs]. Borrows all arguments.
+// `errors` unless the loss is over classes. It returns the predictions [padded graphs, outputs]. Borrows all
+// arguments.
 device::StepProgram EvalProgram(Task& task, const LossOptions& loss, ErrorSums& losses, ErrorSums& errors);
 
 // Returns why a device that does not record has no dynamic executables.
@@ -110,7 +111,8 @@ class StepCompiler final : public graphcache::Compiler {
 
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(Mode mode) override;
-  // If the step cannot be recorded for every shape, or if there are no dynamic executables, same as Capture.
+  // Does the same as Capture in three cases: the step cannot be recorded for every shape, there are no dynamic
+  // executables, or `shape` has fewer rows of some kind than kLeastDynamic.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRung(Mode mode, const BatchShape& shape) override;
   absl::Status WarmUp(Mode mode, const BatchShape& shape) override;
   std::string NoDynamicReason() const override { return train::NoDynamicReason(backend_, task_); }

@@ -36,13 +36,13 @@ absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, s
 class StragglerWatch {
  public:
   // Returns a line about a slow rank, once for each such rank. `ranks` is the progress at the time `now`, by rank. A
-  // rank is slow if, for half a minute, its computing of a step took over 1.5 times as long as the median of the
-  // other ranks. Ignores periods in which some rank has no steps, such as an evaluation.
+  // rank is slow if, for half a minute, its compute time of a step was over 1.5 times the median of the other ranks'
+  // times. Ignores periods in which some rank has no steps, such as an evaluation.
   std::optional<std::string> Look(const std::vector<RankProgress>& ranks, absl::Duration now);
 
  private:
   absl::Duration window_begin_ = absl::ZeroDuration();
-  std::vector<RankProgress> before_;  // progress at the window's begin
+  std::vector<RankProgress> before_;  // progress at the begin of the window
   int64_t slowest_ = -1;              // the slow rank of the last window that had one; -1 if there is none yet
   int windows_ = 0;                   // windows in a row in which slowest_ was slow
   std::set<int64_t> told_;
@@ -85,7 +85,7 @@ class Team {
   absl::Status Explain(absl::Status error, const RunContext& context) const;
   // Returns true if the team is smaller than the job wants, and another daemon has said that it would join. Cheap.
   bool can_grow() const { return can_grow_.load(std::memory_order_relaxed); }
-  // Makes can_grow() false until a peer, asked again, would join.
+  // Makes can_grow() return false until a peer that is asked after this call would join.
   void PutOffGrowth() { can_grow_.store(false, std::memory_order_relaxed); }
   // Waits a moment for the other ranks' last reports, after they have trained to the job's end. Only for the leader.
   void AwaitLastReports() const;

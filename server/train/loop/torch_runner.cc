@@ -346,7 +346,7 @@ class TorchRunner final : public Runner {
 
  private:
   // Forms a team and trains with it until the job or the team ends. Sets `size` to the team's size. If the team did
-  // any step, sets `reached` to its last step. If the team ended in order to grow, sets `grows` to true.
+  // any step, sets `reached` to the team's last step. If the team ended in order to grow, sets `grows` to true.
   absl::StatusOr<RunOutcome> TrainOnce(const RunRequest& request, const TeamOptions& options, RunContext& context,
                                        int64_t& reached, int64_t& size, bool& grows) {
     const absl::StatusOr<std::unique_ptr<Team>> formed = Team::Form(request, options, context);
@@ -361,7 +361,8 @@ class TorchRunner final : public Runner {
             context.stop_requested() == StopRequest::kNone;
     return outcome;
   }
-  // Trains with a team until the job or the team ends. If the team did any step, sets `reached` to its last step.
+  // Trains with a team until the job or the team ends. If the team did any step, sets `reached` to the team's last
+  // step.
   absl::StatusOr<RunOutcome> TrainWith(Team& team, const RunRequest& asked, RunContext& context, int64_t& reached) {
     RunRequest request = asked;
     request.options.replicas = team.size();
@@ -439,7 +440,7 @@ class TorchRunner final : public Runner {
             .records = backend_->records(),
             .graphs = backend_->captures_graphs()};
   }
-  // Returns the device's own memory, or nullopt if it has none or does not tell.
+  // Returns the size of the device's own memory, or nullopt if the device has none or does not report it.
   static std::optional<uint64_t> OwnMemory(const device::Backend& backend) {
     const int64_t bytes = backend.memory_bytes();
     if (backend.kind() == DeviceKind::kCpu || bytes <= 0) return std::nullopt;

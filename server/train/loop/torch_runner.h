@@ -28,7 +28,7 @@ struct RunnerOptions {
   // Threshold of MPS driver memory, as a fraction (0..2) of the recommended maximum. Above it, the caches of MPS are
   // emptied between steps. 0 means never.
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
-  // How features of large graphs are read.
+  // The options of the caches through which features of large graphs are read.
   data::RowCaches::Options features;
   // The space to keep free on the disk of jobs. While less is free, a due checkpoint waits.
   DiskReserve reserve;

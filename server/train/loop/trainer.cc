@@ -221,8 +221,8 @@ absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
     PF_ASSIGN_OR_RETURN(stop, Test(result));
   }
   if (stop != StopRequest::kNone) {
-    // If the checkpoint cannot be written, that is not an error: the job resumes from the previous one with the same
-    // result.
+    // If the checkpoint cannot be written, that is not an error: the job resumes from the previous checkpoint with
+    // the same result.
     if (const absl::Status stored = saved() ? absl::OkStatus() : SaveLastCheckpoint(); !stored.ok()) {
       context_.Log(LogLevel::kWarning,
                    absl::StrFormat("no checkpoint at the stop, at step %d: %s", state_.step, stored.message()));
@@ -298,8 +298,8 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     const absl::Duration end = Worked();
     step_seconds_ += Seconds(end - begin);
     state_.epoch_seconds += Seconds(end - begin);
-    // Only the leader reads the loss. If other ranks did, they would read it at different steps, and one of them
-    // might end alone.
+    // Only the leader reads the loss. If other ranks read it too, they would do so at different steps, and one of
+    // them might end alone.
     if (leads() && end >= next_loss_read_) {
       progress_.loss = engine_.losses().Mean();
       PF_RETURN_IF_ERROR(CheckFinite(progress_.loss));

@@ -30,8 +30,8 @@
 namespace permafrost::train {
 
 // Returns true if an epoch whose metric is `value` becomes the best epoch. `best` is the metric of the best epoch so
-// far, or NaN if there is none. A NaN `value` is better than a NaN `best`, but than no other. So without a validation
-// split, the last epoch is the best.
+// far, or NaN if there is none. A NaN `value` is better than a NaN `best`, but not better than a number. So without a
+// validation split, the last epoch is the best.
 bool IsBetter(spec::Metric metric, double value, double best);
 
 // Measures the throughput over the last seconds, and estimates the time that is left. It reads no clock: callers pass
@@ -101,8 +101,8 @@ class Trainer {
   bool leads() const { return group_ == nullptr || group_->leads(); }
   // Gives every rank the state of rank 0. Errors: Internal if rank 0 trains another model.
   absl::Status ShareState();
-  // ShareWeights gives every rank the leader's weights and optimizer state. ShareTensors gives it the leader's values
-  // of `tensors`.
+  // ShareWeights gives every rank the leader's weights and optimizer state. ShareTensors gives every rank the
+  // leader's values of `tensors`.
   void ShareWeights();
   void ShareTensors(const std::vector<nn::NamedTensor>& tensors);
   // Sets the learning rate of the next step, and tells the optimizer whether that step ends a group of batches.
@@ -131,9 +131,9 @@ class Trainer {
   // Fails if every batch of the epoch that ends was skipped. If epochs have fewer than ten batches, the job's last
   // ten batches count instead, or all of its batches if it has fewer than ten.
   absl::Status CheckNotAllSkipped() const;
-  // Fails if the validation loss is not finite although every weight is. A rewind would lead to the same loss again.
-  // So a job with NonFinite::kRewind goes on instead of failing, unless this was its last epoch and the job has no
-  // best epoch.
+  // Fails if the validation loss is not finite although every weight is finite. A rewind would lead to the same loss
+  // again. So a job with NonFinite::kRewind goes on instead of failing, unless this was its last epoch and the job
+  // has no best epoch.
   absl::Status CheckValidation(const Evaluation& valid);
   // Fails if a weight, the optimizer's state or a sum of losses is not finite: a checkpoint must never hold such a
   // value.
@@ -184,7 +184,7 @@ class Trainer {
   const Stopwatch run_;
   double seconds_before_ = 0;                      // train_seconds of earlier runs
   Stopwatch work_;                                 // time since Run began
-  absl::Duration warm_up_ = absl::ZeroDuration();  // time of captures between steps, which is not training
+  absl::Duration warm_up_ = absl::ZeroDuration();  // time of captures between steps; not counted as training
   CheckpointSchedule schedule_;
   int64_t run_steps_ = 0, run_graphs_ = 0;  // run_graphs_ counts the graphs of all ranks
   double step_seconds_ = 0, step_exchange_seconds_ = 0;

@@ -176,7 +176,7 @@ absl::StatusOr<BatchShape> ProvenBound(const data::GraphExtents& graphs, std::sp
   return data::Batcher::LeastPadded({nodes.sum(), edges.sum(), most});
 }
 
-// Returns the largest number of graphs that a rank takes of one batch.
+// Returns the most graphs of one batch that a rank takes.
 int64_t LargestShare(const ScheduleOptions& options) {
   return (options.batch_size + options.world_size - 1) / options.world_size;
 }

@@ -17,8 +17,8 @@ using data::BlockSizes;
 constexpr double kDeviations = 8;
 // The least factor between two rungs. A closer rung would not be worth its capture.
 constexpr double kLeastStep = 1.005;
-// The factor between the rungs above the top planned one, and the largest scale of such a rung. The rung after it is
-// the bound.
+// `kStepAbove` is the factor between the rungs above the top planned rung. `kMaxScale` is the largest scale of these
+// rungs. If the next rung would have a larger scale, it is the bound instead.
 constexpr double kStepAbove = 1.5, kMaxScale = 1e4;
 
 // The middles of nine equally likely parts of the standard normal distribution.
@@ -101,11 +101,12 @@ BlockSizes Scaled(const std::vector<double>& mean, double scale, const BlockSize
   return LeastPadded(std::move(rung));
 }
 
-// Chooses at most `count` of `scales`, which rise, and always the last. Minimises the sum of costs over all scales.
-// The cost of a scale is the least chosen scale that is not below it.
+// Chooses at most `count` of `scales`, which are in rising order. Always chooses the last scale. Minimises the sum of
+// costs over all scales. The cost of a scale is the least chosen scale that is not below it.
 std::vector<double> Choose(const std::vector<double>& scales, int64_t count) {
   const size_t n = scales.size();
-  // cost[k][i] is the least cost of the first i scales if k of them are chosen, scales[i - 1] last.
+  // cost[k][i] is the least cost of the first i scales if k of them are chosen and scales[i - 1] is the last chosen
+  // one.
   const double never = std::numeric_limits<double>::infinity();
   const auto rungs = static_cast<size_t>(std::max<int64_t>(count, 1));
   std::vector<std::vector<double>> cost(rungs + 1, std::vector<double>(n + 1, never));
@@ -149,8 +150,8 @@ BlockSizes AtLeastDynamic(BlockSizes sizes, bool has_nonzeros) {
 
 namespace {
 
-// Limits a block to the bounds of a sample. Each hop is limited by itself, since earlier hops may find fewer nodes
-// than here.
+// Limits a block to the bounds of a sample. Each hop is limited by itself, since the earlier hops of a real sample
+// may find fewer nodes.
 BlockSizes Within(const data::NeighborSamplingOptions& sampling, bool means_elsewhere, BlockSizes sizes) {
   if (sampling.max_nodes > 0) {
     for (int64_t& rows : sizes.nodes) rows = std::min(rows, sampling.max_nodes);

@@ -4,8 +4,8 @@
 // Instead some batches are sampled before the first step. The sizes of full batches lie close together, since each
 // size is a sum over many seeds. So a few multiples of the mean block serve all batches. Each rung is the mean block
 // times a scale that is the same in every dimension, so the rungs form a chain. The scales are chosen for the least
-// padding of the sampled batches and of others like them. The top scale has a margin. For a batch that exceeds this
-// margin, the chain goes on above the top rung by factors of 1.5, up to the proven bound.
+// padding of the sampled batches and of similar batches (Alike). The top scale has a margin. For a batch that exceeds
+// this margin, the chain goes on above the top rung by factors of 1.5, up to the proven bound.
 //
 // Threads: a value; pure functions.
 #pragma once
@@ -35,8 +35,9 @@ class BlockRungs {
                                              const data::BlockSizes& bound);
   // `probes` are the sizes, without padding, of one or more batches with equal numbers of seeds. No block with that
   // many seeds or fewer is larger than `bound`. The top rung lies eight standard deviations above the largest probe,
-  // or at the bound if that is smaller. The standard deviation is that of each batch's largest scale over all
-  // dimensions. If these scales are normally distributed, one batch in 10^15 exceeds this rung.
+  // or at the bound if that is smaller. A batch's scale is the largest one over all dimensions, and the standard
+  // deviation is that of the batches' scales. If these scales are normally distributed, one batch in 10^15 exceeds
+  // this rung.
   static BlockRungs Plan(const std::vector<data::BlockSizes>& probes, const data::BlockSizes& bound,
                          int64_t max_rungs = kMaxRungs);
   // Adds a rung below this chain for the last, partial batch of each epoch. The added rung is the highest planned
@@ -66,8 +67,8 @@ class BlockRungs {
   int64_t num_planned_ = 0;
 };
 
-// Returns the sizes that a block of `seeds` seeds has if every node has `degree` in-edges, within the sample's
-// max_nodes and max_edges. Without `means_elsewhere`, `nonzeros` counts nonzero features, and the edges of a last hop
+// Returns the sizes that a block of `seeds` seeds has if every node has `degree` in-edges. The sample's max_nodes and
+// max_edges limit them. Without `means_elsewhere`, `nonzeros` counts nonzero features, and the edges of a last hop
 // that is kept apart are not counted. With `means_elsewhere`, `nonzeros` counts the edges of all hops. Here max_nodes
 // bounds each hop by itself, so the rows of all hops together may exceed it.
 data::BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,

@@ -37,7 +37,7 @@ using spec::Shapes;
 
 graphcache::FreezePoint FreezePointOf(const spec::TrainOptions& options, const Task& task) {
   const graphcache::ShapeSchedule& shapes = task.plan();
-  // As in the cache, a freeze captures all planned rungs.
+  // A freeze captures all planned rungs, as in the cache.
   if (const auto rungs = std::ssize(shapes.train_rungs); rungs > 0) {
     const int64_t wanted = options.graph_cache.freeze_at;
     if (wanted == 0) return {.freeze_at = 1, .source = graphcache::FreezeSource::kSchedule};
@@ -60,7 +60,8 @@ absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, 
 
 struct MeasuredCosts {
   graphcache::StepCosts costs;
-  // the reason found during the capture; empty if the step is dynamic, or if it was known in advance not to be
+  // The reason, found during a capture, why the step has no dynamic executable. Empty if the step has one, or if the
+  // reason was known before the measurement.
   std::string no_dynamic_reason;
 };
 
@@ -92,7 +93,7 @@ struct Timed {
 
 graphcache::StepTime Line(const Timed& typical, const Timed& largest) {
   const double rows = largest.real_rows - typical.real_rows;
-  // If both shapes have equally many rows, or if noise makes the larger one faster, the fixed part of the time is
+  // If both shapes have equally many rows, or if noise makes the larger shape faster, the fixed part of the time is
   // unknown.
   const double slope = rows > 0 ? (largest.seconds - typical.seconds) / rows : 0;
   const double per_row =
@@ -280,8 +281,8 @@ class CensusTaker {
                                                   const std::function<bool()>& keep_going);
 
  private:
-  // Returns true if the sizes of a step are functions of its batch's shape. For sampled blocks, they are functions of
-  // the sizes of the step's inputs.
+  // Returns true if the sizes of a step's tensors are functions of its batch's shape. For sampled blocks, returns
+  // false, because the sizes are functions of the sizes of the step's inputs.
   bool by_shape() const { return !schedule_->estimated; }
   std::vector<int64_t> SizesOf(HostBatch& batch) const;
   absl::StatusOr<std::vector<int64_t>> SizesAt(Mode mode, const BatchShape& shape) const;

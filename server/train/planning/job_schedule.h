@@ -84,7 +84,7 @@ class ScheduleStore {
 struct PlanContext {
   ScheduleStore* plans = nullptr;  // null if nothing is kept
   MemoryLimits limits = kNoLimits;
-  // The ranks that train the job together, of which this run is one. Null if there are no others.
+  // The ranks that train the job together, of which this run is one. Null if this run is the only rank.
   collective::Group* group = nullptr;
   int64_t rank() const { return group == nullptr ? 0 : group->rank(); }
   // Set only for a run, since a cache serves one run at a time. If null, features are read through the mapping.

@@ -22,8 +22,8 @@ struct RunMemory {
   nn::ModelCost cost;       // the larger of the training and the evaluation step
   double batch_bytes = 0;   // batches on the host: in the step, made ready, and sampled ahead
   double result_bytes = 0;  // outputs and scores that an evaluation keeps
-  // The number of copies of the parameters that the run holds: `state_copies` in the optimizer, beyond its two
-  // moments, and `other_copies` outside it.
+  // The numbers of additional copies of the parameters that the run holds. `state_copies` counts those in the
+  // optimizer, beyond its two moments, and `other_copies` those outside the optimizer.
   double state_copies = 0, other_copies = 0;
   // The number of executables that the cache will hold, as far as it is known; 0 if no step is captured.
   int64_t executables = 0;
@@ -68,7 +68,7 @@ void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_
                Violations& violations);
 
 // Checks that the graph fits the 32-bit indices, for a job that takes the whole graph in every step. Training uses
-// such indices to gather gradients along the transposed edges; evaluation uses them only for GINE's sum over edges.
+// 32-bit indices to gather gradients along the transposed edges. Evaluation uses them only for GINE's sum over edges.
 // Devices other than the CPU have no such limit. Errors: InvalidArgument with a violation of
 // PREFIXneighbor_sampling.fan_outs.
 absl::Status CheckWholeGraphIndex(const spec::TrainOptions& options, const data::GraphSummary& graph,

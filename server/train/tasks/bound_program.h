@@ -29,8 +29,9 @@
 
 namespace permafrost::train {
 
-// Operators of a program for which the server has implementations of its own: those that draw random numbers, and the
-// batch norms of padded batches. Threads: thread-safe for different tensors, but Draw runs on the device thread.
+// The next functions are the server's own implementations of some operators of programs. These operators draw random
+// numbers, or are batch norms of padded batches. Threads: thread-safe for different tensors, but Draw runs on the
+// device thread.
 
 // Random operators draw with our own generator. Every number is a pure function of (seed, step, index of the operator
 // among those that draw, row, column). So captures, resumes and equal runs draw equal numbers. Rows are the first
@@ -107,8 +108,8 @@ class BoundProgram {
   // Returns whether training draws random numbers.
   bool draws() const { return draws_; }
   // Returns the input shape of each batch norm in the last Run without padding, in the order of nodes. Only for
-  // programs that are not fused. The shape is empty for a norm that used running statistics. The list omits empty
-  // shapes at its end.
+  // programs that are not fused. The shape is empty for a norm that used running statistics. The list leaves out
+  // empty shapes at its end.
   const std::vector<std::vector<int64_t>>& norm_shapes() const { return norm_shapes_; }
 
   const std::vector<program::Input>& inputs() const;
@@ -125,7 +126,7 @@ class BoundProgram {
   // Returns the job's copy of a tensor of the loaded program, which stays unchanged. A tensor with several names has
   // one copy.
   at::Tensor OnDevice(const at::Tensor& tensor);
-  // Adds those tensors of a form that no form before it has added.
+  // Adds the tensors of a form that no earlier form has added.
   absl::Status AddState(const program::Interpreter& interpreter, const std::vector<at::Tensor>& state);
 
   const Options options_;

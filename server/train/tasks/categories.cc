@@ -144,8 +144,9 @@ class Translator {
     return false;
   }
 
-  // Returns the categories that the weights know. If an older version made the weights, there are none, and type and
-  // width come from the dataset that the weights were trained on.
+  // Returns the categories that the weights know. If an older version made the weights, they list no categories. The
+  // result then has only the type and width, which come from the dataset that the weights were trained on. If that
+  // dataset is unknown too, returns nullopt.
   std::optional<FeatureCategories> Known(bool of_edges) const {
     if (pass_.known) return of_edges ? pass_.known->edge : pass_.known->node;
     if (!pass_.trained_on) return std::nullopt;

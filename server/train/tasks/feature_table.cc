@@ -61,7 +61,8 @@ class Writer {
   int64_t next_ = 0;
 };
 
-// Returns the place of each row, if the rows on the device come first and the other rows follow, each in their order.
+// Returns the place of each row in an order in which the rows on the device come first and the other rows follow.
+// Within each of these two groups, rows keep their order.
 at::Tensor PlacesOf(const std::vector<bool>& on_device, int64_t device_rows) {
   at::Tensor places = at::empty({std::ssize(on_device)}, at::kInt);
   auto* const to = places.mutable_data_ptr<int32_t>();

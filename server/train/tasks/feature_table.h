@@ -29,7 +29,8 @@ struct FeatureMemory {
   uint64_t host = 0;
 };
 
-// How many rows of a table lie on the device and on the host. If both are 0, the host gathers.
+// The numbers of rows of a table that lie on the device and on the host. If both are 0, there is no table, and the
+// host gathers the features.
 struct FeatureSplit {
   int64_t device = 0, host = 0;
   int64_t rows() const { return device + host; }
@@ -45,8 +46,8 @@ FeatureSplit SplitFeatures(int64_t rows, int64_t row_bytes, const FeatureMemory&
 // at most half of `process`, since the system cannot reclaim pinned memory.
 uint64_t PinnableBytes(uint64_t process, uint64_t taken);
 
-// Returns a mask of the `count` rows with the highest values of `wanted`. Of rows with equal values, the earlier ones
-// are preferred.
+// Returns a mask of the `count` rows with the highest values of `wanted`. If rows have equal values, earlier rows are
+// preferred.
 std::vector<bool> MostWanted(std::span<const float> wanted, int64_t count);
 
 // The tensors of a table, as the device sees them. They are undefined if the host gathers.
@@ -82,8 +83,8 @@ struct FeatureTableOptions {
   FeatureSplit split;
   // Allocates the part of a table that lies on the host, if there is one (Backend::AllocatePinned).
   std::function<std::optional<device::PinnedRows>(int64_t rows, int64_t width)> allocate_pinned = nullptr;
-  // The number of times that each node is expected to be gathered. In a table of two parts, the device holds the
-  // nodes with the highest numbers.
+  // The number of times that each node is expected to be gathered. In a table of two parts, the device holds the rows
+  // of the nodes that are expected most often.
   std::span<const float> wanted;
 };
 

@@ -24,7 +24,7 @@ constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 
 // The most nodes of a small probe, from which a step is recorded without a layout of its storage.
 constexpr int64_t kSmallProbe = 96;
-// A rung's executable is verified on a batch made of every kRungPart-th graph of the full rung.
+// A rung's executable is verified on a batch with one in kRungPart of the graphs that would fill the rung.
 constexpr size_t kRungPart = 8;
 
 // Returns another label that is valid for the loss, if there is one. A missing label stays missing.
@@ -143,8 +143,8 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
   if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
   PF_ASSIGN_OR_RETURN(JobFusion fusion, FusionOf(options, model, self_loops, device, "spec."));
-  // The ranks of our own models draw the masks of one rank, by keys. A program cannot tell what its rows are, so ranks
-  // draw apart.
+  // With our own models, keys of rows give the ranks the dropout masks that a single rank would draw. A program's
+  // rows have no keys, so each rank draws its own random numbers.
   const bool keys = !spec::IsProgram(options) && options.model.dropout > 0 && options.replicas > 1;
   PF_ASSIGN_OR_RETURN(MadeModel made,
                       MakeModel(spec::IsProgram(options) ? OfRank(options, context.rank()) : options, model, self_loops,
@@ -334,7 +334,7 @@ absl::Status GraphSetTask::AssembleOne(Mode mode, const BatchShape& shape, data:
         absl::StrCat("no graph of the ", AbslView(kModeNames.Name(mode)), " splits fits the shape ", ToString(shape)));
   }
   if (part == 1) return batcher_->Assemble(first, shape, out);
-  // Takes graphs from all over the split.
+  // Takes graphs from all parts of `first`.
   std::vector<uint32_t> some;
   for (size_t i = 0; i < first.size(); i += part) some.push_back(first[i]);
   const auto include = [&](const std::function<bool(uint32_t)>& is) {
@@ -406,7 +406,7 @@ absl::StatusOr<HostBatch*> GraphSetTask::SmallProbe(Mode mode, size_t probe) {
 
 absl::StatusOr<HostBatch*> GraphSetTask::RungProbe(Mode mode, const BatchShape& shape) {
   if (!pads_) return ExactProbe(mode, 0, shape);
-  // A step takes longer with more real rows, so only the largest rung is filled. Every other rung is verified with a
+  // A step takes longer with more real rows, so only the largest rung is filled. Each smaller rung is verified with a
   // part of the graphs, which is enough to check its shape.
   PF_RETURN_IF_ERROR(AssembleOne(mode, shape, probes_[0], shape == CeilingOf(mode) ? 1 : kRungPart));
   return &probe_views_[0];

@@ -162,7 +162,7 @@ std::string TellNodeInputs(const spec::ModelOptions& model, const data::GraphSet
     return absl::StrCat("nodes begin with weights of their number of in-edges, 0..", data::kDegreeCap, " (", why, ")");
   }
   if (model.node_inputs != spec::NodeInputs::kConstant) return "";
-  // The mean, the maximum and the attention of equal rows is that row.
+  // The mean of equal rows equals each of the rows, and so do their maximum and their attention-weighted sum.
   const bool sage = model.architecture == spec::Architecture::kSage;
   const bool attends =
       model.architecture == spec::Architecture::kGatv2 && summary.edge_features.type == data::DataType::kNone;

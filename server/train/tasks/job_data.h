@@ -62,8 +62,8 @@ absl::Status CheckBinary(const data::GraphSet& set, std::string_view prefix);
 // consists of, e.g. "graphs".
 std::string NoteOfNoValidation(std::string_view rows);
 
-// Returns statistics that bound the sizes of the train split: with cross-validation those of the whole set, otherwise
-// those of the split itself. Adds a violation if there are more folds than graphs.
+// Returns statistics that bound the sizes of the train split. With cross-validation, returns the statistics of the
+// whole set, and otherwise those of the split itself. Adds a violation if there are more folds than graphs.
 const data::SizeStatistics& TrainSizes(const spec::TrainOptions& options, const data::GraphSetSummary& summary,
                                        std::string_view prefix, Violations& violations);
 

@@ -32,9 +32,10 @@ absl::StatusOr<nn::LayerWiseModel::Chunk> ReadInEdges(const data::Graph& graph, 
                                                       bool edge_weights,
                                                       data::EdgeInputs edges = data::EdgeInputs::kNone);
 
-// The most edges of a chunk and, for models that read edge features, the most values that a layer computes from the
-// edges of a chunk. The edges of one node are never divided, so a chunk of one node may exceed both.
+// The most edges of a chunk. The edges of one node are never divided, so a chunk of one node may exceed this limit
+// and kChunkEdgeValues.
 inline constexpr uint64_t kChunkEdges = uint64_t{1} << 21;
+// For models that read edge features: the most values that a layer computes from the edges of a chunk.
 inline constexpr uint64_t kChunkEdgeValues = uint64_t{1} << 25;
 
 struct LayerWiseOptions {

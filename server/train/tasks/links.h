@@ -73,7 +73,7 @@ class Links {
   absl::StatusOr<Evaluation> EvaluateRows(const at::Tensor& rows, data::Split split, bool keep_predictions,
                                           const std::function<bool()>& keep_going) const;
   // Returns the logits [pairs, 1] of pairs of node ids, which lie on the host. Each call gets the same number of
-  // pairs. Their distinct ends are at most as many as a training batch's seeds.
+  // pairs. The pairs have at most as many distinct ends as a training batch has seeds.
   using ScoreOfNodes = std::function<absl::StatusOr<at::Tensor>(const nn::NodePairs& pairs)>;
   // Same as EvaluateRows, but `score` scores the pairs.
   absl::StatusOr<Evaluation> EvaluatePairs(const ScoreOfNodes& score, data::Split split, bool keep_predictions,
@@ -122,7 +122,8 @@ class Links {
   absl::Status ForEachNegative(data::Split split, const std::function<bool()>& keep_going, const Add& add) const;
   absl::StatusOr<Evaluation> Evaluate(const ScoreOfNodes& score, int64_t most_at_once, data::Split split,
                                       bool keep_predictions, const std::function<bool()>& keep_going) const;
-  // Returns how many pairs the larger of the two evaluations scores, that of the validation or of the test split.
+  // Returns the larger of two numbers of pairs: those that an evaluation of the validation split scores, and those
+  // that one of the test split scores.
   int64_t most_pairs() const;
 
   const spec::TrainOptions options_;
@@ -141,7 +142,7 @@ class Links {
 int64_t MostSeeds(const spec::TrainOptions& options, int64_t links, int64_t nodes);
 
 // Estimates how many links a split has. If the dataset gives the split's links, returns their number. If links are
-// drawn, returns the split's fraction of all links, but all links for the train split.
+// drawn, returns the number of all links for the train split, and the split's fraction of it for any other split.
 double LinkCountOf(const spec::TrainOptions& options, const data::GraphSummary& graph, data::Split split);
 
 // The bytes that a job on links takes in addition to those of a job on nodes. `host` counts the links and the

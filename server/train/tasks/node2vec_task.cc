@@ -28,7 +28,8 @@ constexpr int64_t kWalkPrefetchDepth = 3;
 // The first random streams of evaluation and of probes. The streams of training batches count from 0, so these begin
 // far above.
 constexpr uint64_t kEvalWalkStreams = uint64_t{1} << 62, kProbeWalkStreams = kEvalWalkStreams + (uint64_t{1} << 61);
-// Combined with the job's seed to give the seed of walks, so that walks and the order of an epoch share no draws.
+// This constant is combined with the job's seed to give the seed of walks. So walks and the order of an epoch share
+// no random draws.
 constexpr uint64_t kWalkSeed = 0x77616c6b73;
 // The number of arrays with an entry for each node: all nodes, their order, the places of nodes in three batchers,
 // and the splits.

@@ -25,8 +25,8 @@ namespace {
 constexpr double kMaxClasses = 1'000'000;
 // The number of batches that the host holds at once: the batches gathered ahead, and the one in the step.
 constexpr double kHostNodeBatches = 3;
-// The number of copies of a whole graph in memory: its tensors, and a second graph, with other edges and row keys,
-// with which a capture is verified.
+// The number of copies of a whole graph in memory: the graph itself, and a second graph with other edges and row
+// keys, which serves to verify a capture.
 constexpr double kWholeGraphCopies = 2;
 
 // Returns true if the first layer begins with means that can be computed from the features as they are stored.
@@ -134,7 +134,7 @@ double MostApart(const data::NeighborSamplingOptions& sampling, double drawn) {
 }
 
 // Estimates the rows of a step as if every node had the mean in-degree. If there are many seeds, even the largest
-// batch has few rows more.
+// batch has only slightly more rows.
 nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch_size, int64_t num_layers,
                     const data::GraphSummary& graph) {
   const auto all_nodes = static_cast<double>(graph.nodes), all_edges = static_cast<double>(graph.edges);
@@ -170,7 +170,7 @@ BatchShape ShapeOf(const nn::StepRows& rows, double pairs) {
           static_cast<int64_t>(rows.graphs)};
 }
 
-// Returns the bytes of a node's features on the host. For a program, this is for dense features, and includes
+// Returns the bytes of a node's features on the host. For a program, counts the features as dense, and includes
 // positions.
 double RowBytes(const spec::TrainOptions& options, const data::GraphSummary& graph) {
   if (graph.node_features.type != data::DataType::kSparse || spec::IsProgram(options)) {

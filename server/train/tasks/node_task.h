@@ -79,7 +79,7 @@ class NodeTask final : public Task {
   struct Probe {
     std::vector<data::NodeId> seeds;
     std::vector<int64_t> times;  // one for each seed, or empty
-    int64_t most_seeds = 0;      // the most seeds that a batch of as many links or nodes can have
+    int64_t most_seeds = 0;      // the most seeds of any batch with this number of links or nodes
     bool full = false;           // whether the batch of all ranks has the job's batch size
     data::LinkBatch pairs;       // set if links are predicted
     uint64_t stream = 0;
@@ -92,7 +92,7 @@ class NodeTask final : public Task {
     BlockRungs rungs;
     std::vector<Probe> probes;
     std::vector<data::BlockSizes> alike;  // BlockRungs::Alike of the probes, in the order of the probes
-    std::vector<data::BlockSizes> kept;   // sizes of the first probes, as an equal job stored them; or empty
+    std::vector<data::BlockSizes> kept;   // sizes of the first probes, stored by an equal job; or empty
     // `dynamic` and `ladder` determine the sizes to which the stream pads batches. If `dynamic`, a batch is padded to
     // its dynamic_sizes. Otherwise it is padded to the rung of `ladder` that is to serve it or, without a ladder, to
     // its own rung.

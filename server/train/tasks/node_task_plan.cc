@@ -19,7 +19,7 @@ namespace {
 
 using data::BlockSizes;
 
-// The most full batches and the most partial batches of a split that are sampled to plan the rungs.
+// The maximum numbers of full batches and of partial batches of a split that are sampled to plan the rungs.
 constexpr int64_t kProbeBatches = 32, kPartialProbes = 4;
 
 }  // namespace
@@ -74,7 +74,7 @@ absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_go
   if (!full.empty()) {
     PF_ASSIGN_OR_RETURN(parts.rungs, PlanChain(parts, sampling, full, keep_going));
   }
-  // The largest come first, since AddPartial puts each chain below the earlier ones.
+  // The batches with the most seeds come first, since AddPartial puts each chain below the earlier chains.
   std::ranges::sort(partial, std::greater(), &Probe::most_seeds);
   for (size_t begin = 0, end; begin < partial.size(); begin = end) {
     end = begin;

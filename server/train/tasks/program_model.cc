@@ -25,7 +25,7 @@ namespace {
 using at::Tensor;
 using program::ValueKind;
 
-// How many rows of a batch are real.
+// The numbers of real rows of a batch.
 struct RealRows {
   int64_t nodes = 0;
   int64_t predicted = 0;  // graphs, or seeds

@@ -51,9 +51,9 @@ struct ProgramModelOptions {
 // (classes) or NaN (values). If the program returns a loss, that loss replaces the job's. It should be the mean over
 // the rows that have a label.
 //
-// If links are predicted, a program returns a row for each node, with any number of columns. If it reads
-// edge_label_index, the rows of each pair's two ends, it returns a score for each pair instead, [pairs] or [pairs,
-// 1].
+// If links are predicted, a program returns a row for each node, with any number of columns. The input
+// edge_label_index holds, for each pair, the rows of its two ends. A program that reads it returns a score for each
+// pair instead, [pairs] or [pairs, 1].
 //
 // If `padding` is not set, a batch has only the least padding (data::Batcher::LeastPadded, train::LeastPadded).
 // Forward then computes the number of real rows from the shape and passes only these rows to the program, so one

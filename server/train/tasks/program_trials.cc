@@ -39,8 +39,8 @@ using Block = nn::NodeBlock;
 enum class Filling { kZeros, kOther };
 constexpr int64_t kRealSeed = 1, kOtherSeed = 1'000;
 
-// The shape of the trial's batch. The number of rows of a batch norm shows whether they are nodes, edges or graphs,
-// because no size equals another one or the sum of two others.
+// The shape of the trial's batch. The number of rows that a batch norm gets shows whether the rows are nodes, edges
+// or graphs. For this, no size equals another size or the sum of two others.
 constexpr BatchShape kTrial{.nodes = 9, .edges = 21, .graphs = 4};
 constexpr int64_t kTrialPairs = 19, kLargestTrialGraph = 3;
 // The number of padding rows in a trial: about as many as a small batch gets on a large rung. On a set, all padding
@@ -199,7 +199,7 @@ constexpr int64_t kOperatorsOfStep = 4, kBytesOfOperator = 600;
 constexpr BatchShape kSmallBatch{.nodes = 33, .edges = 64, .graphs = 5},
     kTwiceThat{.nodes = 65, .edges = 128, .graphs = 9};
 
-struct ReadsTooMuch : std::exception {};  // an std::exception, since autograd passes on no others
+struct ReadsTooMuch : std::exception {};  // derives from std::exception, since autograd passes on nothing else
 
 // Counts of a forward pass: its operators, all bytes that they read, and the bytes of the tensors that they make,
 // each tensor counted once.
@@ -208,8 +208,8 @@ struct Read {
   double read = 0, made = 0;
 };
 
-// Runs `run` and counts its operators, reads and made tensors, without the tensors of `beside`. Throws ReadsTooMuch
-// if it reads more than kMostRead.
+// Runs `run`, and counts its operators, the bytes that they read, and the tensors that they make. Tensors of `beside`
+// do not count as made. Throws ReadsTooMuch if it reads more than kMostRead.
 Read Listen(const nn::TensorSet& beside, const std::function<void()>& run) {
   Read counted;
   std::set<const c10::StorageImpl*> seen;
@@ -279,7 +279,7 @@ constexpr int64_t kMostColumns = 4'096;
 // The result of trying a program on padded batches.
 struct ProgramPadding {
   std::string refusal;  // the reason why its batches are not padded, for users; empty if they may be padded
-  bool eager = false;   // padding is refused because no step is captured, which another note for the job's user tells
+  bool eager = false;   // padding is refused because no step is captured; another note tells the user so
   ProgramNorms norms;
 };
 
@@ -367,8 +367,8 @@ std::string FindDifference(const Observed& a, const Observed& b, bool exactly) {
   return {};
 }
 
-// Derives the rows that each batch norm of a form normalises from the shapes of the norms' inputs in the trial.
-// Returns nullopt if that is not possible for some shape.
+// Derives, from the shapes of the norms' inputs in the trial, which kind of rows each batch norm of a form
+// normalises. Returns nullopt if that is not possible for some shape.
 std::optional<std::vector<NormRows>> RowsOfNorms(const std::vector<std::vector<int64_t>>& shapes) {
   std::vector<NormRows> norms;
   for (const std::vector<int64_t>& shape : shapes) {
@@ -475,8 +475,8 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
                     trials);
 }
 
-// Compares the fused program with the unfused one; `make` makes either. `batch` is small and has the least padding.
-// `precision` is the job's, but the trial runs in float32.
+// Compares the fused program with the unfused one. `make` makes the model of either program. `batch` is small and has
+// the least padding. `precision` is the job's, but the trial runs in float32.
 template <class Make, class Batch>
 absl::StatusOr<JobFusion> TryFusion(spec::Precision precision, const Make& make, const Batch& batch) {
   JobFusion fusion;

@@ -38,8 +38,8 @@ inline TorchThreads ThreadsFor(double operator_values) {
 // The cost of a forward pass of a program, measured on two small batches.
 struct ForwardCost {
   double parameters = 0;  // number of parameter values; `once` does not include them
-  // Bytes of the tensors that the pass makes: `once` does not depend on the batch, and `growing` is proportional to
-  // it, measured on the first batch.
+  // Bytes of the tensors that the pass makes. `once` counts the bytes that do not depend on the batch. `growing`
+  // counts the bytes that are proportional to the batch's size, measured on the first batch.
   double once = 0, growing = 0;
   int64_t operators = 0;        // 0 if not known
   bool reads_too_much = false;  // whether the pass read more than 1 GiB and was stopped
@@ -94,14 +94,14 @@ absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::
 
 // Decides whether a job's batches are padded. Batches of our own models are always padded. Batches of a program are
 // padded if WantsPadding is true and a trial succeeds. In the trial, the training and the evaluation form run on a
-// small batch with the least padding, and on the same batch with 2,000 padding rows. The second batch runs twice,
-// with different values in its padding rows. Predictions, losses, gradients and buffers of the two runs must be
+// small batch with the least padding. They also run twice on the same batch with 2,000 padding rows, each time with
+// different values in these rows. Predictions, losses, gradients and buffers of the two padded runs must be
 // bit-equal. Up to rounding, they must also equal the results with the least padding. So the trial fails if a real
 // row reads padding, or if a result depends on the number of rows.
 //
-// The trial misses two kinds of fault. Random numbers are drawn by row, so padding between real rows shifts them. If
-// a training step draws random numbers, only the two runs with 2,000 padding rows are compared then. Some faults also
-// show only with values or sizes that the trial does not have.
+// The trial misses two kinds of fault. First, if a training step draws random numbers and padding lies between real
+// rows, only the two runs with 2,000 padding rows are compared. Random numbers are drawn by row, so this padding
+// shifts them. Second, some faults show only with values or sizes that the trial does not have.
 //
 // A program's batches are not padded if a trial reads more than 1 GiB, or if the features have more than 4,096
 // columns. Errors: same as MakeModel.

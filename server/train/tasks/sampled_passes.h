@@ -109,7 +109,7 @@ class SampledPasses {
   // Returns whether batch number `batch` of `pass` exists and is the next one to be taken.
   bool IsAt(int64_t pass, int64_t batch) const;
   // Returns a stream of the batches of `pass` that are not taken yet. `pass` must be the pass of the next batch, or
-  // the one before it, for which the stream is empty. Only one stream may be in use at a time.
+  // the pass before it. For the pass before it, the stream is empty. Only one stream may be in use at a time.
   static std::unique_ptr<BatchStream> Rest(std::shared_ptr<SampledPasses> passes, int64_t pass);
 
  private:

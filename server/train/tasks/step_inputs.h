@@ -59,8 +59,8 @@ at::Tensor StepView(const int64_t& step);
 // Returns the tensors of a block as the inputs of a step.
 graphcache::StepInputs MakeInputs(const nn::NodeBlock& block);
 
-// Marks the inputs of a whole graph that stay on the device. These are all inputs but labels, step and pairs: every
-// batch has the same tensors there.
+// Marks the inputs of a whole graph that stay on the device. These are all inputs but labels, step and pairs, because
+// every batch has the same tensors for them.
 void MarkResident(graphcache::StepInputs& inputs);
 
 // Adds the pairs of a batch. The labels of the pairs, [pairs, 1], replace the labels of the seeds. The batch must

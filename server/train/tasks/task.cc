@@ -170,9 +170,9 @@ constexpr int64_t kFewEdges = 1'000'000;
 
 // Checks, before a job that predicts links is made, that it has links to train on and to rank. Returns notes about
 // the links for the job's user, one line each. If the graph is small, or a node has an edge to every other node,
-// divides the links for the check. Any other graph is certain to have such links, and its edges are not read. Errors:
-// InvalidArgument with a violation of PREFIXlink_prediction if no link of a split can be ranked; those of
-// Links::Create; Cancelled; DataLoss.
+// divides the links for the check. Any other graph is certain to have links to train on and to rank, so its edges are
+// not read. Errors: InvalidArgument with a violation of PREFIXlink_prediction if no link of a split can be ranked;
+// those of Links::Create; Cancelled; DataLoss.
 absl::StatusOr<std::vector<std::string>> CheckLinks(const spec::TrainOptions& options,
                                                     const std::shared_ptr<const data::Graph>& graph,
                                                     std::string_view prefix, const std::function<bool()>& keep_going) {
@@ -259,7 +259,8 @@ constexpr int64_t kLeastHalved = 64;
 }  // namespace
 
 int64_t ProbeSize(size_t probe, size_t dimension, int64_t least, int64_t range) {
-  // The range is divided into one part per probe. Each dimension assigns the parts to the probes in another order.
+  // The range is divided into one part per probe. Each dimension assigns the parts to the probes in a different
+  // order.
   const int64_t part = std::max(range, kLeastSpread) / kVaried;
   SplitMix64 random(dimension, probe);
   const int64_t place = static_cast<int64_t>((probe + dimension) % kVaried);

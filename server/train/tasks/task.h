@@ -1,5 +1,5 @@
-// A task is the part of a run that depends on the kind of job (many small graphs, or one large graph): the model, and
-// the data that it learns from.
+// A task is the part of a run that depends on the kind of job: the model, and the data that it learns from. A job has
+// many small graphs or one large graph.
 // Threads: the device thread. Streams of batches also run threads of their own.
 #pragma once
 
@@ -91,15 +91,15 @@ struct Evaluation {
   double loss = 0;              // mean over the labels that are present; NaN if there are none
   bool has_labels = false;      // whether any label is present
   std::vector<double> metrics;  // values of MetricsOf the job
-  // The ids of the split's graphs, nodes or links in split order, and their predictions [ids, values]. NameRows names
-  // the values. Both lists are empty unless predictions were requested.
+  // `ids` are the ids of the split's graphs, nodes or links, in split order. `predictions` are their predictions,
+  // [ids, values]; NameRows names the values. Both lists are empty unless predictions were requested.
   std::vector<uint32_t> ids;
   std::vector<float> predictions;
 };
 
-// Returns the options of a rank that draws its own dropout masks. Each rank except rank 0 gets its own seed. The ranks'
-// initial weights differ too, until rank 0 sends its weights to all. Own models on sets of graphs need no such seeds:
-// keys give each row the mask that it has on one rank.
+// Returns the options of a rank that draws its own dropout masks. Each rank except rank 0 gets its own seed. The
+// ranks' initial weights differ too, until rank 0 sends its weights to all. Our own models on sets of graphs need no
+// separate seeds, because keys give each row the mask that it would have on a single rank.
 spec::TrainOptions OfRank(spec::TrainOptions options, int64_t rank);
 
 // Returns the splits whose batches a step of this mode sees.
@@ -107,7 +107,8 @@ std::vector<data::Split> SplitsOf(Mode mode);
 
 // Returns the names of these nodes in the source. Errors: DataLoss.
 absl::StatusOr<std::vector<std::string>> NamesOfNodes(const data::Graph& graph, std::span<const uint32_t> nodes);
-// Names rows of nodes that have `outputs` predictions each. Errors: DataLoss.
+// Returns the names of a table's rows, one row for each of these nodes, with `outputs` predictions per row. Errors:
+// DataLoss.
 absl::StatusOr<NamedRows> NameNodes(const data::Graph& graph, std::span<const uint32_t> nodes, int64_t outputs);
 // Returns "prediction_0", "prediction_1" and so on, one name for each output.
 std::vector<std::string> PredictionColumns(int64_t outputs);
@@ -142,7 +143,7 @@ class Task {
   virtual nn::TensorSet& tensors() = 0;
   // Returns a description of the model, for `__metadata__` of the weights file.
   virtual std::string Describe() const = 0;
-  // Tells in one line how the features are read and why; empty if there is nothing to tell.
+  // Returns one line that tells how the features are read and why; empty if there is nothing to tell.
   virtual std::string_view reading() const { return ""; }
   // Returns notes for the job's user about its training and evaluation, one line each.
   virtual std::vector<std::string> notes() const { return {}; }
@@ -217,17 +218,17 @@ class Task {
 };
 
 // Sizes of the probes: the batches from which an executable for every shape is captured. In each dimension, sizes
-// differ from probe to probe. No two dimensions vary in the same way, so for each integer in the recording only one
-// dimension can be its origin. Pure functions.
+// differ from probe to probe. No two dimensions vary in the same way, so each integer in the recording can come from
+// only one dimension. Pure functions.
 
 // Returns the size of a probe in a dimension. `probe` counts from 1, and each probe has a different size. The size is
 // above `least`, and at most `least` + `range`, or `least` + kLeastSpread if that is more.
 inline constexpr int64_t kLeastSpread = 15;
 int64_t ProbeSize(size_t probe, size_t dimension, int64_t least, int64_t range);
 
-// Probe 0 has the shape `ceiling`, with each dimension at least 2. If `below` is set, the other probes' sizes lie
-// between ceiling / 2 and the ceiling in each dimension where this leaves room for different sizes. Otherwise, the
-// sizes lie above the ceiling.
+// Returns the shapes of the probes. Probe 0 has the shape `ceiling`, with each dimension at least 2. If `below` is
+// set, the other probes' sizes lie between ceiling / 2 and the ceiling in each dimension where this leaves room for
+// different sizes. Otherwise, the sizes lie above the ceiling.
 std::array<BatchShape, device::kDynamicProbes> ProbeShapes(const BatchShape& ceiling, bool below);
 
 }  // namespace permafrost::train

@@ -1,5 +1,5 @@
 // Jobs on one large graph that train on the whole graph in every step, as Kipf and Welling 2017 do. The graph must
-// fit the device. The graph is read once, when the job begins. Threads: the device thread.
+// fit in the device's memory. The graph is read once, when the job begins. Threads: the device thread.
 #pragma once
 
 #include <array>

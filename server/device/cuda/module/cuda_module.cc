@@ -24,7 +24,7 @@
 
 namespace at::cuda {
 
-// libtorch declares the two functions in ATen/cuda/CUDAContextLight.h. That header is not included, since it needs
+// libtorch declares these two functions in ATen/cuda/CUDAContextLight.h. That header is not included, since it needs
 // the headers of cuBLAS, cuSPARSE and cuSOLVER.
 size_t getChosenWorkspaceSize();
 size_t getCUDABlasLtWorkspaceSize();
@@ -54,13 +54,13 @@ class CapturedGraph final : public at::cuda::CUDAGraph {
       capture_end();
     } catch (...) {
       StopRecording();
-      if (!capture_ended_) GiveUpPool();  // if it has ended, the destructor does
+      if (!capture_ended_) GiveUpPool();  // otherwise the destructor gives up the pool
       throw;
     }
   }
 
  private:
-  // Returns false if there was nothing to undo, in which case the allocators throw.
+  // Returns false if `undo` throws, because the allocators throw if there is nothing to undo.
   template <class Undo>
   static bool Try(const Undo& undo) {
     try {
@@ -95,8 +95,8 @@ DeviceGraph* MakeGraph() { return std::make_unique<CudaGraph>().release(); }
 
 size_t WorkspaceBytes() { return at::cuda::getChosenWorkspaceSize() + at::cuda::getCUDABlasLtWorkspaceSize(); }
 
-// Allocates pinned memory without libtorch's allocator for it, which rounds sizes up to a power of two and keeps
-// freed blocks.
+// Allocates pinned memory directly, because libtorch's allocator for pinned memory rounds sizes up to a power of two
+// and keeps freed blocks.
 bool AllocatePinned(size_t bytes, void** host, void** device) {
   if (cudaHostAlloc(host, bytes, cudaHostAllocMapped) == cudaSuccess) {
     if (cudaHostGetDevicePointer(device, *host, 0) == cudaSuccess) return true;
