@@ -97,9 +97,9 @@ struct GraphCacheSetup {
   GraphSizes sizes;  // the freeze point is computed from them, also after a policy command
   ShapeSchedule plan;
   bool of_seeds = false;  // true if BatchShape::graphs counts a batch's seed nodes, not graphs
-  // False if a step reads the sizes of its batch from the shape, so that a batch can run only at its least_padded()
-  // shape. There is then no ladder, and no miss is padded. A batch that would need padding for a dynamic executable
-  // runs eager.
+  // False if a step takes the real sizes of its batch from the shapes of tensors. More padding would then change the
+  // result, so each batch runs at its least_padded() shape: there is no ladder, and no miss is padded. If a dynamic
+  // executable could run a batch only with more padding, the batch runs eagerly.
   bool pads = true;
   std::function<absl::Time()> now;  // wall clock, only for display
   // Returns the time since an arbitrary moment, by a monotonic clock.

@@ -301,9 +301,9 @@ namespace {
 // shapes, because its one executable is captured whatever on_miss is.
 std::vector<BatchShape> Sealing(const spec::PolicyOptions& options, const ShapeSchedule& plan, Mode mode, Form form) {
   std::vector<BatchShape> shapes;
-  // If batches are rounded up to rungs, the freeze captures the rungs. Otherwise it captures shapes to which batches
-  // are padded, unless on_miss runs a miss eager, or captures and drops it. In that case the cache, like that of
-  // #10689, holds only the shapes that have occurred.
+  // If batches are rounded up to rungs, the freeze captures the rungs. Otherwise, if on_miss pads or rejects a miss, it
+  // captures the shapes to which batches are padded. If on_miss runs a miss eagerly, or drops the executable that it
+  // captures, the cache holds only the shapes that have occurred, like the cache of #10689.
   const bool at_rungs = !plan.train_rungs.empty();
   const bool pads = options.on_miss == spec::OnMiss::kPad || form == Form::kDynamic;
   if (mode == Mode::kEval) {

@@ -187,8 +187,8 @@ struct Job {
   bool unreadable = false;
 };
 
-// Sets the job's state and adds the change to its history, with the current time. `reason` comes from namespace why.
-// Stores nothing.
+// Sets the job's state and adds the change to its history, with the current time. `reason` is a constant of
+// namespace `why`. Stores nothing.
 void Move(Job& job, JobState state, std::string_view reason, const std::string& message = "");
 // Moves the job to FAILED, and sets its error line and its Failure from `error`. If `error` has no reason, the reason
 // follows from its code.

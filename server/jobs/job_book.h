@@ -231,7 +231,7 @@ class JobBook {
   absl::Status RecoverJob(const JobId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RecoverRunning(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // The methods below that wait for the store must be called in a turn.
+  // Only a thread that holds a turn may call those of the methods below that wait for the store.
 
   // These methods are defined in job_book_run.cc. FailOverdue fails each waiting job that has passed a limit.
   absl::Status FailOverdue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -133,8 +133,8 @@ class JobManager : private JobBook {
   absl::StatusOr<std::vector<graphcache::EntryInfo>> GraphCacheEntries(const JobId& id) const;
   // Records a command, and calls `done` once. Sets the command's sequence and step itself. `done` is called
   //   for a running job, with the cache after the command took effect at a step boundary
-  //   for a queued or paused job, at once, with the cache as recorded (command_step is where the job goes on)
-  //   for a call with a `request_id` that was answered before, at once, with the cache as it is then
+  //   for a queued or paused job, at once, with the cache as recorded (the job resumes at command_step)
+  //   for a repeated call, whose `request_id` was answered before, at once, with the cache as it is now
   //   with an error: InvalidArgument; NotFound; ResourceExhausted (reason TOO_MANY_COMMANDS); FailedPrecondition
   //     (reason JOB_ENDED) if the job has ended or ends first; Unavailable (reason SERVER_DRAINING or JOB_WAITS) if the
   //     run stops first. The command is then on record, and takes effect when the job goes on.

@@ -402,8 +402,8 @@ class CategoryRewriter {
   std::optional<Gather> GatherOf(ValueIndex value) const {
     const auto rows = facts_.RowsOf(value);
     if (!rows || rows->size() != 1 || (*rows)[0].sum.size() != 1 || (*rows)[0].sum[0].factor != 1) return std::nullopt;
-    // A negative index would name another row in a table of another length. So the gather must be of a kind that
-    // refuses negative indices, and its index must come from the step's inputs, which have none.
+    // A negative index counts from the end, so it would select another row in a table of another length. So the gather
+    // must refuse negative indices, and its index must be one of the step's inputs, which are never negative.
     const Gather& gather = (*rows)[0].sum[0].gather;
     const bool checked = gather.by != Gather::By::kIndex && of_inputs_.contains(gather.index);
     return checked ? std::optional(gather) : std::nullopt;

@@ -29,7 +29,7 @@ namespace permafrost::data {
 
 // Reads a range of a file into the page cache, in order and at the disk's bandwidth. Jobs that read the file at
 // random through a mapping then find its pages in memory. Destruction stops the reading.
-// Threads: one at a time. Owns its thread.
+// Threads: callers must not call it concurrently. The reading runs on a thread that the object owns.
 class ReadAhead {
  public:
   struct Range {

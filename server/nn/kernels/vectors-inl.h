@@ -20,9 +20,9 @@ namespace permafrost::nn::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Processes the columns from `c` on that fill whole vectors, and moves `c` past them. Calls body(tag,
-// std::integral_constant of the number of vectors, first column). Takes kVectors vectors at once (a power of two),
-// then kVectors / 2 at once, and so on down to one.
+// Starts at column `c`, processes as many columns as fill whole vectors, and moves `c` past them. Takes kVectors
+// vectors at once (a power of two), then kVectors / 2 at once, and so on down to one. Calls body(tag, n, first column),
+// where n is a std::integral_constant, the number of vectors.
 template <int kVectors, class D, class Body>
 HWY_INLINE void ForVectors(D d, int64_t width, const Body& body, int64_t& c) {
   static_assert(kVectors > 0 && (kVectors & (kVectors - 1)) == 0);
@@ -31,8 +31,8 @@ HWY_INLINE void ForVectors(D d, int64_t width, const Body& body, int64_t& c) {
   if constexpr (kVectors > 1) ForVectors<kVectors / 2>(d, width, body, c);
 }
 
-// Calls body(tag, std::integral_constant of the number of vectors, first column) until all columns are done. It takes
-// whole vectors first (ForVectors), then four columns at once, then one column.
+// Calls body(tag, n, first column) until all columns are done; n is a std::integral_constant, the number of vectors. It
+// takes whole vectors first (ForVectors), then four columns at once, then one column.
 template <int kVectors, class T, class Body>
 HWY_INLINE void ForColumns(int64_t width, const Body& body) {
   const hn::ScalableTag<T> d;

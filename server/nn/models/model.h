@@ -179,8 +179,8 @@ class GraphModel {
 
 // Row counts of one step, without padding. CostOf estimates the step's cost from them before the step exists.
 struct StepRows {
-  // [num_layers + 1]: for each depth, the number of rows whose representation is needed, from the outputs to the
-  // inputs, as in NodeBlock::row_ends. For a whole graph or a batch of small graphs, each entry is the number of all
+  // [num_layers + 1], from the outputs to the inputs: the number of rows whose representation is needed at each depth,
+  // as in NodeBlock::row_ends. For a whole graph or a batch of small graphs, each entry is the number of all
   // nodes.
   std::vector<double> nodes;
   double edges = 0;

@@ -74,7 +74,8 @@ void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_
 absl::Status CheckWholeGraphIndex(const spec::TrainOptions& options, const data::GraphSummary& graph,
                                   const MemoryLimits& limits, std::string_view prefix);
 
-// Adds a violation of PREFIXbatch_size if the largest batch of a set exceeds the 32-bit indices.
+// Adds a violation of the field `prefix` + "batch_size" if the largest batch of a set has too many nodes or edges for
+// 32-bit indices.
 void CheckBatchIndex(const BatchShape& largest, const MemoryLimits& limits, std::string_view prefix,
                      Violations& violations);
 

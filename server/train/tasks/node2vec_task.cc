@@ -31,8 +31,8 @@ constexpr uint64_t kEvalWalkStreams = uint64_t{1} << 62, kProbeWalkStreams = kEv
 // This constant is combined with the job's seed to give the seed of walks. So walks and the order of an epoch share
 // no random draws.
 constexpr uint64_t kWalkSeed = 0x77616c6b73;
-// The number of arrays with an entry for each node: all nodes, their order, the places of nodes in three batchers,
-// and the splits.
+// The number of arrays with an entry for each node: one for all nodes, one for their order, one in each of three
+// batchers, and the splits.
 constexpr double kArraysOfNodes = 7;
 constexpr int64_t kMostEvaluatedSeeds = 1024, kMostEvaluatedPairs = 1 << 20;
 
