@@ -242,6 +242,7 @@ class RegionCall {
     std::vector<const T*> inputs;
     std::vector<int64_t> strides;
     std::vector<const int64_t*> indices;
+    indices.reserve(indices_.size());
     for (const Tensor& t : inputs_) {
       inputs.push_back(t.const_data_ptr<T>());
       const int64_t rows = t.dim() == 0 ? 1 : std::max<int64_t>(1, t.size(0));
@@ -383,6 +384,7 @@ std::vector<Tensor> EdgeRegionCpu(at::TensorList inputs, const Tensor& offsets, 
   }
   AT_DISPATCH_FLOATING_TYPES(call.input(0).scalar_type(), "edge_region", [&] {
     std::vector<scalar_t*> to;
+    to.reserve(outputs.size());
     for (const Tensor& t : outputs) to.push_back(Write<scalar_t>(t));
     call.WithInputs<scalar_t>([&](const RegionInputs<scalar_t>& in) {
       RunRegionChunks<scalar_t>(call.plan(), in, call.targets(), call.edges(), to);
@@ -463,6 +465,7 @@ std::vector<Tensor> RunOn(const RegionPlan& plan, const std::vector<Tensor>& inp
     if (reader != -1) strides[i] = plan.region.steps[static_cast<size_t>(reader)].width;
   }
   std::vector<const int64_t*> rows;
+  rows.reserve(indices.size());
   for (const Tensor& index : indices) rows.push_back(Read<int64_t>(index));
   std::vector<Tensor> outputs;
   std::vector<T*> to;
@@ -500,6 +503,7 @@ Tensor GradientOfRows(const RegionCall& call, const SourcePlan& plan, size_t i, 
         RunOn<T>(plan.targets, find(plan.target_inputs), {}, call.offsets(), call.places(), call.input(i).options());
   }
   std::vector<Tensor> indices;
+  indices.reserve(plan.row_indices.size());
   for (const int32_t k : plan.row_indices) {
     indices.push_back(k == -1 ? target_of_edges : call.index(static_cast<size_t>(k)));
   }
@@ -515,8 +519,10 @@ template <class T>
 void RunGradient(const RegionCall& call, const RegionGradientPlan& plan, const std::vector<Tensor>& grads,
                  const std::vector<InputGradient>& gradients, int64_t parts_size) {
   std::vector<const T*> given;
+  given.reserve(grads.size());
   for (const Tensor& t : grads) given.push_back(DataOrNull<T>(t));
   std::vector<int64_t> tables;
+  tables.reserve(gradients.size());
   for (const InputGradient& g : gradients) tables.push_back(g.table);
   const RowChunks chunks(call.targets(), parts_size);
   const Tensor parts = at::empty({chunks.count(), parts_size}, call.input(0).options());
@@ -524,6 +530,7 @@ void RunGradient(const RegionCall& call, const RegionGradientPlan& plan, const s
     ForRegionChunks(chunks, call.targets(), call.edges(), plan.values, plan.registers,
                     [&](int64_t c, int64_t begin, int64_t size) {
                       std::vector<T*> to;
+                      to.reserve(gradients.size());
                       for (const InputGradient& g : gradients) {
                         to.push_back(g.read == nullptr     ? nullptr
                                      : g.part != -1        ? Write<T>(parts) + c * parts_size + g.part
@@ -556,7 +563,7 @@ std::vector<Tensor> EdgeRegionBackwardCpu(const OptionalTensors& grads_in, at::T
   for (size_t j = 0; j < outputs.size(); ++j) {
     const std::optional<Tensor> grad = grads_in.get(j);
     const RegionStep& step = call.region().steps[static_cast<size_t>(outputs[j])];
-    given.push_back(grad && grad->defined());
+    given.push_back(grad && grad->defined() ? 1 : 0);
     grads.push_back(given.back() ? grad->contiguous() : Tensor());
     TORCH_CHECK(!given.back() || (grads[j].dim() == 2 && grads[j].size(0) == call.rows(step.level) &&
                                   grads[j].size(1) == step.width && grads[j].is_cpu() &&
@@ -571,7 +578,8 @@ std::vector<Tensor> EdgeRegionBackwardCpu(const OptionalTensors& grads_in, at::T
   std::vector<char> is_small(inputs.size(), 0);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const int32_t reader = call.plan().reader[i];
-    is_small[i] = reader != -1 && IsSmallTable(call, call.region().steps[static_cast<size_t>(reader)]);
+    const bool small = reader != -1 && IsSmallTable(call, call.region().steps[static_cast<size_t>(reader)]);
+    is_small[i] = small ? 1 : 0;
   }
   const std::shared_ptr<const GradientPlan> plan =
       call.Gradient({.wanted = wanted, .given = given, .is_small = std::move(is_small)});

@@ -276,16 +276,16 @@ TEST(SplitMix64, BelowIsUniformAndInRange) {
   constexpr int kDraws = 60000;
   for (int i = 0; i < kDraws; ++i) ++counts.at(random.Below(6));
   // Six standard deviations of a fair die are allowed.
-  for (const int count : counts) EXPECT_NEAR(count, kDraws / 6, 6 * 92);
+  for (const int count : counts) EXPECT_NEAR(count, kDraws / 6.0, 6 * 92);
 }
 
 TEST(Shuffle, AllOrdersOfThreeAreEquallyLikely) {
   std::array<int, 27> counts{};
   for (uint64_t seed = 0; seed < 12000; ++seed) {
-    std::array<int, 3> values = {0, 1, 2};
+    std::array<size_t, 3> values = {0, 1, 2};
     SplitMix64 random(seed, 9);
-    Shuffle(std::span<int>(values), random);
-    ++counts.at(static_cast<size_t>(values[0] * 9 + values[1] * 3 + values[2]));
+    Shuffle(std::span<size_t>(values), random);
+    ++counts.at(values[0] * 9 + values[1] * 3 + values[2]);
   }
   int orders = 0;
   for (const int count : counts) {
