@@ -171,7 +171,7 @@ class Services(unittest.TestCase):
     @unittest.skipUnless(yaml and kubernetes_validate, "PyYAML and kubernetes-validate are not here")
     def test_kubernetes_objects_are_of_the_schemas(self):
         versions = kubernetes_validate.utils.all_versions()
-        (oldest, newest) = re.search(r"of the schemas of Kubernetes (\S+) to (\d+\.\d+)", REFERENCE.read_text()).groups()
+        (oldest, newest) = re.search(r"by the schemas of Kubernetes (\S+) to (\d+\.\d+)", REFERENCE.read_text()).groups()
         self.assertEqual([kubernetes_validate.utils.major_minor(version) for version in (versions[0], versions[-1])], [oldest, newest])
         for kubernetes_object in (found for path in (KUBERNETES, REPLICAS, JOB) for found in yaml.safe_load_all(path.read_text())):
             for version in versions:
