@@ -58,7 +58,7 @@ class Peer:
         self.loader = NeighborLoader(data, fan_outs, ids["train"], batch_size=batch_size, shuffle=True)
         self.model = GraphSAGE(x.size(1), hidden, len(fan_outs), int(y.max()) + 1)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=True)
-        # Whether the sampler reports its hops, so that layers compute only the rows that they need.
+        # True if the sampler reports its hops. Layers then compute only the rows that they need.
         self.trims = False
 
     def epoch(self):

@@ -109,7 +109,7 @@ class Filler {
     const std::string path = absl::StrCat(prefix, key);
     if (field == nullptr) return Error(key_node, path, absl::StrCat("unknown key; accepted: ", Keys(type, extra_key)));
     if (!seen.insert(field->name()).second) return Error(key_node, path, "is given twice");
-    // As in protobuf's JSON mapping, null means the default.
+    // Null means the default, as in protobuf's JSON mapping.
     if (value.IsNull()) return absl::OkStatus();
     if (field->is_repeated()) return FillList(*field, value, path, message);
     if (IsMessageField(*field)) {

@@ -187,7 +187,7 @@ TEST_F(CompletionOfNamesTest, BashFindsTheServerHoweverItIsParted) {
     EXPECT_EQ(offers("job submit --dataset = z"), (std::set<std::string>{"zinc"})) << server;
     EXPECT_TRUE(offers("job list --filter state = f").empty()) << server;
   }
-  // As in the program, the last --server on the line wins.
+  // The last --server on the line wins, as in the program.
   EXPECT_TRUE(Offers(absl::StrCat("permafrost --server ", fake_.address(), " --server = 127.0.0.1 : 1 job show f"),
                      PERMAFROST_PROGRAM)
                   .empty());

@@ -18,7 +18,7 @@ namespace permafrost::client {
 // A server on which every job succeeds.
 class Host {
  public:
-  // What this server answers. A test may change it between commands.
+  // The answers of this server. A test may change them between commands.
   struct Facts {
     v1::ServerInfo info;
     v1::Dataset::State state = v1::Dataset::STATE_READY;

@@ -199,7 +199,7 @@ TEST_F(ReplicasTest, TrainAUsersModuleAsOneDaemonDoes) {
                                    std::to_string(replicas)});
     ASSERT_EQ(out.code, 0) << out.err;
   };
-  // Of 10,000 training graphs, the last batch has one, so two ranks have none.
+  // The last batch has one of the 10,000 training graphs, so two ranks have none.
   submit("one", 1, "freeze");
   submit("three", 3, "freeze");
   submit("eager", 3, "never");

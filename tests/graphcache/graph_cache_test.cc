@@ -322,7 +322,7 @@ TEST_F(GraphCacheTest, FrozenTransientCapturesAndDrops) {
   EXPECT_THAT(Eval(4), ElementsAre("capture eval 4", "pad 4", "replay eval 4", "drop eval 4")) << "at no rung";
 }
 
-// As in #10689, the cache holds exactly the shapes that came before the freeze.
+// The cache holds exactly the shapes that came before the freeze, as in #10689.
 TEST_F(GraphCacheTest, WhereMissesAreNotPaddedEvaluationHoldsTheShapesThatCame) {
   for (const spec::OnMiss on_miss : {spec::OnMiss::kTransient, spec::OnMiss::kEager}) {
     Make({.freeze_at = 2, .on_miss = on_miss});

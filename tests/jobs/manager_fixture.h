@@ -46,7 +46,7 @@ inline std::vector<graphcache::Command> AwaitCommands(train::RunContext& run, in
   return {graphcache::Command()};
 }
 
-// What one daemon process has: a manager, and the objects that it borrows.
+// Holds what one daemon process has: a manager, and the objects that it borrows.
 class Server {
  public:
   explicit Server(std::filesystem::path state_dir, absl::Duration first_retry = absl::Milliseconds(1),

@@ -41,7 +41,7 @@ def test_a_label_a_node_is_refused_in_sets(
 
 
 def test_targets_of_graphs_are_no_labels_of_nodes(tmp_path: pathlib.Path) -> None:
-    # As many targets as nodes, in a row; as many as nodes in only one of the graphs; or one for each graph of one node.
+    # Each case has as many targets as nodes, in a row; as many as nodes in only one of the graphs; or one for each graph of one node.
     cases = [
         [path_of(3, torch.tensor([[1, 2, 3]])), path_of(3, torch.tensor([[4, 5, 6]]))],
         [path_of(3, torch.tensor([1, 2, 3])), path_of(4, torch.tensor([4, 5, 6]))],

@@ -69,7 +69,7 @@ def test_an_upload_survives_kill_9_and_goes_on_where_it_was(make_server, tmp_pat
         for request in plain(files, begin):
             sent.append(len(request.chunk.data))
             if not restarted and sum(sent) > 4 * MEGABYTE:
-                # What the server has received by now stays, and the rest of this call is lost. Data already sent may
+                # The server keeps what it has received by now, and loses the rest of this call. Data already sent may
                 # still arrive.
                 wait_for(lambda: bytes_below(server.state_dir / "uploads") > 2 * MEGABYTE)
                 server.kill()

@@ -38,7 +38,7 @@ class ReadsBack final : public WrappedTask {
   const int64_t most_nodes_;
 };
 
-// What a checkpoint keeps of a run.
+// The part of a run that a checkpoint keeps.
 struct Saved {
   std::vector<nn::NamedTensor> state;
   graphcache::Snapshot cache;

@@ -211,7 +211,7 @@ TEST_F(StepEngineTest, FiftyPaddedReplaysAgreeInFloat64) {
     EXPECT_GE(padded.engine.cache().snapshot().of(Mode::kTrain).padded_hits, 45) << m.why;
     const auto a = eager.State(), b = padded.State();
     for (size_t i = 0; i < a.size(); ++i) {
-      // As above, moments are compared with the norm of all moments of their kind.
+      // Moments are compared with the norm of all moments of their kind, as above.
       const std::string kind = a[i].name.substr(0, a[i].name.find('.') + 1);
       const bool moment = kind.starts_with("exp_avg");
       const double scale = moment ? NormOf(a, kind) : a[i].value.to(at::kDouble).norm().item<double>();

@@ -26,8 +26,8 @@ struct Load {
   double part = 0;  // its part of all nodes or its part of all edges, whichever is larger
   int64_t graphs = 0;
   uint32_t batch = 0;
-  // Of two batches with equal parts, the batch with fewer graphs comes first. An empty batch thus comes before a
-  // batch of graphs without nodes.
+  // The batch with fewer graphs comes first if two batches have equal parts. An empty batch thus comes before a batch
+  // of graphs without nodes.
   bool operator>(const Load& other) const {
     return std::tie(part, graphs, batch) > std::tie(other.part, other.graphs, other.batch);
   }

@@ -89,7 +89,7 @@ EdgeRegion WeightedRegion(int32_t width, int32_t heads) {
   return b.Build({b.Op(RegionOp::kDiv, b.Op(RegionOp::kAdd, sum, by_head), degree), sum});
 }
 
-// What a sum gates: ReLU and its like over rows of the source, of the target and of the edge.
+// Sums of values that ReLU and its like gate, over rows of the source, of the target and of the edge.
 EdgeRegion GatedRegion(int32_t width) {
   RegionBuilder b;
   const int32_t rows = b.Gather(width, 0), target = b.Target(width), edge = b.Edge(width);
