@@ -83,8 +83,8 @@ struct CatalogOptions {
   ImportFunction importer = data::Import;
   // Checks a source for Validate. It has the contract of data::CheckSource.
   std::function<absl::Status(const ImportOptions&, const ImportLimits&)> checker = data::CheckSource;
-  // The wait before the first retry of an import that an error of the machine ended. The wait doubles with each
-  // retry.
+  // The wait before the first retry of an import, or of opening a dataset, that an error of the machine ended. The
+  // wait doubles with each retry.
   absl::Duration first_retry = absl::Seconds(1);
   // Room that is kept free on the directory's disk. While there is less, no import begins, and a running import is
   // stopped and tried again later.

@@ -233,7 +233,7 @@ absl::Status CheckEntriesInRoots(const fs::path& source, std::span<const fs::pat
 
 namespace {
 
-// The interval is short, so that even on a fast disk an import cannot use up the reserve between two checks.
+// The interval is short, so that even a fast disk does not fill the reserve between two checks.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
 
 }  // namespace

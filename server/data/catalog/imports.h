@@ -29,7 +29,7 @@ namespace permafrost::data {
 
 // How an import waits for its next try after an error of the machine ended it.
 struct ImportWait {
-  int tries = 0;                                 // consecutive tries that an error ended; 0 if none
+  int tries = 0;                                 // consecutive tries that an error ended; 0: it does not wait
   std::string error;                             // the latest error, one line
   absl::Time retry_time = absl::InfinitePast();  // the earliest time of the next try
   // The wait from the end of the last try to retry_time. If the wall clock is set back, the import still waits no
@@ -100,9 +100,9 @@ absl::StatusOr<std::filesystem::path> ResolveSource(const std::filesystem::path&
 
 // Checks that everything that an import of `source` (resolved) may read lies below a root. If `source` is a
 // directory, these are its arrays (*.npy, *.npz), its stores (*.pfg), and raw/ and split/ with their contents. If
-// `source` is a file, only the file itself is checked. All other files are checked when they are opened
-// (CheckInRoots), since an import may open none of them. Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS)
-// naming the entry.
+// `source` is a file, only the file itself is checked. Files beside it are checked when they are opened (CheckInRoots),
+// since a folder of many files has others that do not matter. Errors: PermissionDenied (reason
+// PATH_OUTSIDE_IMPORT_ROOTS) naming the entry.
 absl::Status CheckEntriesInRoots(const std::filesystem::path& source, std::span<const std::filesystem::path> roots);
 
 // Checks that `path`, in which all links are resolved, lies below a root. Imports use it as ImportLimits::may_read.

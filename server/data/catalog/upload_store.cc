@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The layout of an upload's folder, for the store and its writers.
+// The layout of an upload's folder, for the store and its writers. Threads: safe anywhere.
 constexpr char kUploadFiles[] = "files";
 constexpr char kUploadComplete[] = "complete";
 constexpr size_t kMostUploadPathBytes = 255;

@@ -215,7 +215,7 @@ class UploadStore {
   UploadAccount account_;
   mutable absl::Mutex mu_;
   // Uploads that may exist, but could not be read because of an error of the machine. RemoveOld tries again to read
-  // them.
+  // them, before a new upload and before a listing.
   std::set<UploadId> unread_ ABSL_GUARDED_BY(mu_);
 };
 
