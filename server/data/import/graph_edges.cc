@@ -129,7 +129,7 @@ struct AdjacencyShape {
 struct AdjacencyCounts {
   uint64_t edges = 0, self_loops = 0;
   uint64_t duplicates = 0, equal = 0;  // repeated edges: dropped ones (duplicates), and kept ones (equal)
-  uint64_t max_degree = 0;             // the largest number of edges of one row
+  uint64_t max_degree = 0;             // the most edges that are grouped under one row
   uint64_t isolated_nodes = 0;         // nodes without an edge at either end
 };
 
@@ -157,8 +157,8 @@ struct Columns {
 };
 
 // Writes sorted edges as the sections of one direction of a graph. `directory` is for temporary files. If
-// `transposed` is set, every kept edge is also added to `transposed`, with its ends swapped. Threads: one at a time.
-// Memory: the offsets (8 bytes per node), one bit per node, and buffers.
+// `transposed` is set, every kept edge is also added to `transposed` in the same order, with its ends swapped.
+// Threads: one at a time. Memory: the offsets (8 bytes per node), one bit per node, and buffers.
 template <class Record>
 class AdjacencyWriter {
  public:

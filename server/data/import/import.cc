@@ -75,7 +75,8 @@ std::vector<KnownName> OgbGraphsNames(std::string_view split) {
 
 std::vector<KnownName> OgbNodesNames(std::string_view split) {
   std::vector<KnownName> known;
-  // The name raw/graph-label is listed too, although only a set of graphs has this file.
+  // Only a set of graphs has raw/graph-label. It is listed so that a misspelt one is refused, and the set is not read
+  // as one graph.
   AddNames("raw/", {"num-node-list", "num-edge-list", "edge", "graph-label"}, OfText(), known);
   AddNames("raw/", {"node-feat", "node-pos", "node-label", "edge-weight", "edge-feat"}, OfTextOrArray(), known);
   // Distributed datasets hold the sparse features as text and as an archive, with equal values. The archive is read.

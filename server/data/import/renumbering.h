@@ -48,7 +48,7 @@ absl::Status WriteSourceRows(const Renumbering& renumbering, GraphWriter& writer
 // Threads: pure, except for what `edges` does. Memory: kOrderBytesPerNode per node, and the in-neighbours of one
 // node.
 inline constexpr uint64_t kOrderBytesPerNode = 16;
-// The most in-neighbours of a node that are looked at. This limit bounds the memory for a hub.
+// Only this many first in-neighbours of a node are looked at. This limit bounds the memory for a hub.
 inline constexpr size_t kMostAsked = size_t{1} << 16;
 
 // The out-degree of each node, capped at 2^32 - 1. Neighbour sampling follows edges backwards, so a node with a high

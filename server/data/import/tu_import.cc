@@ -213,9 +213,9 @@ class TuImport {
   // If such a list were read with continuing ids, all edges would fall into the first graphs. It is recognised by
   // three signs together:
   // - No id exceeds the size of the largest graph.
-  // - All graphs with edges come before all graphs without edges.
-  // - Edges repeat, or an edge begins in a smaller node than the edge before it, at least once per graph after the
-  //   first.
+  // - Graphs without edges exist, and all graphs with edges come before them. Graphs of fewer than two nodes do not
+  //   count.
+  // - An edge repeats, or edges go back to a smaller source at least once for each counted graph after the first.
   absl::Status CheckNumberedThroughout(const std::vector<int64_t>& edges_of_graph, int64_t duplicates) const {
     int64_t largest = 0, with_edges = 0, without = 0;
     for (int64_t g = 0; g < num_graphs_; ++g) {
