@@ -258,7 +258,7 @@ absl::Status NpyArray::ReadFully(std::span<std::byte> out) {
 }
 
 absl::Status NpyArray::ReadHeader() {
-  // The header of a plain type takes 118 bytes; only a structured type makes it long.
+  // The header of a plain type takes 118 bytes. A structured type can make it long.
   constexpr uint32_t kMostBytes = uint32_t{1} << 16;
   constexpr std::array<unsigned char, 6> kMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
   std::array<unsigned char, 8> begin{};

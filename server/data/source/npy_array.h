@@ -35,7 +35,8 @@ struct NpyHeader {
   std::string ToString() const;
 };
 
-// Finds `stem`.npy or `stem`.npz below `source`. Returns nullopt if there is none. Errors: those of FindFileAt.
+// FindNpy finds `stem`.npy below `source`, and FindNpz finds `stem`.npz. Both return nullopt if there is no such file.
+// Errors: those of FindFileAt.
 absl::StatusOr<std::optional<SourceFile>> FindNpy(const std::filesystem::path& source, std::string_view stem);
 absl::StatusOr<std::optional<SourceFile>> FindNpz(const std::filesystem::path& source, std::string_view stem);
 

@@ -63,7 +63,8 @@ uint64_t BytesOf(const Descriptor& opened);
 class SourceReader {
  public:
   // Opens a file and unpacks it as it is read. Borrows the monitor and reports every byte to it. Errors: same as
-  // OpenSource; for a ZIP member, same as OpenZipMember.
+  // OpenSource; for a ZIP member, same as OpenZipMember; for kFound, also those of SystemError. A file that is not of
+  // its packing fails at Read.
   static absl::StatusOr<std::unique_ptr<SourceReader>> Open(const SourceFile& file, ImportMonitor& monitor);
   // Same as Open, but skips the byte-order mark that some programs write before UTF-8 text.
   static absl::StatusOr<std::unique_ptr<SourceReader>> OpenText(const SourceFile& file, ImportMonitor& monitor);
