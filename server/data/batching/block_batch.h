@@ -46,9 +46,9 @@ absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph, const GraphV
 struct BlockBatch {
   BlockSizes real, padded;
   BatchShape real_shape() const { return real.shape(); }
-  // Dense features as float32, [padded nodes, width]. With means, they are [padded nodes, 2 * width]: the mean of the
-  // row's neighbours, then the row's own features. Empty if features are sparse: feature_offsets, feature_columns and
-  // feature_values then hold them as CSR.
+  // Dense features as float32, row-major [padded nodes, width]. With means, they are [padded nodes, 2 * width]: the
+  // mean of the row's neighbours, then the row's own features. Empty if features are sparse: feature_offsets,
+  // feature_columns and feature_values then hold them as CSR.
   AlignedVector<float> features;
   // [padded nodes] the node of each row. Used instead of `features`, which is then empty, if dense features lie
   // elsewhere (Options::features_elsewhere). Padding entries hold the graph's number of nodes, which is the number of

@@ -98,7 +98,7 @@ struct BlockStream::Impl {
   }
 
   // Adapts the depth after each sampled batch. If `asked` is false, no pages were requested, and all pages count as
-  // present. The counters are not read then, since reading them can take longer than sampling.
+  // present. The counters are not read then, since reading them can take longer than a part of the sampling.
   void Adapt(const SampledSubgraph& subgraph, bool asked) {
     const PageCounters now = asked ? advisor.counters() : before;
     const int64_t looked_at = now.sampled_pages - before.sampled_pages;

@@ -57,7 +57,8 @@ class LinkBatcher {
 
 // Batches of random walks for skip-gram. A batch holds walks along edges from seed nodes, negative walks over random
 // nodes, and the places at which each node occurs in them.
-// Threads: one thread uses a batcher. Equal arguments make equal batches, whatever the number of threads.
+// Threads: one thread uses a batcher, but the graph may be shared. Equal arguments make equal batches, whatever the
+// number of threads.
 
 struct WalkBatchOptions {
   int64_t length = 20;    // number of nodes in a walk

@@ -59,8 +59,8 @@ void MoveRows(AlignedVector<T>& values, const SegmentBounds& from, const Segment
   };
   values.resize(static_cast<size_t>(std::max(from.back(), to.back()) * width));
   // If a segment that moves up overwrites another segment, the overwritten segment is a later one, which moves up
-  // too. Segments that move up are therefore moved from the last to the first. Segments that move down are moved from
-  // the first to the last.
+  // too. Segments that move up are therefore moved from the last to the first. A segment that moves down can overwrite
+  // only earlier segments that move down too, so these are moved from the first to the last.
   for (size_t s = real.size(); s-- > 0;) {
     if (to[s] > from[s]) move(s);
   }
@@ -79,7 +79,7 @@ void MoveOffsets(AlignedVector<int64_t>& offsets, const SegmentBounds& from, con
 void FillOffsetPadding(AlignedVector<int64_t>& offsets, const SegmentBounds& bounds, std::span<const int64_t> real,
                        int64_t total);
 
-// Gathers rows of edges in random order from a mapping into padded batches.
+// Gathers rows of edges, which lie scattered over a mapping, into padded batches.
 // Threads: one at a time. A call uses up to `threads` OpenMP threads. Borrows the graph.
 class EdgeGather {
  public:
@@ -103,8 +103,8 @@ class EdgeGather {
   const int threads_;
 };
 
-// Gathers rows of node features in random order from a mapping, or from a feature cache if there is one. Threads: one
-// at a time. A call uses up to `threads` OpenMP threads. Borrows the features.
+// Gathers rows of node features, which lie scattered over a mapping, or are in a feature cache if there is one.
+// Threads: one at a time. A call uses up to `threads` OpenMP threads. Borrows the features.
 class FeatureGather {
  public:
   // `nodes` is the number of feature rows. `rows` is the cache that dense features are read from; if it is null, they
