@@ -18,8 +18,8 @@
 
 namespace permafrost::data {
 
-// Estimates how often neighbour sampling will draw each node. A feature cache chooses its rows by this estimate until
-// it has counted draws itself. Threads: safe anywhere.
+// Estimates how often neighbour sampling will draw each node. A feature cache chooses its rows by this estimate alone
+// until it has counted the draws of an epoch. Threads: safe anywhere.
 
 // Adds to sums[v], for each node v, the expected number of batches in an epoch that contain v. The epoch runs over
 // `seeds` (distinct rows), with these fan-outs (NeighborSamplingOptions). A node with k neighbours draws each of them
@@ -187,7 +187,7 @@ class FrameTable {
   uint64_t limit_ = 0, used_ = 0, pinned_ = 0, evictions_ = 0;
   const std::unique_ptr<std::atomic<uint32_t>[]> frame_of_row_;  // 0 if the row has no frame, else its frame + 1
   std::vector<uint8_t> levels_;                                  // empty if all are 0
-  std::vector<Frame> frames_;                                    // frames that were ever used
+  std::vector<Frame> frames_;                                    // used so far; SetFrames drops empty ones at the end
   std::vector<uint32_t> free_;
   static constexpr size_t kLists = kLevels + kUseSlots;
   std::array<List, kLists> lists_;

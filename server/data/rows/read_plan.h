@@ -1,7 +1,7 @@
 // Predicts what an epoch over a large graph will read from its disk, before anyone trains: `permafrost dataset plan`.
 // Batches are sampled as training samples them. The plan counts the rows that a feature cache would not hold, and the
-// reads that bring these rows. A running cache does better than the plan says, because batches sampled ahead share
-// rows, and because it has counted the draws of earlier epochs. The plan leaves out evaluation and the reading of
+// reads that bring these rows. The plan leaves out what a running cache may gain besides: from rows that batches
+// sampled ahead share, and from the draws counted in earlier epochs. It also leaves out evaluation and the reading of
 // edges. Threads: safe anywhere.
 #pragma once
 
@@ -51,7 +51,7 @@ struct PlannedReading {
 struct ReadPlan {
   uint64_t nodes = 0, training_nodes = 0;
   int64_t batches = 0;          // batches in an epoch
-  int64_t sampled_batches = 0;  // batches that the plan sampled; results are scaled up to `batches` if there are fewer
+  int64_t sampled_batches = 0;  // fewer if an epoch has over kMaxPlannedEdges drawn edges; results are then scaled up
   double mean_rows = 0;         // the mean number of distinct rows in a batch
   int64_t largest_rows = 0;     // the largest number of distinct rows in a sampled batch
   double rows_an_epoch = 0;     // rows that batches of an epoch ask for; a row counts once for each batch

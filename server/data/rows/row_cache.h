@@ -175,9 +175,9 @@ class RowCache {
   Announcement Announce(std::span<const NodeId> rows, std::span<const NodeId> more);
   // Pins `rows` and `more`, and begins to read the missing ones. A row may occur several times. The rows of leases
   // are read in the order in which the leases were made. `announced` is the announcement of these rows, or null if
-  // there is none. Pin ends the announcement. If the reads of all leases would leave too little memory for the most
-  // wanted rows, Pin pins nothing and returns ResourceExhausted. With `must`, Pin reads the rows nevertheless.
-  // RowCounters::over_budget counts the batches that then take memory beyond the budget. Other errors:
+  // there is none. If Pin succeeds, it ends the announcement. If the reads of all leases would leave too little memory
+  // for the most wanted rows, Pin pins nothing and returns ResourceExhausted. With `must`, Pin reads the rows
+  // nevertheless. RowCounters::over_budget counts the batches that then take memory beyond the budget. Other errors:
   // InvalidArgument if a row does not exist; the error of the reader, if it failed; the error of a failed read of one
   // of the rows, while a lease holds the row.
   absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must = false,

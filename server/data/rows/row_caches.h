@@ -63,7 +63,7 @@ class RowCaches {
  public:
   struct Options {
     FeatureReader reader = FeatureReader::kAuto;
-    // The size of a cache in bytes. 0 means all memory that is left; the cache then shrinks when memory becomes
+    // The size of a cache in bytes. 0 fits it to the memory that is left; the cache then shrinks when memory becomes
     // short.
     uint64_t budget_bytes = 0;
     // Returns the memory that is left, or nullopt if it is unknown. Tests replace this function and the next two.
