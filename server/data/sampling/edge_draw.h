@@ -43,7 +43,8 @@ struct ReadFaults {
   std::atomic<bool> out_of_range{false};  // an id was not a row although its block was verified: the file has changed
 };
 
-// Returns DataLoss if there was a fault, and Ok otherwise.
+// Returns Ok if there was no fault. Otherwise returns DataLoss, which names the damage that the columns report, or says
+// that an id was read that is not a row.
 inline absl::Status StatusOf(const ReadFaults& faults, const Adjacency& adjacency) {
   if (faults.damaged) {
     PF_RETURN_IF_ERROR(adjacency.offsets.status());
@@ -137,14 +138,14 @@ class AdjacencyReads {
 // Random draws for sampling. They are stateless: a draw depends only on its key, so any thread can make it.
 // Threads: pure functions.
 
-// Maps 64 random bits to 0..bound-1 by one multiplication (Lemire 2019, without the rejection). The relative bias of
-// each number is at most bound / 2^64.
+// Maps 64 random bits to a uniform number in 0..bound-1 by one multiplication (Lemire 2019, without the rejection). The
+// relative bias of each number is at most bound / 2^64.
 inline uint64_t ScaleBits(uint64_t bits, uint64_t bound) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<uint64_t>((static_cast<Wide>(bits) * bound) >> 64);
 }
 
-// Maps 64 random bits to the open interval (0, 1).
+// Maps 64 random bits to a uniform number in the open interval (0, 1).
 inline double OpenUnit(uint64_t bits) { return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52; }
 
 // The number of neighbours that a hop of sampling draws.

@@ -249,7 +249,7 @@ EpochBatches EpochOrder::DealOut(SplitMix64& random) const {
   LargerFirst(sizes_, order);
   auto batch_of = Deal(sizes_, order, batches_, limits_);
   if (!batch_of) {
-    // The limits were computed from a deal of this order, so the deal succeeds.
+    // The limits were computed from a deal that made batches of these sizes, so the deal succeeds.
     LargestFirst(sizes_, order);
     batch_of = Deal(sizes_, order, batches_, limits_);
   }

@@ -42,8 +42,8 @@ void LargestFirst(std::span<const GraphSize> sizes, std::span<uint32_t> order);
 std::optional<std::vector<uint32_t>> Deal(std::span<const GraphSize> sizes, std::span<const uint32_t> order,
                                           int64_t batches, const DealLimits& limits);
 
-// Returns the smallest number of batches with which Deal stays within the limits if it gets the order of
-// LargestFirst. Finds it by bisection. Every single graph must be within the limits.
+// Returns the smallest number of batches that bisection finds with which Deal stays within the limits, if it gets the
+// order of LargestFirst. A smaller number may do too. Every single graph must be within the limits.
 int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits);
 
 // Deals the graphs into this number of batches, in the order of LargestFirst. Returns limits that this deal meets
@@ -59,9 +59,9 @@ struct EpochPosition {
 
 struct EpochOrderOptions {
   // The number of graphs in each batch except the last. Under kBalanced and kBudget, it is the most graphs that a
-  // batch may hold. Without `shuffle`, nothing is dealt, and graphs keep the split's order: kBalanced is the same as
-  // kRandom, and kBudget ends a batch before it would exceed a bound. A graph that exceeds a bound by itself is alone
-  // in its batch.
+  // batch may hold; kBalanced makes as many batches as kRandom. Without `shuffle`, nothing is dealt, and graphs keep
+  // the split's order: kBalanced is the same as kRandom, and kBudget ends a batch before it would exceed a bound. A
+  // graph that exceeds a bound by itself is alone in its batch.
   int64_t batch_size = 32;
   uint64_t seed = 0;
   bool shuffle = true;

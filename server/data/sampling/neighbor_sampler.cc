@@ -177,6 +177,7 @@ void HopDraw::Request(PageAdvisor& advisor, ReadFaults& faults) {
 }
 
 // Returns the places of the edges drawn for target `i`. They are written to the worker's `places` from index `at` on.
+// The caller must have touched the columns that the draw reads.
 std::span<const uint64_t> HopDraw::DrawPlaces(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker,
                                               size_t at) const {
   const auto most = static_cast<size_t>(hop_.of_all ? MaxDrawn(extent.size(), hop_.fan_out, /*replace=*/false)

@@ -18,7 +18,7 @@ namespace permafrost::data {
 
 struct SampleQuery {
   // The seeds of neighbour sampling or the starts of walks. They are given as rows in `nodes`, or by the source's
-  // names in `names`. If both are empty, `count` nodes are drawn at random.
+  // names in `names`. If both are empty, the seed of `kind` draws `count` nodes.
   std::vector<NodeId> nodes;
   std::vector<std::string> names;
   int64_t count = spec::kDefaultStarts;  // 1..10,000
