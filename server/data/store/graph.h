@@ -138,7 +138,7 @@ struct GraphSummary {
   EdgeDirections directions = EdgeDirections::kUnknown;
   bool weighted = false, timestamped = false;
   bool node_times = false;
-  bool named = false;                  // the store keeps the nodes' names, since they differ from the rows
+  bool named = false;                  // the store keeps nodes' names, text or numbers, since they differ from the rows
   NodeOrder order = NodeOrder::kNone;  // if not kNone, `named` is true
   int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;  // max_degree is an in-degree
   int64_t duplicate_edges = 0;  // number of edges that the import dropped, if asked to coalesce
@@ -266,7 +266,7 @@ absl::StatusOr<std::string> NameOf(const NodeNames& names, NodeId row);
 inline constexpr int64_t kNoRow = -1;
 absl::StatusOr<std::vector<int64_t>> MatchNames(const Graph& from, const Graph& to);
 
-// Returns the rows of these names. Reads all names of the graph, which is fast enough for a person's request. Errors:
+// Returns the rows of these names. Reads all names of the graph, so it is meant for what a person asks. Errors:
 // InvalidArgument with a violation "names[i]" for each name that the graph does not have; DataLoss.
 absl::StatusOr<std::vector<NodeId>> FindNames(const Graph& graph, std::span<const std::string> wanted);
 

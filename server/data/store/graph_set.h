@@ -59,7 +59,7 @@ struct GraphSetSummary {
 };
 
 // An open store. Opening it reads only the header, the section table, the block checksums, the gaps and the summary.
-// A section's blocks are verified the first time that someone asks for the section.
+// It copies no section. A section's blocks are verified the first time that someone asks for the section.
 // Threads: all methods are safe anywhere.
 // Invariant: once a method has returned a section, the section's offsets rise and its ids are in range. An end of an
 // edge is below the number of nodes of its graph. Owns the mapping; spans live as long as the GraphSet.

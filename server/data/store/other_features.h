@@ -1,5 +1,5 @@
-// Datasets derived from a dataset by replacing its features. The new features are computed from a graph's structure,
-// or are the old features translated into the categories of another dataset. Labels are translated too. Threads: pure
+// Datasets derived from a dataset by replacing its features. The new features are made in memory, or are the old
+// features translated into the categories of another dataset. Labels are translated with them. Threads: pure
 // functions. The datasets that they return are safe anywhere, and keep the original alive.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace permafrost::data {
 
-// A graph with the topology of another graph and with node features that are made in memory.
+// A graph like another graph, but with node features that are made in memory in place of its own.
 // Threads: same as Graph.
 
 // The ways to make a node's row of features.
@@ -36,7 +36,7 @@ GraphSummary SummaryWith(MadeFeatures features, GraphSummary summary);
 absl::StatusOr<std::shared_ptr<const Graph>> WithFeatures(const std::shared_ptr<const Graph>& graph,
                                                           MadeFeatures features);
 
-// A set with the graphs of another set and with node features that are made in memory.
+// A set like another set, but with node features that are made in memory in place of its own.
 // Threads: same as GraphSet.
 
 // Returns the summary that the set gets with these features. Sets have kDegree and kConstant only. For a set, kDegree
