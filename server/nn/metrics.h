@@ -26,7 +26,8 @@ double RocAuc(std::span<const float> scores, std::span<const float> labels, int6
 //     output has the right sign.
 //   kF1Macro: the mean F1 over the classes that occur as a label or as a prediction. For kBce, the mean F1 over the
 //     targets, where label 1 is positive.
-//   kF1Micro: the F1 of the counts summed over all classes or targets. F1 is 0 if all counts are 0.
+//   kF1Micro: the F1 of the counts summed over all classes or targets.
+//     Both F1 metrics: F1 is 0 if there are neither positive labels nor positive predictions.
 //   kRocAuc, kAveragePrecision: for kCrossEntropy with two classes, the metric of the second class. With more
 //     classes, each class is ranked against the rest by its probability, and the results are averaged.
 // The results equal those of scikit-learn's r2_score, accuracy_score, f1_score(zero_division=0),

@@ -90,8 +90,8 @@ class Optimizer {
   bool has_averages() const { return !averages_.empty() && step_.item().toDouble() > 0; }
   // Holds the moments ("exp_avg.NAME" and "exp_avg_sq.NAME", or SGD's "momentum.NAME"), the number of updates
   // ("step") and the learning rate ("learning_rate"). With ema_decay it also holds the averages ("average.NAME").
-  // With accumulate_steps it holds the current group: the sums of gradients ("gradient_sum.NAME"), the number of
-  // batches ("group_batches") and whether the group ends ("ends_group").
+  // With accumulate_steps above 1 it holds the current group: the sums of gradients ("gradient_sum.NAME"), the number
+  // of batches ("group_batches") and whether the group ends ("ends_group").
   const std::vector<NamedTensor>& state() const { return state_; }
 
  private:

@@ -1,6 +1,6 @@
 // The operators of nn/ops for a GPU whose kernels were compiled. Each function has the arguments and results of the
-// operator's CPU function, in float32, int64 or int32. It launches kernels of kernels.cu and PyTorch's matrix
-// products.
+// operator's CPU function. Floats are float32; integers are int64 or int32 as in the CPU function. It launches kernels
+// of kernels.cu and PyTorch's matrix products.
 // Threads: the device thread. The functions take tensors on any device whose memory the launcher's kernels can read.
 #pragma once
 

@@ -51,8 +51,8 @@ struct ConvCall {
 class Convolution {
  public:
   virtual ~Convolution() = default;
-  // Returns [targets, out], after the activation. `targets` is the number of rows with in-edges in `edges`. If the
-  // offsets are undefined, it is the number of rows of `in`.
+  // Returns [targets, out], after the activation. `targets` is the number of rows that the offsets of `edges` cover. If
+  // the offsets are undefined, it is the number of rows of `in`.
   virtual at::Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const = 0;
   // Layer-wise inference, as in LayerWiseModel. Combine applies no ReLU. The chunk's edge_features hold the tensor
   // that ConvCall has in edge_rows.

@@ -76,9 +76,9 @@ ConvShape ShapeOf(const GraphModelOptions& options) {
           .of_nodes = false};
 }
 
-// Returns x with its padding rows set to 0. Every padding edge runs from a padding row to itself. So, without a norm,
-// padding rows would grow from layer to layer until they are infinite. An infinite row makes the weights' gradients
-// NaN, even though its own gradient is 0.
+// Returns x with its padding rows set to 0. All padding edges run from the last row, a padding row, to itself. So,
+// without a norm, this row would grow from layer to layer until it is infinite. An infinite row makes the weights'
+// gradients NaN, even though its own gradient is 0.
 Tensor WithoutPadding(const Tensor& x, const Tensor& real_nodes) {
   const Tensor is_real = at::arange(x.size(0), real_nodes.options()).lt(real_nodes).unsqueeze(1);
   return at::where(is_real, x, at::zeros({}, x.options()));
@@ -290,7 +290,8 @@ GraphSetModel::GraphSetModel(const GraphModelOptions& options, uint64_t seed, at
   head_second_ = weights.MakeLinear("head.2", HeadWidth(model), options.num_targets);
 }
 
-// Counts the layers, the encoders' outputs, both orders of the edges, and the other parts.
+// Counts the layers, the encoders' outputs, both orders of the edges, the head, and optional parts such as the virtual
+// node.
 ModelCost GraphSetModel::Cost(const GraphModelOptions& options, const StepRows& rows) {
   const spec::ModelOptions& model = options.model;
   const auto hidden = static_cast<double>(model.hidden_channels), layers = static_cast<double>(model.num_layers),

@@ -106,8 +106,8 @@ class LayerWiseModel : public NodeModel {
     at::Tensor dense;                                             // [n, in] float32; undefined: CSR rows follow
     at::Tensor feature_offsets, feature_columns, feature_values;  // as in NodeBlock (first layer only)
   };
-  // Returns [n, projected_width(layer)]. A layer without a projection returns its input rows, made dense if
-  // necessary.
+  // Returns [n, projected_width(layer)]. A layer without a projection returns its input rows, made dense if necessary.
+  // Layer 0 first normalises and embeds its rows, as the options say.
   virtual at::Tensor Project(int64_t layer, const InputRows& rows) = 0;
   virtual int64_t projected_width(int64_t layer) const = 0;
   struct Chunk {
