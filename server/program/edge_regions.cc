@@ -349,8 +349,8 @@ class Finder {
   const Graph& graph() const { return program_.graph; }
   const std::optional<TensorType>& TypeOf(ValueIndex value) const { return graph().values[value].type; }
 
-  // Makes each fill take its type from a parameter, so that no fill depends on a computed value. Makes an in-place
-  // reduction out of place if nothing else uses its memory.
+  // Makes a fill take its type from a parameter or buffer of that type to which nothing writes, if there is one. The
+  // fill then depends on no computed value. Makes an in-place reduction out of place if nothing else uses its memory.
   void Normalize() {
     const SharedMemory memory(graph());
     const std::vector<int64_t> uses = CountUses();

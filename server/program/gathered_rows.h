@@ -81,7 +81,7 @@ class RowFacts {
   const SharedMemory memory_;
   const size_t known_values_;
   std::map<ValueIndex, Rows> rows_;
-  std::map<ValueIndex, ValueIndex> flat_;  // by value: the same tensor without dimensions of size 1
+  std::map<ValueIndex, ValueIndex> flat_;  // by value: an equal tensor of two dimensions, up to sizes of 1
   std::map<ValueIndex, std::vector<ValueIndex>> parts_;
 };
 

@@ -31,8 +31,8 @@ struct InterpreterOptions {
   // generator draws.
   std::function<void(const Node& node, int64_t place, torch::jit::Stack& stack)> draw;
   // May run in place of a batch norm, with the stack as for `draw`. If it returns false, it left the stack unchanged,
-  // and libtorch's norm runs. `place` is the norm's number among the program's batch norms. If `norm` is empty,
-  // libtorch's norm always runs.
+  // and libtorch's norm runs. `place` is the norm's number among the program's batch norms, from 0. If `norm`
+  // is empty, libtorch's norm always runs.
   std::function<bool(int64_t place, torch::jit::Stack& stack)> norm;
   // Receives the source line of each node before the node runs, and "" after a run that did not throw. May be empty.
   std::function<void(std::string_view line)> on_line;

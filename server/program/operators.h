@@ -41,7 +41,7 @@ bool IsOwnOperator(std::string_view target);
 // Returns the kind of an operator; nullopt if a program's file may not use the operator.
 std::optional<OperatorKind> FindOperator(std::string_view target);
 
-// Returns true if the node draws random numbers. Dropout draws only in a form for training.
+// Returns true if the node draws random numbers. Dropout does not draw in a form for evaluation.
 bool Draws(const Node& node);
 
 // Returns true if the node's operator writes to its first argument, as "scatter_add_" does.

@@ -27,9 +27,9 @@ std::optional<Program> WithoutSelfLoops(const Program& program);
 
 // The next two rewritings make layers run as operators of nn, on the CPU. WithLinearForms turns products with
 // matrices, and recurrent cells, into calls of aten::linear. Later rewritings can then move these linear maps before
-// a gather, or turn them into operators of nn. Other devices need none of this, since they have kernels for whole
-// cells. WithRowLayers turns linear maps into permafrost::row_linear and batch norms into permafrost::row_norm, each
-// with the ReLU that follows it. It turns embeddings into permafrost::row_embedding.
+// a gather, or turn them into operators of nn. Other devices have kernels for whole cells. WithRowLayers turns
+// linear maps into permafrost::row_linear and batch norms into permafrost::row_norm, each with the ReLU that follows
+// it. It turns embeddings into permafrost::row_embedding.
 
 // Rewrites matmul, mm and addmm with a matrix of known sizes, recurrent cells, and recurrent layers without dropout
 // over sequences of a known length. addmm must have beta and alpha 1, and a bias as wide as the result. One recurrent
@@ -58,9 +58,9 @@ std::optional<RowLayers> WithRowLayers(const Program& program, const RowLayersOp
 bool HasFloat32Linears(const Program& program);
 
 // The next two rewritings multiply rows before the rows are gathered. PyG's layers gather node features to the edges
-// and then map them linearly. There are more edges than nodes, so mapping the nodes first takes fewer products. If a
-// feature is a category, mapping the rows of its embedding table takes still fewer. In NNConv, edges of one category
-// share a matrix, so no matrix is made for each edge.
+// and then map them linearly. There are more edges than nodes, so mapping the nodes first takes fewer products. A
+// feature with few categories is a row of a small embedding table. Mapping that table also takes fewer products. In
+// NNConv, edges of one category share a matrix, so no matrix is made for each edge.
 
 // Returns a program that gives equal results up to rounding, with gradients for the same tensors. Returns nullopt if
 // no node is a candidate.
