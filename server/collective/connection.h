@@ -85,7 +85,7 @@ struct Transfer {
 struct Patience {
   absl::Duration idle;                              // the longest time without a byte sent or received
   absl::Duration total = absl::InfiniteDuration();  // the longest time of the exchange
-  std::function<bool()> keep_going = nullptr;       // called often after 1 s without a byte; false ends the exchange
+  std::function<bool()> keep_going = nullptr;       // called about every 200 ms after 1 s without a byte; false ends
 };
 
 // Completes every transfer. Before each message, a rank sends a header with `number` and the message's length. So a
