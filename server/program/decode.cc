@@ -221,7 +221,7 @@ void ReadRanges(const Json& json, Program& program) {
   }
 }
 
-// Arguments that PyG's modules take. In each, one dimension is the batch's number of nodes, edges or graphs.
+// Arguments that PyG's modules take. In each, one dimension is the batch's number of nodes or of edges.
 constexpr struct {
   const char* input;
   int64_t dimension;
