@@ -207,8 +207,8 @@ class RunContext {
   // Called at each boundary of a training step. Returns, in order, the commands after `after_sequence` that take
   // effect now. `step` is the number of optimizer steps done. A command's stamp is its field `step`. Commands with
   // the stamp `step`, an earlier stamp or no stamp take effect, unless a command with a later stamp precedes them.
-  // Each gets the stamp `step`, and all stamps are on disk before this method returns. If the stamps cannot be
-  // stored, the commands take effect at a later call.
+  // Each gets the stamp `step`, and all stamps are on disk before this method returns. If new stamps cannot be
+  // stored, the first command that needs one and all commands after it take effect at a later call.
   virtual std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) = 0;
   // Takes an epoch's metrics. A resumed run repeats the epochs that its checkpoint lacks, and reports them again,
   // with equal metrics.

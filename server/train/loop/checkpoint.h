@@ -47,7 +47,7 @@ struct RunState {
   // Epochs and batches done. If `batch` is the number of batches of an epoch, only the epoch's evaluation is left.
   data::EpochPosition position;
   int64_t best_epoch = 0;  // counted from 1; 0 if there is none yet
-  // NaN before the first evaluation, and if the validation split is empty.
+  // NaN before the first evaluation, and if there is nothing to evaluate on.
   double best_valid_metric = std::numeric_limits<double>::quiet_NaN();
   std::vector<double> best_valid_metrics;  // all metrics of the best epoch, in the order of MetricsOf
   double train_seconds = 0;                // over all runs, including evaluation

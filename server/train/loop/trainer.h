@@ -1,5 +1,5 @@
 // One run of one job: epochs of training and evaluation, checkpoints, and artifacts.
-// Threads: the device thread.
+// Threads: the device thread. A trainer lives for one Run.
 #pragma once
 
 #include <cstdint>

@@ -262,7 +262,7 @@ absl::Status Trainer::CheckFiniteState() {
 
 absl::Status Trainer::CheckNotAllSkipped() const {
   // The least number of batches to examine. In an epoch of few batches, unlucky random draws alone may cause all of
-  // them to be skipped.
+  // them to be skipped, and later epochs do not repeat these draws.
   constexpr int64_t kLeast = 10;
   const int64_t batches = task_->batches_per_epoch();
   const int64_t last = std::min(std::max(batches, kLeast), batches * options_.epochs), first = state_.step - last;

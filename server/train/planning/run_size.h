@@ -1,5 +1,5 @@
 // Estimates a run's memory before it begins, and checks it against the machine's. Also checks that each step's nodes
-// and edges fit the 32-bit indices of the CPU operators.
+// and edges fit the 32-bit indices of the CPU operators. A job that is admitted must fit.
 // Threads: pure functions.
 #pragma once
 

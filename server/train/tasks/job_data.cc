@@ -56,7 +56,7 @@ void CheckBudget(const spec::BatchingOptions& batching, const data::SizeStatisti
   check("max_edges", batching.max_edges, train.max_edges, "edges");
 }
 
-// The largest label that can be a class. A larger one is a measure.
+// The most classes: a label must be below this number to be a class. Any other label is a measure.
 constexpr double kMaxGraphClasses = 1'000'000;
 
 int64_t ClassesOf(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,

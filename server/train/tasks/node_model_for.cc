@@ -21,7 +21,7 @@
 namespace permafrost::train {
 namespace {
 
-// The largest label that can be a class. A larger one is a measure.
+// The most classes: a label must be below this number to be a class. Any other label is a measure.
 constexpr double kMaxClasses = 1'000'000;
 // The number of batches that the host holds at once: the batches gathered ahead, and the one in the step.
 constexpr double kHostNodeBatches = 3;

@@ -201,15 +201,15 @@ constexpr BatchShape kSmallBatch{.nodes = 33, .edges = 64, .graphs = 5},
 
 struct ReadsTooMuch : std::exception {};  // derives from std::exception, since autograd passes on nothing else
 
-// Counts of a forward pass: its operators, all bytes that they read, and the bytes of the tensors that they make,
-// each tensor counted once.
+// Counts of a forward pass: its operators, all bytes that they read, and the bytes of the tensors that they read, each
+// tensor counted once.
 struct Read {
   int64_t operators = 0;
   double read = 0, made = 0;
 };
 
-// Runs `run`, and counts its operators, the bytes that they read, and the tensors that they make. Tensors of `beside`
-// do not count as made. Throws ReadsTooMuch if it reads more than kMostRead.
+// Runs `run`, and counts its operators and the tensors that they read. Tensors of `beside` do not count as made.
+// Throws ReadsTooMuch if `run` reads more than kMostRead.
 Read Listen(const nn::TensorSet& beside, const std::function<void()>& run) {
   Read counted;
   std::set<const c10::StorageImpl*> seen;
