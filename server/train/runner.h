@@ -355,10 +355,10 @@ class Runner {
   // Errors: InvalidArgument with violations under `prefix`.
   virtual absl::Status CheckCompatible(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;
-  // Returns the request's weights with rows of single nodes in the order of the job's dataset. If the names show that
-  // the two datasets have different nodes, each node of the job's dataset gets the row of the trained node with its
-  // name. If the model or the file has no rows of nodes, returns the weights unchanged. If the weights are not a
-  // safetensors file, also returns them unchanged; CheckInitialWeights then refuses them.
+  // Returns the request's weights with rows of single nodes assigned to the nodes of the job's dataset. If the names
+  // show that the rows differ, each node of the job's dataset gets the row of the trained node with its name. Such a
+  // file is for this job alone. If the model or the file has no rows of nodes, returns the weights unchanged. If the
+  // weights are not a safetensors file, also returns them unchanged; CheckInitialWeights then refuses them.
   // Errors: InvalidArgument with a violation under `prefix` if no node has the name of a trained node, or if it is
   // unknown which nodes the rows belong to. DataLoss.
   virtual absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix) const = 0;

@@ -100,7 +100,7 @@ class CheckpointStore {
   // `.damaged-STEP`, never deleted.
   // Errors: DataLoss if there are checkpoints and all are damaged; they keep their names. FailedPrecondition
   // (transient) if a newer build wrote the checkpoint. Any other error, always transient (status.h), if a checkpoint
-  // cannot be read at the moment. After an error nothing is set aside.
+  // cannot be read at the moment. In all these cases nothing is set aside.
   absl::StatusOr<std::optional<Checkpoint>> FindNewest() const;
   // Passes the tensors of the checkpoint of `step` to `take`, one part at a time, so that memory holds only one part.
   // If the checkpoint lacks a part, `take` gets an empty list for it. `averaged` is left out, because no resumed run

@@ -37,7 +37,7 @@ data::EpochOrder TrainingOrder(const data::GraphExtents& graphs, const data::Epo
 data::EpochOrder EvaluationOrder(const data::GraphExtents& graphs, data::Split split, int64_t batch_size,
                                  const spec::BatchingOptions& batching);
 
-// Returns a flag for each Mode: true if all batches of an epoch but the last have the same number of graphs.
+// Returns a flag for each Mode: true if only the last batch of an epoch has fewer graphs than the others.
 std::array<bool, 2> HavePartialBatches(const spec::TrainOptions& options);
 graphcache::GraphSizes SizesOf(const data::GraphSetSummary& summary);
 // Returns how many graphs, or seeds, a full training batch has. On a set with a budget, this is the number of graphs

@@ -1,6 +1,6 @@
 // A table of dense features, from which the device gathers the rows of a job's sampled blocks. The table lies in the
 // device's memory, in pinned memory of the host, or partly in each. In a table of two parts, the device holds the
-// rows that are gathered most often. A batch holds only row numbers.
+// rows that are wanted most. A batch holds only row numbers.
 // Threads: SplitFeatures and MostWanted are pure functions; all else belongs to the device thread.
 #pragma once
 
