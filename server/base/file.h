@@ -76,7 +76,8 @@ bool IsBelow(const std::filesystem::path& path, const std::filesystem::path& roo
 // Writes all of `data` to an open file, pipe or device. Errors name `path`.
 absl::Status WriteAll(int fd, const std::filesystem::path& path, std::string_view data);
 // Returns the file that WriteFileAtomic should replace: `path` itself or, if `path` is a symbolic link, the final
-// target. The file need not exist. Errors: FailedPrecondition if something other than a file is there.
+// target, so that a user may keep a link there. The file need not exist. Errors: FailedPrecondition if something other
+// than a file is there.
 absl::StatusOr<std::filesystem::path> FileToReplace(const std::filesystem::path& path);
 // Replaces the file at `path` wholly or not at all. After Ok, the new file is durable. A symbolic link at `path` is
 // itself replaced, and its target stays unchanged. So nobody can have another file overwritten by placing a link at
@@ -93,7 +94,8 @@ absl::Status CreateDirectories(const std::filesystem::path& path);
 // never reported as an empty directory.
 absl::StatusOr<std::optional<std::vector<std::string>>> ListDirectory(const std::filesystem::path& path);
 // Renames within one file system, and fsyncs both parent directories. If `from` is a file, a file at `to` is
-// replaced. If `from` is a directory, an empty directory at `to` is replaced.
+// replaced. If `from` is a directory, an empty directory at `to` is replaced. A directory that holds something is never
+// replaced.
 absl::Status Rename(const std::filesystem::path& from, const std::filesystem::path& to);
 // Fsyncs the directory `from`, renames it to `to`, and fsyncs the parent of `to`. The files in `from` must be synced
 // already, and `to` must not exist.
