@@ -87,7 +87,7 @@ class Backend {
   virtual absl::Status CheckCapture() const = 0;
   // Returns true if an executable is a recording of operators. A recording replays bit for bit, and may serve every
   // shape. If it returns false, an executable has one shape, and either is a graph of the device or runs the program
-  // itself. If such a backend compiles by shape, it keeps compiled code only for the shapes of its executables.
+  // itself. The shapes of its executables then bound what a backend that compiles by shape keeps.
   virtual bool records() const = 0;
   // Returns true if an executable is a graph of the device. A graph holds the memory of its step and a copy of its
   // inputs.

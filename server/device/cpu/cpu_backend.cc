@@ -49,7 +49,7 @@ class CpuCapturer final : public Capturer {
 
  private:
   Arena arena_;
-  std::map<const StepProgram*, RecordedStep> recorded_;  // by program: one for training, one for evaluation
+  std::map<const StepProgram*, RecordedStep> recorded_;  // by program of a ladder: training and evaluation
 };
 
 class CpuBackend final : public Backend {

@@ -15,7 +15,7 @@
 
 namespace permafrost::device {
 
-// Makes the CPU's backend and installs the counting allocator (storage.h). Never fails.
+// Makes the CPU's backend and installs the counting allocator (storage.h). The CPU is present on every machine.
 std::unique_ptr<Backend> MakeCpuBackend();
 
 // Captures `program` for the shape of `first` and `second`, which are different batches of equal shapes. Starting

@@ -1,6 +1,6 @@
 // A captured step on the CPU. A replay calls the operators of a tape again, in order, below autograd. Views of state
 // are made once, and operators whose results nothing reads are dropped. Storage is planned in the arena that all
-// executables of a job share, so a replay allocates nothing. A dynamic executable serves every shape. Before each
+// executables of a job share, so a replay allocates no storage. A dynamic executable serves every shape. Before each
 // replay it sets the integers that follow from the inputs' sizes. Its plan is that of the largest shape. Every
 // executable borrows program and arena.
 // Threads: the device thread.
@@ -49,7 +49,7 @@ class CpuExecutable final : public graphcache::Executable {
   int64_t bytes() const override { return bytes_; }
   // origins()[i] tells which line called the operator at place i of the tape.
   struct Origin {
-    uint32_t line = 0;  // the index in lines(); 0: no line
+    uint32_t line = 0;  // the index in lines(); 0: no line of the user's
     bool is_backward = false;
   };
   const std::vector<Origin>& origins() const { return origins_; }

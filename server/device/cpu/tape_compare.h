@@ -48,8 +48,8 @@ using graphcache::SizeSum;
 inline constexpr size_t kLearnedShapes = 3;
 
 // Finds how the integers among the operators' arguments follow from the sizes of a step's inputs. In recordings of
-// one step at several shapes, each integer that differs has one of the four forms above. Once the form of each is
-// known, one recording serves every shape.
+// one step at several shapes, each integer that differs must be a sum that FindSum finds (graphcache/census.h). Once
+// all sums are known, one recording serves every shape.
 class StepSizes {
  public:
   // An integer argument of an operator of the tape. Its value differs from shape to shape.

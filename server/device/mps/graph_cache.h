@@ -99,9 +99,10 @@ class DriverThreshold {
   explicit DriverThreshold(int64_t limit) : limit_(limit) {}
 
   int64_t limit() const { return limit_; }
-  // Returns true if the caches must be emptied now. Call it between two steps. The first call after the caches were
-  // emptied returns false and notes the driver's bytes. Later calls return true only once these bytes have grown by a
-  // quarter. Hence, if emptying did not lower the memory, the caches are not emptied again at once.
+  // Returns true if the caches must be emptied now, since `driver_bytes` has reached the limit. Call it between two
+  // steps. The first call after the caches were emptied returns false and notes the driver's bytes. Later calls return
+  // true only once the bytes have reached the limit and have also grown by a quarter. Hence, if emptying did not lower
+  // the memory, the caches are not emptied again at once.
   bool Due(int64_t driver_bytes) {
     if (refilling_) {
       refilling_ = false;

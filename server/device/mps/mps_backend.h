@@ -23,7 +23,8 @@ bool HasMps();
 absl::StatusOr<std::unique_ptr<Backend>> MakeMpsBackend(const BackendOptions& options);
 
 // The environment variables that libtorch's MPS backend reads. The daemon checks them at its start. libtorch itself
-// reads some only at its first allocation, and would report a bad value in the middle of a job.
+// reads most of them when it is loaded or at its first allocation. It would then report a bad value in the middle of a
+// job.
 struct MpsEnvironment {
   std::vector<DeviceSetting> settings;  // each variable that is set, and both watermarks in effect
   std::vector<std::string> warnings;    // one line each
@@ -53,8 +54,8 @@ class AutoreleasePool {
 };
 
 // Makes executables for a backend without recordings. An executable runs the program itself, at one shape. Nothing is
-// recorded or proven. On a device that compiles by shape, the graph cache's policy thus limits the shapes that reach
-// the device.
+// recorded or proven. The graph cache's policy thus limits the shapes that reach the device, and with them what a
+// backend that compiles by shape keeps.
 // Threads: the device thread.
 class ShapedCapturer final : public Capturer {
  public:

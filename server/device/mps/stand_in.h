@@ -1,9 +1,9 @@
 // A stand-in for the MPS device on machines without it. Its tensors are of device mps, but their bytes are in host
 // memory. The dispatcher and autograd see MPS tensors. Kernels are registered for exactly the operators that MPS has
 // (mps_operators.h), and each kernel runs the CPU's kernel on the same bytes. So a step calls the operators that it
-// would call on a Mac. An operator that MPS lacks is refused by name, and so is float64. The stand-in cannot show how
-// MPS itself rounds. No job runs on it: at::hasMPS() is true only within an MpsStandIn, and `--device auto` never
-// takes it. The stand-in is absent on macOS, where MPS is real. RecordMpsCalls lists the calls of a step, on the
+// would call on a Mac. An operator that MPS lacks is refused by name, and so is float64. The stand-in says nothing
+// about MPS's own arithmetic. No job runs on it: at::hasMPS() is true only within an MpsStandIn, and `--device auto`
+// never takes it. The stand-in is absent on macOS, where MPS is real. RecordMpsCalls lists the calls of a step, on the
 // stand-in or on a Mac.
 #pragma once
 
