@@ -121,6 +121,7 @@ class LogPieces {
 
 // Keeps the present step of a run in a small file, which is overwritten at each step. The file survives the death of
 // the process, although it is not synced. It tells the next server at which step this server died.
+// Threads: one thread.
 class RunMark {
  public:
   static constexpr int64_t kBeforeFirstStep = -1;

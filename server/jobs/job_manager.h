@@ -49,7 +49,7 @@ struct JobManagerOptions {
   absl::Duration first_retry = absl::Seconds(1);
   // If true, a queued job takes the device from a job of lower priority.
   bool preempt = true;
-  const ProgramStore* programs = nullptr;  // nullptr: none; must outlive the manager
+  const ProgramStore* programs = nullptr;  // for jobs that train one; must outlive the manager; nullptr: none
   KeepFinished keep_finished;
   int64_t max_log_bytes = 0;  // most bytes kept of each job's log; 0: all
   // The interval at which the manager checks whether limits of waiting jobs have passed, and whether waits have

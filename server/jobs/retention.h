@@ -15,8 +15,8 @@
 
 namespace permafrost::jobs {
 
-// Returns the jobs of `ended` that `keep` does not keep, in the order of their ends. Never returns a job whose record
-// cannot be read, because its files are all that is left of the job.
+// Returns the jobs of `ended` that `keep` does not keep, the oldest end first. Never returns a job whose record cannot
+// be read, because its files are all that is left of the job.
 std::vector<Job> ChooseExpired(std::vector<Job> ended, const KeepFinished& keep, absl::Time now);
 
 class Retention {

@@ -54,7 +54,8 @@ class Planner {
   train::Runner& runner_;
 };
 
-// Evaluates a job's weights on rows of the job's dataset or of another dataset.
+// Evaluates a job's weights on rows of the job's dataset or of another dataset. On the CPU, a pass runs beside the work
+// of the device thread. Any other device must be idle.
 // Threads: safe anywhere; a call waits for its pass. Borrows everything.
 class JobEvaluator {
  public:
