@@ -49,7 +49,7 @@ struct GraphCacheState {
   std::vector<GraphCacheUse> modes;  // in the order of `mode_names`; modes beyond the end are 0
   int64_t shared_bytes = 0;
   bool frozen = false;
-  absl::Time freeze_time = absl::InfinitePast();  // InfinitePast: not frozen
+  absl::Time freeze_time = absl::InfinitePast();  // InfinitePast: never frozen
 };
 
 class GraphCacheMetrics {
@@ -65,7 +65,7 @@ class GraphCacheMetrics {
   // then absent. permafrost_graph_cache_{entries,entry_bytes,capacity_entries,cut_executables}{mode}; an unbounded
   // capacity is +Inf.
   // permafrost_graph_cache_{shared_bytes,bytes,frozen,frozen_timestamp_seconds}; frozen_timestamp_seconds is absent
-  // until the cache is frozen.
+  // if the cache was never frozen.
   void SetRunning(const std::optional<GraphCacheState>& state);
   // Sets permafrost_torch_storage_{bytes,peak_bytes} and permafrost_torch_storage_allocations_total. Called before
   // each scrape.

@@ -79,7 +79,7 @@ struct StepSeconds {
 // The present state of the sampler that runs ahead of the step.
 struct LookAheadState {
   int64_t depth = 0, ready_batches = 0;
-  double resident_ratio = 0;  // the share of sampled pages that were in memory
+  double resident_ratio = 0;  // the share of the pages looked at that were in memory
 };
 struct LookAheadCounts {
   int64_t stalls = 0, sampled_edges = 0, cut_batches = 0, wanted_pages = 0, advised_bytes = 0, major_faults = 0;
@@ -136,7 +136,7 @@ class JobMetrics {
   // permafrost_checkpoint_age_seconds. The age is the time since the run's newest checkpoint, whose work a crash
   // would lose. If there is no checkpoint yet, it is the time since the first call of this method.
   void SetRunning(int64_t epoch, double loss, double graphs_per_second);
-  // Removes the series of SetRunning, since no job runs.
+  // Removes the series of SetRunning and SetLookAhead, since no job runs.
   void SetIdle();
   // Sets the series of the running job: permafrost_job_lookahead_{depth,ready_batches,resident_ratio}. nullopt means
   // that the job uses no sampler.
