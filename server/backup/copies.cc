@@ -271,9 +271,9 @@ class CheckpointCopier {
       return copied;
     }
     PF_RETURN_IF_ERROR(copier_.Drop(path_));
-    // The checkpoint is damaged only if the hard links existed during the whole copy. Otherwise files may be missing
-    // because the run removed some before they were linked, or because a run just began and removed the folder of the
-    // links.
+    // If hard links were made, the checkpoint counts as damaged only if they existed during the whole copy. Otherwise
+    // files may be missing because the run removed some before they were linked, or because a run just began and
+    // removed the folder of the links.
     const bool held_all_along = held != Held::kAll || TimeOf(hold) == held_at;
     if (copied.ok() && held_all_along && TimeOf(checkpoint)) damaged_.insert(step);
     return false;
