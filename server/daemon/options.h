@@ -47,7 +47,7 @@ struct Options {
   uint64_t max_dataset_bytes = 0;
   // The most unfinished jobs at any time. 0: no limit.
   int64_t max_jobs = 10'000;
-  // The most connections on which one client may have calls under way at the same time. 0: no limit.
+  // The most connections that one client calls on at once. 0: no limit.
   int64_t max_connections_per_client = 64;
   // True: the daemon starts even if directories with checkpoints or artifacts of jobs lie beside a database that has
   // never held a job. The daemon renames these directories to .quarantine-*.
@@ -91,7 +91,7 @@ struct Options {
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
   // The way in which node features of large graphs are read.
   data::FeatureReader feature_reader = data::FeatureReader::kAuto;
-  // The most bytes of memory that a feature cache takes. 0: as many as are free.
+  // The most bytes of memory that a feature cache takes. 0: what memory leaves, and less when memory gets short.
   uint64_t feature_cache_bytes = 0;
   // The format of the log on stderr.
   telemetry::LogFormat log_format = telemetry::LogFormat::kText;

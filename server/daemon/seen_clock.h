@@ -1,9 +1,9 @@
-// SeenClock decides how far to trust the wall clock. A clock that was set wrong must not make finished jobs look old
-// enough to be deleted. SeenClock therefore compares the wall clock with the machine's time since boot, which nobody
-// can set. SeenClock keeps its state in a file across restarts of the daemon. If the two clocks differ by more than
-// kMostDrift, the wall clock has jumped. Nothing is then deleted because of its age until an operator confirms that
-// the clock is right. After a reboot of the machine, the elapsed time is unknown. A difference of up to kMostDrift is
-// then trusted, and a larger one is a jump.
+// SeenClock decides how far to trust the wall clock. A clock that was set wrong, or that is dead, must not make
+// finished jobs look old enough to be deleted. SeenClock therefore compares the wall clock with the machine's time
+// since boot, which nobody can set. SeenClock keeps its state in a file across restarts of the daemon. If the two
+// clocks differ by more than kMostDrift, the wall clock has jumped. Nothing is then deleted because of its age until
+// an operator confirms that the clock is right. After a reboot of the machine, the elapsed time is unknown. A
+// difference of up to kMostDrift is then trusted, and a larger one is a jump.
 // Threads: all methods are thread-safe. A thread of SeenClock reads the clocks once a second and saves once a minute.
 #pragma once
 
@@ -28,7 +28,7 @@ struct ClockReading {
   absl::Time wall;
   // Time since the machine's boot, including sleep. It does not depend on the wall clock.
   absl::Duration uptime;
-  // Identifies the boot of the machine. Empty: the system does not provide it.
+  // Identifies the boot and the machine. Empty: the system does not provide it.
   std::string boot;
 };
 ClockReading ReadClocks();

@@ -84,8 +84,8 @@ struct CallLimitOptions {
   // VerifyDataset, SampleDataset and PlanDataset together. Each call takes a thread, a core, and all the disk
   // bandwidth that a training job leaves.
   int dataset_reads = 4;
-  // PlanGraphCache and CensusGraphCache together. Each call takes a thread and the memory of a job's schedule, and
-  // waits for an idle device.
+  // PlanGraphCache and CensusGraphCache together. Each call takes a thread and the memory of a job's schedule. If the
+  // device is idle, the call may also use the device and wait for it.
   int plans = 4;
   // EvaluateJob. Each call needs the memory of a model and its batches, and uses every core beside the training job.
   int evaluations = 2;

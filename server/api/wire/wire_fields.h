@@ -131,7 +131,7 @@ class WireWriter {
   // job.
   WireWriter(google::protobuf::Message& to, const spec::TrainOptions& job) : to_(to), job_(&job) {}
 
-  // Writes each option that has a value to the field of its row.
+  // Writes each option that has a value to the field of its row. Skips rows without a field in the contract.
   template <spec::HasFields T>
   void Write(const T& options) const {
     VisitFields(spec::Options<T>(), [&](const spec::Field& field, auto member, const auto&... names) {
