@@ -49,7 +49,7 @@ int64_t KeptTrainingShapes(const v1::GraphCache& cache) {
   return 0;
 }
 
-// Returns whether everything that training needs is captured before the first step.
+// Returns whether everything that training needs is captured before a step runs.
 bool IsPlanned(const v1::GraphCache& cache) {
   return std::ranges::any_of(cache.statistics(), [](const Statistics& s) {
     return s.mode() == v1::GRAPH_CACHE_MODE_TRAIN && (s.dynamic() || s.rungs() > 0);

@@ -190,7 +190,7 @@ class Sweep {
   // command looked for it.
   void WarnOfTwins() {
     if (!servers_.is_spread() || !comes_back_) return;
-    // If a server cannot be reached now, there is no warning. Watch reports the server if it has jobs of this sweep.
+    // If a server cannot be asked now, there is no warning. Watch reports the server if it has jobs of this sweep.
     if (was_made_.size() < plan_.size() && FindMade()) return;
     for (const auto& [name, members] : made_) {
       if (const std::string twins = servers_.TwinsText(name, members); !twins.empty()) Warn(twins);

@@ -132,7 +132,7 @@ std::string QueuesToJson(const std::vector<ServerQueue>& queues) {
 
 namespace {
 
-// Shows the queues of all servers. For a server that cannot be reached, prints one line instead.
+// Shows the queues of all servers. For a server whose calls fail, prints one line instead.
 ExitCode ShowQueues(Session& session, const std::vector<std::string>& names) {
   absl::StatusOr<ServerGroup> servers = ServerGroup::Open(session, names);
   if (!servers.ok()) return session.Fail(FileFailure(servers.status()));

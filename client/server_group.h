@@ -55,7 +55,7 @@ class ServerGroup {
   grpc::Status ListUnfinished(size_t member, std::vector<v1::Job>& jobs);
 
   // Reads each server's info and load. Checks that jobs with these datasets and programs (resource names) can run on
-  // any of the servers. Returns the first refusal. A server is refused if it drains, cannot be reached or is named
+  // any of the servers. Returns the first refusal. A server is refused if it drains, fails to answer or is named
   // twice. It is also refused if a dataset or program is missing there, not ready, without a checksum, or different
   // from the first server's.
   std::optional<Refusal> Prepare(const std::set<std::string>& datasets, const std::set<std::string>& programs);
@@ -72,11 +72,11 @@ class ServerGroup {
   // are asked to validate the job in this order: idle servers first, then servers with fewer jobs ahead, then servers
   // named earlier. A server that refuses the job is passed over. Its memory, device or limits must differ, because
   // data and programs are equal. If all servers refuse, `passed_over` has all refusals, and the first one is
-  // returned. At the first server that cannot be reached, Place returns that server's refusal.
+  // returned. At the first server that fails in any other way, Place returns that failure.
   std::optional<Refusal> Place(v1::CreateJobRequest request, Placement& placement);
 
   // Finds the jobs that match `filter` (ListJobsRequest.filter). For each of them, adds to `found` the job's name and
-  // the members that have the job. At the first server that cannot be reached, returns that server's refusal.
+  // the members that have the job. At the first server that fails to answer, returns that failure.
   std::optional<Refusal> FindJobs(const std::string& filter, std::map<std::string, std::vector<size_t>>& found);
   // Returns a warning if the job is on several members, or an empty text.
   std::string TwinsText(const std::string& job, const std::vector<size_t>& members) const;
