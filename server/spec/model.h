@@ -187,7 +187,8 @@ struct ModelOptions {
   int64_t heads = 1;         // attention heads, 1..64
   Aggregation aggregation = Aggregation::kMean;
   Norm norm = Norm::kBatch;
-  bool residual = false;  // adds a layer's input to its output if both have the same width
+  // Adds a layer's input to its output. On one large graph not in the first layer, nor in a last layer that predicts.
+  bool residual = false;
   JumpingKnowledge jumping_knowledge = JumpingKnowledge::kLast;
   bool virtual_node = false;        // for sets of graphs: adds to each graph a node that is connected to all its nodes
   bool normalize_features = false;  // for node-level models: divides each feature row by the sum of its absolute values
