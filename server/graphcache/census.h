@@ -50,7 +50,7 @@ struct OpCall {
 
 // Returns the number of entries that a call adds if its key is new; nullopt if there is no rule for the operator.
 // Leaves out the matrix kernels that linear keeps for each shape, because they are in another cache (MPSKernelCache)
-// and small.
+// and take only a few bytes each.
 // Source: the kernels of PyTorch's aten/src/ATen/native/mps, where each call of LookUpOrCreateCachedGraph makes an
 // entry; pytorch#187455 lists the kernels that still call it.
 std::optional<int64_t> EntriesOf(const OpCall& call, TorchRelease release);

@@ -134,8 +134,9 @@ class GraphCache {
   // dynamic and ladder modes, and the last call freezes the cache. If captures are missing when a step begins, Run
   // calls CaptureNext itself.
   // Exact shapes: any other mode replays executables of its batches' exact shapes. Under kFreeze, the cache freezes
-  // at the end of the step that brings it to its freeze point. If misses are padded or rejected, every evaluation
-  // batch is padded to the plan's rungs, unless an executable of the batch's own shape is held.
+  // at the end of the step that brings it to its freeze point. If misses are also padded or rejected, every
+  // evaluation batch, from the first one on, is padded to the plan's rungs. An executable of the batch's own shape,
+  // if held, comes first.
   // Eager steps: a step that cannot be captured runs eager, and its mode is not captured again until a clear or a new
   // policy. If max_executables left none of a mode's planned executables, the mode runs eager in a frozen cache,
   // whatever on_miss says.
@@ -143,8 +144,8 @@ class GraphCache {
   // of the eager step are kept, and the executable is withdrawn. Until a clear, the steps that this executable would
   // have served run eager at its shape.
   // Errors: for kReject, FailedPrecondition with reason GRAPH_CACHE_MISS, which names the shape; the step does not
-  // run, and no counter but rejected_inserts rises. For a strict cache, kStrictReason before the step runs, or
-  // kAuditFailedReason. Any other error comes from the compiler or the batch.
+  // run, and no counter but rejected_inserts rises. For a strict cache, FailedPrecondition with kStrictReason before
+  // the step runs, or with kAuditFailedReason. Any other error comes from the compiler or the batch.
   absl::StatusOr<StepResult> Run(Mode mode, Batch& batch, int64_t step);
 
   // Returns the number of captures to make before the next step, so that no step waits for one; 0 if the cache is
@@ -186,7 +187,7 @@ class GraphCache {
     static const std::vector<BatchShape> none;
     return of(mode).rungs > 0 ? PlannedShapes(mode) : none;
   }
-  // Returns the counters of the job's steps of this mode. They include the rows of the steps' batches.
+  // Returns the counters of the job's steps of this mode. The rows of all steps are counted here and nowhere else.
   const ModeStats& of(Mode mode) const { return state_.of(mode); }
   // Returns the present state of the cache, including counts of entries and bytes.
   Snapshot snapshot() const;

@@ -31,7 +31,8 @@ std::vector<ShapeCount> InOrder(const std::vector<ShapeCount>& shapes) {
 
 // Splits the shapes into at most `max_groups` groups of consecutive shapes. Chooses the split with the fewest rows if
 // each batch is padded to its group's ceiling. The last group's ceiling is `top`. Returns the end of each group,
-// exclusive. Uses dynamic programming over (shapes taken, groups made).
+// exclusive. Uses dynamic programming over (shapes taken, groups made). Its costs leave out the batches' own rows,
+// because these are equal for every split.
 std::vector<size_t> GroupEnds(const std::vector<ShapeCount>& ordered, const BatchShape& top, size_t max_groups) {
   const size_t n = ordered.size();
   const size_t width = max_groups + 1;

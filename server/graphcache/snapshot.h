@@ -177,7 +177,7 @@ struct EntryInfo {
   int64_t created_step = 0;                    // optimizer steps done when the executable was first captured
   absl::Time last_use = absl::InfinitePast();  // InfinitePast if it was not used yet
   bool dynamic = false;                        // serves every shape
-  bool withdrawn = false;                      // withdrawn by an audit: the steps of this shape run eager
+  bool withdrawn = false;                      // withdrawn by an audit: its steps run eager, at the shape that they had
   bool operator==(const EntryInfo&) const = default;
 };
 
