@@ -98,15 +98,9 @@ inline constexpr int64_t kParallelProducts = 1 << 20;
 // The limit for regions whose work is counted in gathered values. At 2^15 values (25 us of work) two threads were as
 // fast as one (`--filter gathers`).
 inline constexpr int64_t kParallelGathers = 1 << 16;
-// Returns true if a region with this much work is split among threads. `limit` is meant for libtorch's threads. A
-// crew begins a region faster, so the limit for a crew is lower.
-inline bool IsShared(int64_t work, int64_t limit) {
-  constexpr int64_t kSooner = 8;
-  return work >= (OperatorThreads() == 0 ? limit : limit / kSooner);
-}
 // Returns how many chunks one thread takes at a time: all chunks if the region is not split among threads.
 inline int64_t ChunkGrain(const RowChunks& chunks, int64_t work, int64_t limit = kParallelProducts) {
-  return IsShared(work, limit) ? 1 : chunks.count();
+  return work < limit ? chunks.count() : 1;
 }
 
 // Calls body(chunk, first row, number of rows) for each chunk.
